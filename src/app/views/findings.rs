@@ -48,7 +48,7 @@ pub const INFO: ViewInfo = ViewInfo {
 pub(super) struct FindingsView {
     /// The finding whose evidence is shown; past the last for none.
     pub(super) open: usize,
-    /// A click on the open one closes it, and a failure says in short where to go on.
+    /// A click on the open one closes it, and a failure or a leak says in short where to go on.
     pub(super) folds: bool,
     /// The order: as the rules rank them, by what they save, or most bytes first.
     order: usize,
@@ -76,30 +76,30 @@ impl View for FindingsView {
 }
 
 impl FindingsView {
-    /// What ran out of memory, where something did: it comes before all else.
-    pub(super) fn failure(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
+    /// What ran out of memory, or else what leaks, where something did: it comes before all else.
+    pub(super) fn first(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         failed_elsewhere(ui, cx);
-        if let (Some(found), Some(first)) = (cx.findings, cx.findings.and_then(first_failure)) {
+        if let (Some(found), Some(first)) = (cx.findings, cx.findings.and_then(shown_first)) {
             self.those(ui, cx, found, &[first]);
         }
     }
 
-    /// Number of findings without the failure that is shown first.
+    /// Number of findings without the one that is shown first.
     pub(super) fn number_of_others(&self, cx: &ViewContext<'_>) -> Option<usize> {
         let found = cx.findings?;
-        Some(found.findings.len() - usize::from(first_failure(found).is_some()))
+        Some(found.findings.len() - usize::from(shown_first(found).is_some()))
     }
 
     /// The first of them.
     pub(super) fn first_of_others<'a>(&self, cx: &ViewContext<'a>) -> Option<&'a Finding> {
         let found = cx.findings?;
-        let failure = first_failure(found);
-        found.findings.iter().enumerate().find(|&(i, _)| Some(i) != failure).map(|(_, finding)| finding)
+        let first = shown_first(found);
+        found.findings.iter().enumerate().find(|&(i, _)| Some(i) != first).map(|(_, finding)| finding)
     }
 
-    /// All findings without the failure that is shown first.
+    /// All findings without the one that is shown first.
     pub(super) fn others(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        self.list(ui, cx, cx.findings.and_then(first_failure));
+        self.list(ui, cx, cx.findings.and_then(shown_first));
     }
 
     /// All findings but one.
@@ -158,7 +158,7 @@ impl FindingsView {
         for &i in order {
             let finding = &found.findings[i];
             let is_open = self.open == i;
-            let is_brief = self.folds && !is_open && finding.class == Class::OutOfMemory;
+            let is_brief = self.folds && !is_open && is_red(finding);
             if finding_ui(ui, cx, finding, i, is_open, is_brief, &helped) {
                 if self.folds && is_open {
                     self.open = usize::MAX;
@@ -181,9 +181,15 @@ impl FindingsView {
     }
 }
 
-/// Index of the failure's finding that is shown first.
-fn first_failure(found: &Arc<Findings>) -> Option<usize> {
-    found.findings.iter().position(|f| f.class == Class::OutOfMemory)
+/// Index of the finding that comes before where the memory is: a failure, or else a leak.
+fn shown_first(found: &Arc<Findings>) -> Option<usize> {
+    let first = |class: Class| found.findings.iter().position(|f| f.class == class);
+    first(Class::OutOfMemory).or_else(|| first(Class::Leak))
+}
+
+/// Failures and leaks are red.
+fn is_red(finding: &Finding) -> bool {
+    matches!(finding.class, Class::OutOfMemory | Class::Leak)
 }
 
 /// Other devices that ran out of memory: what is wrong with the recording may not be on the one in front.
@@ -299,7 +305,7 @@ fn finding_ui(
     let t = cx.tokens;
     let top = ui.cursor().min;
     let width = ui.available_width();
-    let is_oom = f.class == Class::OutOfMemory;
+    let is_red = is_red(f);
     let fill_at = ui.painter().add(egui::Shape::Noop);
     let mut head_clicked = false;
     let inner = ui.scope_builder(UiBuilder::new().id_salt(("finding", index)), |ui| {
@@ -308,26 +314,26 @@ fn finding_ui(
                 Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
                 Some(saving) => (format!("\u{2212}{}", Bytes(saving.bytes())), t.text1),
                 // Bytes it speaks of are no saving: only a failure and growth are as much as they say.
-                None if matches!(f.class, Class::OutOfMemory | Class::Leak) => (Bytes(f.bytes).to_string(), t.text1),
+                None if is_red => (Bytes(f.bytes).to_string(), t.text1),
                 None => (Bytes(f.bytes).to_string(), t.text3),
             };
-            let widths = [(f.title.as_str(), Type::Title), (&figure, Type::Mono)].map(|(s, k)| label::width(ui.painter(), s, k));
-            // In a narrow pane the figure is under the title, and the title takes the lines it needs, so that neither is cut.
-            let fits = widths[0] + widths[1] + 8.0 <= ui.available_width();
+            // The figures stand in one column; only in a very narrow pane they are under the titles.
+            const NARROWEST: f32 = 120.0;
+            let beside = ui.available_width() - label::width(ui.painter(), &figure, Type::Mono) - 8.0;
+            let fits = beside >= NARROWEST;
             let mut job = egui::text::LayoutJob::default();
-            job.append(&f.title, 0.0, label::format(Type::Title, if is_oom { t.red } else { t.text1 }));
-            job.wrap.max_width = ui.available_width();
+            job.append(&f.title, 0.0, label::format(Type::Title, if is_red { t.red } else { t.text1 }));
+            job.wrap.max_width = if fits { beside } else { ui.available_width() };
             let title = ui.painter().layout_job(job);
-            let height = if fits { 16.0 } else { title.size().y.max(16.0) + 18.0 };
+            let height = title.size().y.max(16.0) + if fits { 0.0 } else { 18.0 };
             let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
             response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &f.title));
             let above = (16.0 - title.rows.first().map_or(16.0, |row| row.height())) / 2.0;
             ui.painter().galley(rect.min + vec2(0.0, above), title, t.text1);
-            let last = rect.with_min_y(rect.bottom() - 16.0);
             if fits {
-                label::figure(ui.painter(), last, &figure, ink);
+                label::figure(ui.painter(), rect.with_max_y(rect.top() + 16.0), &figure, ink);
             } else {
-                label::text_in(ui.painter(), last, &figure, Type::Mono, ink);
+                label::text_in(ui.painter(), rect.with_min_y(rect.bottom() - 16.0), &figure, Type::Mono, ink);
             }
             head_clicked = response.clicked();
             ui.add_space(4.0);
@@ -347,9 +353,9 @@ fn finding_ui(
     if is_open {
         ui.painter().set(fill_at, egui::Shape::rect_filled(rect, 0.0, t.s2));
     }
-    if is_oom || is_open {
+    if is_red || is_open {
         let edge = rect.cell(0.0, 3.0);
-        ui.painter().rect_filled(edge, 0.0, if is_oom { t.red } else { t.accent });
+        ui.painter().rect_filled(edge, 0.0, if is_red { t.red } else { t.accent });
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     head_clicked
@@ -361,15 +367,19 @@ fn first_sentence(text: &str) -> &str {
     text.match_indices(". ").find(is_end).map_or(text, |(i, _)| &text[..=i])
 }
 
-/// Where to go on from a failure whose evidence is not shown; true when that is asked for.
+/// Where to go on from a failure or a leak whose evidence is not shown; true when that is asked for.
 fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) -> bool {
     ui.add_space(8.0);
     let row = ui.scope_builder(UiBuilder::new().id_salt(("ways on", index)), |ui| {
         ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
             ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
-            if Push::primary("Open autopsy").show(ui).clicked() {
+            let (name, command) = match f.class {
+                Class::Leak => ("Open Leaks", Command::Show(ViewKind::Leaks)),
+                _ => ("Open autopsy", Command::Workspace(Workspace::Autopsy)),
+            };
+            if Push::primary(name).show(ui).clicked() {
                 take_there(cx, f);
-                cx.actions.run(Command::Workspace(Workspace::Autopsy));
+                cx.actions.run(command);
             }
             Push::outlined("What helps").show(ui).clicked()
         })

@@ -190,11 +190,12 @@ impl Doing {
         &self.peak.sentence
     }
 
-    /// The lines that hold most at the peak, as a table; empty where no line is known. `whose` begins its heading.
-    pub(super) fn lines(&self, whose: &str) -> String {
+    /// The lines that hold most at the peak, as a table; empty where no line is known. `whose` begins its heading. A recording of one
+    /// instant has no peak.
+    pub(super) fn lines(&self, whose: &str, is_state: bool) -> String {
         let listed: Vec<&Held> = self.peak.by_line.iter().take(SHOWN).collect();
-        // One row that holds all says no more than the sentence.
-        if self.peak.by_line.len() < 2 {
+        // One row without a place says no more than the sentence.
+        if self.peak.by_line.len() < 2 && !listed.iter().any(|l| l.name.contains(".py:")) {
             return String::new();
         }
         let others = Others::of(self.peak.by_line.iter().skip(SHOWN).map(|l| (l.bytes, l.count)));
@@ -213,7 +214,8 @@ impl Doing {
             table.row([format!("    {}", size.sized(o.bytes)), times(o.count), rest, String::new()]);
         }
         let place = self.peak.event.map_or_else(String::new, |event| format!(", event {}", count(u64::from(event))));
-        format!("\n{whose}largest lines at the peak{place}\n{table}")
+        let when = if is_state { "" } else { " at the peak" };
+        format!("\n{whose}largest lines{when}{place}\n{table}")
     }
 
     /// The line about the steps; empty without steps.

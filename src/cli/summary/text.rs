@@ -39,7 +39,7 @@ pub(super) fn of(s: &Summary) -> String {
         for device in s.in_order() {
             out += &device_text(device);
             let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
-            out += &device.doing.as_ref().map_or_else(String::new, |doing| doing.lines(&whose));
+            out += &device.doing.as_ref().map_or_else(String::new, |doing| doing.lines(&whose, device.events == 0));
         }
     }
     for (device, counted) in s.devices.iter().zip(&s.counters) {
@@ -237,8 +237,14 @@ fn device_text(d: &DeviceSummary) -> String {
         return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
     }
     let is_host = d.kind == "host";
-    let mut table = Table::new("lrrrl");
-    table.row([title.as_str(), "at the end", "peak", "at event", ""]);
+    // Of one instant there is no peak.
+    let is_state = d.events == 0;
+    let mut table = Table::new(if is_state { "lrl" } else { "lrrrl" });
+    let mut row = |name: &str, end: &str, peak: &str, event: &str, what: &str| match is_state {
+        true => table.row([name, if end.is_empty() { peak } else { end }, what]),
+        false => table.row([name, end, peak, event, what]),
+    };
+    row(&title, if is_state { "live" } else { "at the end" }, "peak", "at event", "");
     let levels = [Some(&d.reserved_bytes), Some(&d.active_bytes), Some(&d.allocated_bytes), d.requested_bytes.as_ref()];
     let size = SizeColumn::of(levels.into_iter().flatten().flat_map(|level| [level.end, level.peak]));
     for (name, level, what) in [
@@ -252,18 +258,13 @@ fn device_text(d: &DeviceSummary) -> String {
         ("requested", d.requested_bytes.as_ref(), "what the program requested, of active blocks"),
     ] {
         let Some(level) = level else {
-            table.row([
-                &format!("  {name}"),
-                "",
-                "not in this file",
-                "",
-                "what the program requested: sizes here are whole blocks",
-            ]);
+            let what = "what the program requested: sizes here are whole blocks";
+            row(&format!("  {name}"), "", "not in this file", "", what);
             continue;
         };
         let event = level.peak_event.map_or_else(|| "start".to_owned(), |e| count(u64::from(e)));
         if name == "reserved" && !knows_reserved(d) {
-            table.row(["  reserved", "", "not in this file", "", what]);
+            row("  reserved", "", "not in this file", "", what);
             continue;
         }
         let doubt = match (level.exact, name) {
@@ -271,7 +272,7 @@ fn device_text(d: &DeviceSummary) -> String {
             (false, "requested") => " (doubtful)",
             (false, _) => " (block sizes are partly estimated)",
         };
-        table.row([format!("  {name}"), size.sized(level.end), size.sized(level.peak), event, format!("{what}{doubt}")]);
+        row(&format!("  {name}"), &size.sized(level.end), &size.sized(level.peak), &event, &format!("{what}{doubt}"));
     }
     let mut out = format!("\n{table}");
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];

@@ -329,10 +329,10 @@ pub fn role_paint(role: Role) -> Paint {
         Role::OptimizerState => Paint::Slot(3),
         Role::Inputs => Paint::Slot(4),
         Role::Temporaries => Paint::Slot(5),
-        // Ten roles share eight colours. Each of these pairs has one colour because hardly any program has both: training has the
-        // first, serving the second.
-        Role::AutocastCopies | Role::KvCache => Paint::Slot(6),
-        Role::Workspaces | Role::Buckets => Paint::Slot(7),
+        // Ten roles share eight colours. These three have one because few programs have two of them: training on one GPU has the first,
+        // serving the second, FSDP and DDP the third.
+        Role::AutocastCopies | Role::KvCache | Role::Buckets => Paint::Slot(6),
+        Role::Workspaces => Paint::Slot(7),
         Role::Unknown => Paint::Other,
     }
 }

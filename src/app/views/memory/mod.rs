@@ -144,13 +144,13 @@ impl Memory {
     fn column(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         self.look_once(cx);
         let top = ui.cursor().top();
-        self.findings.failure(ui, cx);
+        self.findings.first(ui, cx);
         let has_blocks = !cx.data.tables.lifetimes.is_empty();
         let found = if has_blocks { self.find(ui, cx) } else { None };
         if let Some((found, whole, when)) = &found {
             self.held(ui, cx, found, whole, when);
         }
-        // If a failure is the only finding, it is shown above and nothing is left to list.
+        // If a failure or a leak is the only finding, it is shown above and nothing is left to list.
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
             let caption = others.map(|n| n.to_string()).unwrap_or_default();
@@ -169,17 +169,12 @@ impl Memory {
         ui.add_space(12.0);
     }
 
-    /// The evidence of a leak is open from the start: it is what the recording was made for. A failure leaves the room to where the
-    /// memory is, and of a recording that is well nothing is open.
+    /// What is wrong is said in short above, and leaves the room to where the memory is: nothing is open from the start.
     fn look_once(&mut self, cx: &ViewContext<'_>) {
-        use vramscope_core::diagnose::findings::Class;
-        if self.has_looked {
-            return;
-        }
-        if let Some(found) = cx.findings {
+        if !self.has_looked && cx.findings.is_some() {
             self.has_looked = true;
             self.findings.folds = true;
-            self.findings.open = found.findings.iter().position(|f| f.class == Class::Leak).unwrap_or(usize::MAX);
+            self.findings.open = usize::MAX;
         }
     }
 

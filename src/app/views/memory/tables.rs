@@ -70,7 +70,11 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     if let Some((frame, before)) = linked {
         return Some(place_link(ui, cx, frame, before, room, &row.key).1);
     }
-    let short = label::without_middle(p, &row.name, Type::Body, room.width());
+    let name = match row.name.strip_prefix("probably ") {
+        Some(rest) if label::width(p, &row.name, Type::Body) > room.width() => format!("prob. {rest}"),
+        _ => row.name.clone(),
+    };
+    let short = label::without_middle(p, &name, Type::Body, room.width());
     label::text_in(p, room, &short, Type::Body, if row.depth > 0 { t.text2 } else { t.text1 });
     None
 }

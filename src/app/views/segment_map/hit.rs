@@ -109,8 +109,16 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
     if !areas.rows.y_range().contains(at.y) {
         return None;
     }
-    let index = places.at(at.y - areas.rows.top() + scroll)?;
-    let row = picture.plan.rows.get(index)?;
+    let line = picture.plan.line(places.at(at.y - areas.rows.top() + scroll)?);
+    let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
+    let rows = || line.clone().filter_map(|i| Some((i, picture.plan.rows.get(i)?)));
+    let begins = |row: &Row| RowScale::new(&picture.plan, row, picture.span, picture.window).offset(pixel).is_some();
+    // In the gutter the first row of the line, at the bars that with the largest hole.
+    let (index, row) = match at.x {
+        x if x > areas.rows.right() => rows().rev().max_by_key(|(_, row)| row.largest_hole)?,
+        x if x < areas.rows.left() => rows().next()?,
+        _ => rows().rfind(|(_, row)| begins(row))?,
+    };
     let unit = picture.plan.unit(row)?;
     let state = &picture.state;
     if !areas.rows.x_range().contains(at.x) {
@@ -122,7 +130,6 @@ pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Are
         return Some(Hit { item: Item::Segment(state.segments[at].address), tip, rect: None });
     }
     let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
-    let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
     let offset = scale.offset(pixel)?.min(row.to.checked_sub(1)?).max(row.from);
     if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
         return None;

@@ -39,7 +39,7 @@ pub enum Span {
     TrueSize,
     /// One row per segment, each as wide as the pane.
     Normalised,
-    /// Long segments are wrapped into rows of equal bytes, for a few large or expandable ones.
+    /// All segments of a group one after the other on lines of equal bytes, for expandable ones and those of unlike size.
     Wrapped,
 }
 
@@ -108,7 +108,7 @@ impl Unit {
     }
 }
 
-/// One row: a unit, a part of one, or several units of equal size folded together.
+/// One row: a unit, a part of one, or several units of equal size folded together. Where they are wrapped, several share a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The units, as indices into [`Plan::order`].
@@ -117,6 +117,8 @@ pub struct Row {
     pub from: u64,
     /// Offset one past the last byte shown.
     pub to: u64,
+    /// Bytes of the rows before it on its line; 0 where it begins one.
+    pub lead: u64,
     pub group: u32,
     /// The largest hole of the units; for a part of a unit, the largest hole that starts in the part.
     pub largest_hole: u64,
@@ -181,14 +183,11 @@ impl Plan {
         match choice.span {
             Span::Wrapped => {
                 plan.wrap(state);
-                plan.is_wrapped = true;
+                return plan;
             }
             _ => plan.stack(choice.fold),
         }
         plan.longest = plan.rows.iter().map(|r| r.to - r.from).max().unwrap_or(0);
-        if choice.span == Span::Wrapped {
-            plan.longest = wrap_bytes(&plan.units);
-        }
         for (i, group) in plan.groups.iter_mut().enumerate() {
             let longest = plan.rows.iter().filter(|r| r.group as usize == i).map(|r| r.to - r.from).max().unwrap_or(0);
             // At a common scale the 2 MiB segments of the small pool would be slivers beside a large segment.
@@ -347,6 +346,7 @@ impl Plan {
                 units: members,
                 from: 0,
                 to: first.span(),
+                lead: 0,
                 group: first.group,
                 largest_hole,
                 largest_at,
@@ -357,15 +357,28 @@ impl Plan {
         }
     }
 
-    /// Rows of equal bytes. A longer unit continues on the next row.
+    /// Lines of equal bytes: what does not fit on one goes on on the next. What is small beside the rest has lines of its own length.
     fn wrap(&mut self, state: &State) {
-        let bytes = wrap_bytes(&self.units);
+        self.is_wrapped = true;
+        let spans: Vec<u64> = (0..self.groups.len() as u32)
+            .map(|group| self.units.iter().filter(|u| u.group == group).map(Unit::span).sum())
+            .collect();
+        self.longest = wrap_bytes(&spans);
+        for (group, span) in self.groups.iter_mut().zip(spans) {
+            let is_small = span > 0 && span.saturating_mul(OWN_SCALE) <= self.longest;
+            group.across = if is_small { span } else { self.longest };
+        }
+        let (mut lead, mut group) = (0, u32::MAX);
         for (place, &i) in self.order.iter().enumerate() {
             let unit = &self.units[i as usize];
+            if unit.group != group {
+                (lead, group) = (0, unit.group);
+            }
+            let line = self.groups.get(group as usize).map_or(self.longest, |g| g.across).max(1);
             let blocks = &state.blocks[unit.blocks.start as usize..unit.blocks.end as usize];
             let mut from = 0;
             while from < unit.span() {
-                let to = (from + bytes).min(unit.span());
+                let to = (from + line - lead).min(unit.span());
                 let starts = blocks_from(blocks, unit.address + from)..blocks_from(blocks, unit.address + to);
                 let inactive =
                     blocks[starts.start.min(starts.end)..starts.end].iter().filter(|b| b.state == BlockState::Inactive);
@@ -375,15 +388,29 @@ impl Plan {
                     units: place as u32..place as u32 + 1,
                     from,
                     to,
-                    group: unit.group,
+                    lead,
+                    group,
                     largest_hole: largest.map_or(0, |b| b.size),
                     largest_at: largest.map_or(0, |b| b.address),
                     named,
                     is_start,
                 });
+                lead = (lead + to - from) % line;
                 from = to;
             }
         }
+    }
+
+    /// The rows on the line that holds a row.
+    pub fn line(&self, row: usize) -> Range<usize> {
+        let first = (0..=row).rev().find(|&i| self.rows.get(i).is_none_or(|r| r.lead == 0)).unwrap_or(0);
+        let end = (row + 1..self.rows.len()).find(|&i| self.rows[i].lead == 0).unwrap_or(self.rows.len());
+        first..end
+    }
+
+    /// Number of lines.
+    pub fn lines(&self) -> usize {
+        self.rows.iter().filter(|r| r.lead == 0).count()
     }
 
     /// The unit of a row; the first one when several are folded.
@@ -435,21 +462,32 @@ fn age(born: u32) -> i64 {
     if born == vramscope_core::tables::NO_EVENT { -1 } else { i64::from(born) }
 }
 
-/// Bytes of a wrapped row: the smallest power of two from 2 MiB up that needs at most 48 rows.
-fn wrap_bytes(units: &[Unit]) -> u64 {
+/// Bytes of a line: the smallest power of two from 2 MiB up that needs at most 48 lines, or one a group.
+fn wrap_bytes(groups: &[u64]) -> u64 {
+    const LINES: u64 = 48;
     let mut bytes = 2 * MEBIBYTE;
-    while bytes < 1 << 46 && units.iter().map(|u| u.span().div_ceil(bytes)).sum::<u64>() > 48.max(units.len() as u64) {
+    while bytes < 1 << 46 && groups.iter().map(|g| g.div_ceil(bytes)).sum::<u64>() > LINES.max(groups.len() as u64) {
         bytes *= 2;
     }
     bytes
 }
 
-/// The default for a recording: wrapped rows when a few expandable segments hold everything.
+/// The default for a recording: wrapped when a few expandable segments hold everything, and where at a common scale most segments of
+/// the largest group would be slivers beside one.
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
+    /// So many times as long as the middle one.
+    const UNEVEN: u64 = 8;
+    const MANY: usize = 12;
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });
-    let n = plan.units.len();
     let is_expandable = state.segments.iter().any(|s| s.is_expandable);
-    if (1..=10).contains(&n) && is_expandable && plan.longest >= 64 * MEBIBYTE { Span::Wrapped } else { Span::TrueSize }
+    if (1..=10).contains(&plan.units.len()) && is_expandable && plan.longest >= 64 * MEBIBYTE {
+        return Span::Wrapped;
+    }
+    let mut spans: Vec<u64> = plan.units.iter().filter(|u| u.group == 0 && !u.segments.is_empty()).map(Unit::span).collect();
+    spans.sort_unstable();
+    let middle = spans.get(spans.len() / 2).copied().unwrap_or(0);
+    let is_uneven = spans.len() >= MANY && spans.last().is_some_and(|&longest| longest >= middle.saturating_mul(UNEVEN));
+    if is_uneven { Span::Wrapped } else { Span::TrueSize }
 }
 
 fn group_name(device: &DeviceRecording, pool: PoolId, class: SizeClass, stream: StreamId) -> String {

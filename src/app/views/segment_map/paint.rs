@@ -168,21 +168,25 @@ pub fn around(
     // When rows are sorted by address, the rows that pass a multiple of a round number are labelled, so that labels stay the same
     // while the cursor moves and segments come and go.
     let is_ascending = plan.rows.is_sorted_by_key(|r| (r.group, r.named.start));
-    let step = round_step(plan.rows.len(), plan.rows.iter().map(|r| r.named.end).max().unwrap_or(0) as usize, places.pitch);
+    let step = round_step(plan.lines(), plan.rows.iter().map(|r| r.named.end).max().unwrap_or(0) as usize, places.pitch);
     let passes = |row: usize| {
         let before = row.checked_sub(1).and_then(|i| plan.rows.get(i)).map_or(0, |r| r.named.end as usize);
         plan.rows[row].named.end as usize / step > before / step
     };
     let mut last_label = f32::NEG_INFINITY;
-    for row in visible.clone() {
+    for row in visible.clone().filter(|&row| plan.rows[row].lead == 0) {
         let strip = areas.row(places, row, scroll);
-        let shown = &plan.rows[row];
+        let line = plan.line(row);
+        let rows = &plan.rows[line.clone()];
+        // What begins on the line names it.
+        let shown = rows.iter().find(|r| r.is_start).unwrap_or(&plan.rows[row]);
+        let largest_hole = rows.iter().map(|r| r.largest_hole).max().unwrap_or(0);
         if areas.gutter.width() >= GUTTER {
             let first_of_group = row == 0 || plan.rows[row - 1].group != shown.group;
             let number = row - plan.rows.partition_point(|r| r.group < shown.group);
             // A wrapped segment is labelled where it begins, an expandable one at each mapped part.
             let is_due = match (is_ascending, plan.is_wrapped) {
-                (true, _) => shown.is_start && passes(row),
+                (true, _) => line.clone().any(|row| plan.rows[row].is_start && passes(row)),
                 (false, true) => shown.is_start,
                 (false, false) => number.is_multiple_of(every),
             };
@@ -194,10 +198,10 @@ pub fn around(
                 label::text(&body, at, Align2::RIGHT_CENTER, &row_label(shown), Type::Mono, tokens.text3);
             }
         }
-        if areas.bars.is_positive() && shown.largest_hole > 0 {
+        if areas.bars.is_positive() && largest_hole > 0 {
             let height = (strip.height() * 0.6).clamp(1.0, 8.0);
             let bar = Rect::from_x_y_ranges(
-                areas.bars.left()..=bar_end(shown.largest_hole).max(areas.bars.left() + 1.0),
+                areas.bars.left()..=bar_end(largest_hole).max(areas.bars.left() + 1.0),
                 strip.center().y - height / 2.0..=strip.center().y + height / 2.0,
             );
             let clip = Rangef::new(areas.rows.top(), areas.rows.bottom());
@@ -255,7 +259,7 @@ pub fn around(
         let is_private = group.name.contains("private");
         terms.push((name.intersect(body.clip_rect()), if is_private { Term::PrivatePool } else { Term::Pool }));
         let rest = rect.with_min_x(name.right() + 12.0);
-        let is_longer = plan.is_wrapped && plan.units.iter().any(|u| u.group == index && u.span() > plan.longest);
+        let is_longer = plan.is_wrapped && plan.rows.iter().filter(|r| r.group == index && r.lead == 0).count() > 1;
         let (scales, figures) = header_words(group, plan.longest, is_longer);
         let width = |text: &str, kind: Type| if text.is_empty() { 0.0 } else { label::width(&body, text, kind) + 12.0 };
         // A note that the scale differs from the axis matters more than all figures but the shortest.

@@ -33,8 +33,13 @@ impl Places {
                 places.headers.push((y, group));
                 y += GROUP_HEIGHT;
             }
-            places.tops.push(y);
-            y += pitch;
+            match places.tops.last() {
+                Some(&top) if row.lead > 0 => places.tops.push(top),
+                _ => {
+                    places.tops.push(y);
+                    y += pitch;
+                }
+            }
         }
         places.height = y;
         places
@@ -43,8 +48,9 @@ impl Places {
     /// The row height that fills `room`, including the gap: 3 to 18 points, or more when there are few rows.
     pub fn automatic_pitch(plan: &Plan, room: f32) -> f32 {
         let headers = if plan.names_groups() { plan.groups.len() as f32 * GROUP_HEIGHT } else { 0.0 };
-        let each = (room - headers) / plan.rows.len().max(1) as f32;
-        let most = if plan.rows.len() <= FEW_ROWS { FEW_ROWS_HEIGHT } else { ROW_HEIGHTS.1 };
+        let lines = plan.lines();
+        let each = (room - headers) / lines.max(1) as f32;
+        let most = if lines <= FEW_ROWS { FEW_ROWS_HEIGHT } else { ROW_HEIGHTS.1 };
         each.clamp(ROW_HEIGHTS.0, most).floor()
     }
 
@@ -55,6 +61,7 @@ impl Places {
         from..to.max(from)
     }
 
+    /// The row at a height; the last one of those on a line.
     pub fn at(&self, y: f32) -> Option<usize> {
         let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
         (y < self.tops[row] + self.pitch).then_some(row)

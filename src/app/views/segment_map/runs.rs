@@ -97,7 +97,7 @@ impl RowScale {
         .max(1) as f64;
         RowScale {
             start: row.from as f64,
-            left: row.from as f64 + whole * window.from,
+            left: row.from as f64 - row.lead as f64 + whole * window.from,
             per_pixel: (whole * (window.to - window.from) / f64::from(window.pixels.max(1))).max(f64::MIN_POSITIVE),
             pixels: f64::from(window.pixels),
         }

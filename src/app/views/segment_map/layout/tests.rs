@@ -124,6 +124,36 @@ fn wrapped_rows_cover_a_unit_once() {
     assert_eq!(natural_span(&device(), &state), Span::Wrapped);
 }
 
+/// Segments of 3 and 2 MiB on lines of 2 MiB: the second begins on the line on which the first ends.
+#[test]
+fn segments_share_lines_where_they_are_wrapped() {
+    const MIB: u64 = MEBIBYTE;
+    let mut state = State { blocks: vec![block(0, 3 * MIB, true), block(8 * MIB, 2 * MIB, true)], ..State::default() };
+    state.segments = vec![segment(0, 3 * MIB, false, 0..1), segment(8 * MIB, 2 * MIB, false, 1..2)];
+    let plan = Plan::new(&device(), &state, Choice { span: Span::Wrapped, ..PLAIN });
+    let rows: Vec<_> = plan.rows.iter().map(|r| (r.units.start, r.from / MIB, r.to / MIB, r.lead / MIB)).collect();
+    assert_eq!(rows, [(0, 0, 2, 0), (0, 2, 3, 0), (1, 0, 1, 1), (1, 1, 2, 0)]);
+    assert_eq!((plan.lines(), plan.line(2), plan.line(3)), (3, 1..3, 3..4));
+    let places = Places::new(&plan, 10.0);
+    assert_eq!((places.tops[2], places.height), (places.tops[1], places.tops[0] + 30.0));
+}
+
+/// One long segment beside many short ones of the same pool.
+#[test]
+fn segments_of_unlike_size_are_wrapped_by_themselves() {
+    let mut state = State::default();
+    for i in 0..16u64 {
+        let size = if i == 0 { 400 * MEBIBYTE } else { 20 * MEBIBYTE };
+        let first = state.blocks.len() as u32;
+        state.blocks.push(block(i << 30, size, true));
+        state.segments.push(segment(i << 30, size, false, first..first + 1));
+    }
+    assert_eq!(natural_span(&device(), &state), Span::Wrapped);
+    state.segments[0].size = 40 * MEBIBYTE;
+    state.blocks[0].size = 40 * MEBIBYTE;
+    assert_eq!(natural_span(&device(), &state), Span::TrueSize);
+}
+
 #[test]
 fn an_empty_state_has_no_rows() {
     let plan = Plan::new(&device(), &State::default(), PLAIN);

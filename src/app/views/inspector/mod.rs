@@ -280,8 +280,8 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             let galley = ui.painter().layout_job(job);
             let (hint_rect, _) = crate::app::widgets::row::told(ui, galley.size().y, Role::Label, || hint);
             ui.painter().galley(pos2(x, hint_rect.top()), galley, t.text3);
-            // What another program wrote is recorded in its own way.
-            if allocator_name(&cx.data.recording) == "PyTorch" {
+            // Why a role is known lacks nothing, and what another program wrote is recorded in its own way.
+            if fact.label != "role" && allocator_name(&cx.data.recording) == "PyTorch" {
                 ui.horizontal(|ui| {
                     ui.add_space(x - rect.left());
                     how_to_record(ui, &cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));

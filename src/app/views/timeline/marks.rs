@@ -5,7 +5,7 @@ use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::steps::{StepSource, Steps};
 use vramscope_core::anatomy::{Anatomy, Phase};
 use vramscope_core::inference::{CapFrom, CapRange, Caps};
-use vramscope_core::model::{Action, DeviceRecording, Progress, StrId};
+use vramscope_core::model::{Action, DeviceRecording, Progress, StackTable, StrId};
 
 /// A cudaMalloc, a cudaFree, or the corresponding map and unmap of expandable segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,19 @@ impl Marks {
     pub fn of(data: &DeviceData) -> Self {
         let mut marks = Self::of_trace(data.device(), data.steps());
         marks.phases = phases(data.device(), data.anatomy());
+        if marks.phases.iter().any(|r| matches!(r.named, Named::Phase(Phase::Optimizer))) {
+            marks.leave_out_optimizers(&data.recording.stacks);
+        }
         // A cancelled computation leaves out the cap; the other marks do not depend on it.
         marks.cap = data.caps(&Progress::new()).ok().and_then(|caps| Cap::of(data, &caps));
         marks
+    }
+
+    /// PyTorch's own annotations of an optimizer's step are one of the phases.
+    fn leave_out_optimizers(&mut self, names: &StackTable) {
+        let is_one = |r: &Range| matches!(r.named, Named::Annotation(_, name) if names.text(name).starts_with("Optimizer.step#"));
+        self.ranges.retain(|r| !is_one(r));
+        self.levels = self.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
     }
 
     /// True for a step that no annotation marks.

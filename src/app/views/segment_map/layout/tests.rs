@@ -64,7 +64,8 @@ fn a_pool_of_short_segments_has_a_scale_of_its_own() {
         free: 0,
         across,
     };
-    let row = |group, to| Row { units: 0..1, from: 0, to, group, largest_hole: 0, largest_at: 0, named: 0..1, is_start: true };
+    let row =
+        |group, to| Row { units: 0..1, from: 0, to, lead: 0, group, largest_hole: 0, largest_at: 0, named: 0..1, is_start: true };
     let (short, long) = (2 * MEBIBYTE, 32 * MEBIBYTE);
     let plan = Plan {
         groups: vec![group(long), group(short)],

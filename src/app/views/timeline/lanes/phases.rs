@@ -78,7 +78,9 @@ impl Canvas<'_> {
                 Phase::Load | Phase::Forward | Phase::Evaluation | Phase::Generation | Phase::Between => t.s3,
             };
             batch.rect_at_least_a_pixel(area, fill);
-            let seen = area.intersect(rect).shrink2(vec2(6.0, 0.0));
+            // A narrow box has room for a short name alone.
+            let margin = if area.width() < 40.0 { 2.0 } else { 6.0 };
+            let seen = area.intersect(rect).shrink2(vec2(margin, 0.0));
             if b.count > 1 {
                 comb(&mut batch, area, b.count, t.s1);
             } else if seen.width() >= 6.0 {

@@ -15,14 +15,14 @@ use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
 /// The name of a phase in its box: in full, and abbreviated.
-pub(super) fn lane_names(phase: Phase) -> [&'static str; 2] {
+pub(super) fn lane_names(phase: Phase) -> [&'static str; 3] {
     match phase {
-        Phase::Forward => ["forward", "fwd"],
-        Phase::Backward => ["backward", "bwd"],
-        Phase::Optimizer => ["optimizer", "optim"],
-        Phase::Evaluation => ["evaluation", "eval"],
-        Phase::Capture => ["graph capture", "capture"],
-        other => [other.name(); 2],
+        Phase::Forward => ["forward", "fwd", "fwd"],
+        Phase::Backward => ["backward", "bwd", "bwd"],
+        Phase::Optimizer => ["optimizer", "optim", "opt"],
+        Phase::Evaluation => ["evaluation", "eval", "eval"],
+        Phase::Capture => ["graph capture", "capture", "capture"],
+        other => [other.name(); 3],
     }
 }
 
@@ -110,7 +110,7 @@ impl Canvas<'_> {
 
     /// `Backward, step 2`.
     fn phase_name(&self, phase: Phase, event: u32) -> String {
-        let [name, _] = lane_names(phase);
+        let [name, ..] = lane_names(phase);
         let name = format!("{}{}", name[..1].to_uppercase(), &name[1..]);
         let steps = self.data.known_steps();
         match steps.filter(|steps| steps.len() > 1).and_then(|steps| steps.of(event)) {

@@ -13,7 +13,7 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
-/// The most serious finding of a recording and the first sentence about it; where no rule found a problem, that, and what was held.
+/// The most serious finding of a recording and the first sentence about it; where nothing stands out, that, and what was held.
 ///
 /// # Errors
 /// One sentence when the file cannot be opened.
@@ -150,16 +150,17 @@ impl Found {
         json!({
             "findings": self.findings.iter().map(entry).collect::<Vec<_>>(), "failures_not_examined": self.left_out,
             "changed_by_rules": self.changed, "whatif_left_out": self.not_tried, "contradictions": self.contradictions,
+            "no_growth": self.steady.iter().map(|(device, said)| json!({"device": device.index, "sentence": format!("{said}.")})).collect::<Vec<_>>(),
         })
     }
 
-    /// Sentences for people: what to say if no rule found a problem, and what was left out.
+    /// Sentences for people: what to say if nothing stands out, and what was left out.
     pub(super) fn notes(&self, recording: &Recording) -> Vec<String> {
         let mut notes = Vec::new();
         let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();
         if is_quiet {
             let limit = if self.is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
-            notes.push(format!("{}: no rule found a problem.{limit}", recording.source.name));
+            notes.push(format!("{}: nothing stands out.{limit}", recording.source.name));
         }
         let is_one = recording.devices.len() == 1;
         let whose = |device: &DeviceId| if is_one { String::new() } else { format!("{device}: ") };

@@ -171,7 +171,7 @@ fn a_jax_profile_is_told_in_words_of_jax() {
             "GPU 0: 464.14 MiB live when the file was written; the recording does not show what it is for. What was reserved is not recorded.",
         ),
         (vec!["summary", &leak], "memory_stats()[\"peak_bytes_in_use\"]"),
-        (vec!["findings", &leak], "no rule found a problem. It is of one instant, which shows neither growth nor failures."),
+        (vec!["findings", &leak], "nothing stands out. It is of one instant, which shows neither growth nor failures."),
         (vec!["oom", &leak], "whether a request failed is unknown"),
         (vec!["leaks", &leak], "Two files of one run tell what grew: vramscope diff A B."),
         (vec!["state", &leak, "--end"], "had 464.14 MiB active; what was reserved is not in this file"),

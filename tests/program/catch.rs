@@ -212,7 +212,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
     }
 }
 
-/// The last line has a sentence of the findings behind the snapshot, also where no rule found a problem.
+/// The last line has a sentence of the findings behind the snapshot, also where nothing stands out.
 fn says_what_was_found(out: &Output) {
     let text = errors(out);
     let last = text.lines().last().unwrap_or_default();

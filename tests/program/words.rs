@@ -94,3 +94,11 @@ fn two_programs_part_at_a_place() {
     assert_eq!(sides.len(), 2);
     assert!(sides.iter().all(|s| s["bytes"].is_u64() && s["lines"][0].is_string()), "{sides:?}");
 }
+
+/// That nothing grows is told to programs too.
+#[test]
+fn a_healthy_recording_says_so_in_json() {
+    let report: serde_json::Value = serde_json::from_str(&said(&["findings", "gpt_train.pickle", "--json"])).expect("JSON");
+    let said = report["no_growth"][0]["sentence"].as_str().unwrap_or_default();
+    assert!(said.starts_with("No growth so far: ") && said.ends_with('.'), "{report}");
+}

@@ -39,7 +39,7 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("order", "out of memory first, then leaks, then what saves most at the peak"),
         ("figure", "by how much the peak falls, from the recorded events; without a minus the bytes that the finding speaks of"),
-        ("nothing listed", "no rule found anything: every rule needs numbers to speak"),
+        ("nothing listed", "nothing stands out: a finding needs numbers to speak"),
     ],
     create: || Box::new(FindingsView::default()),
 };

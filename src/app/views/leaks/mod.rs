@@ -286,6 +286,8 @@ impl LeaksView {
         }
         let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
         let g = &found.grown;
+        let a_step = |g: &Growth| g.bytes_per_step.max(0.0).round() as u64;
+        let rate = SizeColumn::of(g.iter().take(2_000).map(|g| a_step(&g.0)));
         let red = |g: &Growth, other| if g.is_leak() { t.red } else { other };
         let columns: Vec<Column<'_, Grown<'_>, &str>> = vec![
             Column::text("allocated in", Width::Share(1.0, 120.0), |c, (g, names): &Grown<'_>| {
@@ -299,8 +301,8 @@ impl LeaksView {
                 }
             })
             .by("survives", |i| g[i].0.bytes as f64),
-            Column::figure("a step, KiB", 80.0, |c, (g, _): &Grown<'_>| {
-                c.figure(count((g.bytes_per_step.max(0.0) / 1024.0).round() as u64), red(g, t.text1));
+            Column::figure(rate.head("a step"), 80.0, |c, (g, _): &Grown<'_>| {
+                c.figure(rate.figure(a_step(g)), red(g, t.text1));
             })
             .by("a step", |i| g[i].0.bytes_per_step)
             .from(360.0),

@@ -17,7 +17,7 @@ use crate::app::widgets::table::{Column, Sort, Table, Width};
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
-use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Steps,
@@ -122,6 +122,8 @@ impl StepsView {
         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
         let in_use = if ui.available_width() >= 620.0 { "in use; dotted: reserved" } else { "in use" };
         let time = if cx.data.device().events.has_time { 720.0 } else { f32::INFINITY };
+        let longest = f.iter().map(|s| s.micros).max().unwrap_or(0);
+        let (unit, micros) = if longest < 10_000_000 { ("ms", 1e3) } else { ("s", 1e6) };
         let columns: Vec<Column<'_, usize, &str>> = vec![
             Column::figure("step", 44.0, |c, &i: &usize| c.figure(number(i), t.text2)).by("step", |i| i as f64).descends(false),
             Column::text(in_use, Width::Share(1.0, 60.0), |c, &i: &usize| {
@@ -148,9 +150,11 @@ impl StepsView {
             Column::figure("allocations", 76.0, |c, &i: &usize| c.figure(count(f[i].allocations), t.text2))
                 .by("allocations", |i| f[i].allocations as f64)
                 .from(620.0),
-            Column::figure("time", 72.0, |c, &i: &usize| c.figure(Micros(f[i].micros).to_string(), t.text2))
-                .by("time", |i| f[i].micros as f64)
-                .from(time),
+            Column::figure(format!("time, {unit}"), 72.0, |c, &i: &usize| {
+                c.figure(format!("{:.1}", f[i].micros as f64 / micros), t.text2);
+            })
+            .by("time", |i| f[i].micros as f64)
+            .from(time),
         ];
         let out = Table::sorted("steps", columns, &mut self.sort)
             .of(found)

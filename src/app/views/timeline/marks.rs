@@ -119,9 +119,9 @@ impl Marks {
         marks
     }
 
-    /// PyTorch's own annotations of an optimizer's step are one of the phases.
+    /// PyTorch's own annotations of an optimizer's calls: its steps are one of the phases.
     fn leave_out_optimizers(&mut self, names: &StackTable) {
-        let is_one = |r: &Range| matches!(r.named, Named::Annotation(_, name) if names.text(name).starts_with("Optimizer.step#"));
+        let is_one = |r: &Range| matches!(r.named, Named::Annotation(_, name) if names.text(name).starts_with("Optimizer."));
         self.ranges.retain(|r| !is_one(r));
         self.levels = self.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
     }

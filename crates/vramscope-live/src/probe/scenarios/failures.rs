@@ -33,7 +33,7 @@ pub(super) const HEALTHY: Scenario = Scenario {
     name: "healthy",
     title: "The same requests with expandable segments",
     watch: "The last request passes: pages under the holes are unmapped and mapped again where they are needed.",
-    shows: "Timeline: segment_unmap and segment_map at the last request, no out-of-memory event. Findings: no rule found a problem.",
+    shows: "Timeline: segment_unmap and segment_map at the last request, no out-of-memory event. Findings: nothing stands out.",
     conf: "expandable_segments:True",
     params: &[MEMORY, REQUEST, SEED],
     build: pieces,

@@ -48,7 +48,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
         ],
         (Writer::Mps, _) => &[
             "Use a smaller batch, or a model of half precision.",
-            "Raise the limit if the machine has memory to spare (the system may become unstable): `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`.",
+            "Raise the limit if the machine has memory to spare (the system may become unstable): `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`, in the shell or before torch is imported.",
         ],
         (Writer::ComfyUi, _) => COMFY_UI,
         (Writer::Sglang, _) => &[
@@ -60,6 +60,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
         ],
         (Writer::Tgi, _) => IN_TGI,
         (Writer::Cpu, _) => &[
+            "[requested >= 16 GiB] See which tensor takes {requested} at once: the last line of your own code in the traceback. Often its shape is wrong.",
             "Load less into the machine's memory at once: smaller `prefetch_factor` and fewer workers in the DataLoader, memory-mapped files, or a machine with more memory.",
             "Load checkpoints without a second copy: `torch.load(path, mmap=True, map_location=\"cpu\")`.",
         ],
@@ -107,7 +108,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
             WHO,
         ],
         (Writer::Rmm, _) => &[
-            "Where a pool is set, let it grow or make it larger: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`.",
+            "Where a pool is set, let it grow to what the card has: `rmm.reinitialize(pool_allocator=True, maximum_pool_size=None)`; a pool that is to be larger than the card fails.",
             "Spill to the machine's memory: `rmm.reinitialize(managed_memory=True)`, or with cuDF `cudf.set_option(\"spill\", True)`.",
             "Work on smaller partitions of the data.",
             "See which calls take the memory: an RMM logging_resource_adaptor writes a log that vramscope opens.",
@@ -263,6 +264,11 @@ pub(super) const CAPTURING: Advice = &[
     "[capturing, vllm] Or capture fewer: fewer and smaller sizes in `--cudagraph-capture-sizes` (--cuda-graph-sizes before vLLM 0.12), or a lower --max-num-seqs.",
     "[capturing, not vllm] Capture fewer CUDA graphs, for fewer and smaller batch sizes; each takes memory of the card outside PyTorch as well.",
 ];
+pub(super) const IN_SD_WEBUI: Advice = &[
+    "Let the program move parts of the model between the card and the machine's memory: `--medvram`, or --lowvram (slower) in COMMANDLINE_ARGS.",
+    "Make smaller images, or fewer at once: the memory grows with their area; enlarge them afterwards in tiles.",
+    "Use an attention that needs less: `--opt-sdp-attention` or --xformers.",
+];
 pub(super) const IN_TGI: Advice = &[
     "Make the largest batch smaller: a lower `--max-batch-prefill-tokens`, which --max-input-tokens may not exceed.",
     "Spread the weights over more cards: a higher `--num-shard`; or load quantised ones (--quantize).",
@@ -332,6 +338,11 @@ pub(super) const FULL: Advice = &[
     "[1.10] Compute in half precision: `torch.autocast(\"{module}\", dtype=torch.bfloat16)`.",
     "[2.0] Take less for the optimizer's step: `torch.optim.AdamW(model.parameters(), fused=True)` needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
     "[1.9] In evaluation keep no graph: `torch.inference_mode()`.",
+];
+/// If the request would have fitted without others, who hold a small part of the card.
+pub(super) const OTHERS: Advice = &[
+    "[0 < other_processes, requested <= free + other_processes] End what else is on the card ({others}), or give each process its own: `{visible}`, and torch.{module}.set_device(local_rank) before any other use of the card.",
+    "[0 < unattributed, unattributed > capacity / 8, requested <= free + unattributed] See what else holds the card: {tool}.",
 ];
 /// If the request would have fitted without memory outside PyTorch, this comes first.
 pub(super) const OUTSIDE: Advice = &[
@@ -418,6 +429,7 @@ pub(super) const ALL: &[Advice] = &[
     VLLM_NOTHING_LEFT,
     VLLM_START,
     RETRIED,
+    OTHERS,
     SEGMENT_RESERVE,
     FULL,
     OUTSIDE,

@@ -41,9 +41,9 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     let of = |verdict, says| Judged { verdict, doubt: None, sentence: fill(m, says).unwrap_or_default() };
     let one_block = m.figures.requested.is_some() && m.figures.largest_block.is_some();
     match m.dialect.writer {
-        _ if m.is_absurd_request => of(
+        _ if m.asks_for_the_impossible() => of(
             TooLarge,
-            "The program requested more than 1 EiB, which no card has: the size was computed wrong (a negative or uninitialised dimension).",
+            "The program requested {?{requested}|more than 1 EiB}, which no card has: the size was computed wrong (a negative or uninitialised dimension).",
         ),
         _ if !m.says.is_empty() => of(verdict_of_said(m), m.says),
         _ if one_block => of(

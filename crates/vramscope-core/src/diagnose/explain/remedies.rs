@@ -28,7 +28,7 @@ fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
     let (writer, platform) = (m.dialect.writer, m.dialect.platform);
     let is_share_too_small = m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none();
     let fixed: Option<Advice> = match writer {
-        _ if m.is_absurd_request => Some(advice::BROKEN_SIZE),
+        _ if m.asks_for_the_impossible() => Some(advice::BROKEN_SIZE),
         _ if !m.tips.is_empty() => Some(m.tips),
         _ if m.is_pinned => Some(advice::PIN_MEMORY),
         Writer::Vllm if is_share_too_small => Some(advice::VLLM_LARGER),
@@ -56,7 +56,7 @@ fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
         Verdict::Capacity if m.is_loading && m.around.is_none() => &[advice::LOADING],
         Verdict::Capacity | Verdict::Unknown if m.is_loading && m.around == Some(Writer::Vllm) => &[advice::LOADING_VLLM],
         Verdict::Capacity if m.around.is_some() => &[full, advice::OUTSIDE, advice::FEW_HOLES],
-        Verdict::Capacity => &[advice::OUTSIDE, full, advice::FEW_HOLES],
+        Verdict::Capacity => &[advice::OTHERS, advice::OUTSIDE, full, advice::FEW_HOLES],
         Verdict::Contention => &[advice::SHARE],
         // A server takes the share that it is told to, and its graphs and communicators come on top.
         Verdict::NonPytorch if m.around.is_some() => &[full, advice::NON_PYTORCH],
@@ -78,6 +78,8 @@ fn full(m: &OomMessage) -> Advice {
         Some(Writer::Vllm) => advice::IN_VLLM,
         Some(Writer::Tgi) => advice::IN_TGI,
         Some(Writer::ComfyUi) => &advice::COMFY_UI[..4],
+        Some(Writer::SdWebUi) => advice::IN_SD_WEBUI,
+        Some(Writer::TrtLlm) => advice::of_program(Writer::TrtLlm, m.dialect.platform).unwrap_or(advice::FULL),
         _ => advice::FULL,
     }
 }

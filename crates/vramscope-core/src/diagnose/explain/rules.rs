@@ -200,8 +200,11 @@ pub(super) const WHOLE: &[Rule] = &[
     rule(Unknown, "not free told",
         "{requested} was requested; the message does not say how much was free.{? PyTorch holds {held} of the card's {capacity}.}").sure(),
     rule(Capacity, "requested <= free, free < capacity / 20, held >= capacity - capacity / 10",
-        "The card is nearly full: PyTorch holds {held} of its {capacity}. {requested} was requested and {free} is free.")
+        "The card is nearly full: PyTorch holds {held} of its {capacity}. {requested} was requested and {free} is free.{? {rest of card}}")
         .doubt("as much was free as was requested, so something took memory between the request and the message, or what is free lies in pieces"),
+    rule(Capacity, "requested <= free, free < capacity / 50",
+        "The card is full: {free} of its {capacity} is free, which is not enough for the segment around {requested}; PyTorch holds {held}.{? {rest of card}}")
+        .doubt("as much was free as was requested, so something may have taken memory between the request and the message"),
     rule(Unknown, "requested <= free", SOMETHING_ELSE),
     // Who holds much of the card outweighs holes that would be just enough in sum.
     rule(Contention, "process told, 0 < unallocated, most others >= capacity / 4, most others / 2 >= holes, not limit short, \
@@ -216,13 +219,15 @@ pub(super) const WHOLE: &[Rule] = &[
         NON_PYTORCH),
     rule(Capacity, "few holes, 0 < unallocated, free < capacity / 10, not spilled, requested <= own",
         "The card is nearly full: live tensors take {live} of {capacity}. {requested} was requested, {free} is free, and another {unallocated} \
-         lies scattered inside PyTorch's own memory ({share} of it).{? {rest of card}}").doubt("joined together the holes might have held this request"),
+         lies scattered inside PyTorch's own memory ({share} of it).{?[0 < other_processes, requested <= free + other_processes] Other processes hold \
+         {other_processes} of the card; without them it would fit.}{? {rest of card}}").doubt("joined together the holes might have held this request"),
     rule(Fragmentation, "0 < unallocated, not spilled, holes >= requested, requested <= own, requested <= holes", HOLES),
     rule(Fragmentation, "0 < unallocated, not spilled, requested <= own",
         "PyTorch has {unallocated} free inside its own memory and the card has {free} free. Together that is enough for {requested}, but they \
          cannot be joined.{? {rest of card}}").doubt(WHICH_HOLES),
     rule(Contention, "0 < other_processes, not small beside a server, requested <= own + other_processes",
-        "{requested} was requested and {own} is free, while other processes hold {other_processes} of the card's {capacity}. Without them it would \
+        "{requested} was requested and {own} is free{?[0 < unallocated], holes included}, while other processes hold {other_processes} of the card's \
+         {capacity}. Without them it would \
          fit."),
     rule(NonPytorch, "2 GiB < outside_pytorch, requested <= own + outside_pytorch - 512 MiB", NON_PYTORCH),
     rule(Contention, "process told, 2 GiB < unattributed, own + unattributed >= requested",
@@ -230,15 +235,17 @@ pub(super) const WHOLE: &[Rule] = &[
          Without it the requested {requested} would fit."),
     // The driver's pool keeps what tensors gave back, and its message has no figure of that: it may be all of the rest.
     rule(Unknown, "async, not process told, 2 GiB < rest, own + rest - 512 MiB >= requested",
-        "{requested} was requested and {own} is free. {rest} of the card is neither free nor in tensors, and the message does not say whose: freed \
+        "{requested} was requested and {own} is free{?[0 < unallocated], holes included}. {rest} of the card is neither free nor in tensors, and the \
+         message does not say whose: freed \
          memory that the driver's pool keeps, other processes, or this one's context and libraries.{?[capacity >= requested + held] The tensors \
          and the request together would fit on the card.}").sure(),
     rule(Unknown, "not process told, 2 GiB < rest, own + rest - 512 MiB >= requested",
-        "{requested} was requested and {own} is free. {rest} of the card is held outside PyTorch, by other processes or by libraries of this one: \
+        "{requested} was requested and {own} is free{?[0 < unallocated], holes included}. {rest} of the card is held outside PyTorch, by other processes \
+         or by libraries of this one: \
          the message does not say which.").sure(),
     rule(Capacity, "left < free",
         "{requested} was requested; {free} is free on the card{?, and {unallocated} in holes of what this process holds}."),
-    rule(Unknown, "not held told", "{requested} was requested and {own} is free. Who holds the rest is unknown.").sure(),
+    rule(Unknown, "not held told", "{requested} was requested and {own} is free{?[0 < unallocated], holes included}. Who holds the rest is unknown.").sure(),
     rule(Capacity, "spilled",
         "{requested} was requested on a full card: PyTorch holds {held}, more than the card's {capacity}. Windows' driver has moved the rest to the \
          machine's memory, which is slow, and refused more.").sure(),

@@ -85,8 +85,11 @@ impl Figure {
     pub(super) fn at_start(text: &str, bare: Option<u32>) -> Option<(Figure, usize)> {
         let (number, length) = leading(text);
         let is_decimal = number.contains('.');
-        let (shift, unit_length) =
-            unit(text.get(length..)?, is_decimal).or_else(|| Some((bare.filter(|shift| *shift > 0 || !is_decimal)?, 0)))?;
+        let rest = text.get(length..)?;
+        // NumPy prints a bare point: "184. MiB".
+        let behind_point = || unit(rest.strip_prefix('.')?, true).map(|(shift, length)| (shift, length + 1));
+        let without = || Some((bare.filter(|shift| *shift > 0 || !is_decimal)?, 0));
+        let (shift, unit_length) = unit(rest, is_decimal).or_else(behind_point).or_else(without)?;
         Some((from_decimal(&number, shift)?, length + unit_length))
     }
 
@@ -238,6 +241,7 @@ mod tests {
         );
         assert_eq!(Figure::exact(3 << 30).plus(five).printed(), "8.50 GiB");
         assert_eq!(five.plus(five).printed(), "11.00 GiB");
+        assert_eq!(Figure::at_start("184.MiBforanarray", None).map(|(f, used)| (f.bytes, used)), Some((184 * MEBIBYTE, 7)));
         assert_eq!(Figure::at_end("GiB", None), None);
         assert_eq!(Figure::at_start("999999999999999999999999999999999999999999GiB", None), None);
     }

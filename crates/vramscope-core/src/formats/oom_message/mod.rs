@@ -357,6 +357,14 @@ impl OomMessage {
         Some(self.this_process()?.minus(self.reserved()?))
     }
 
+    /// True for a request that no device has room for: more than 1 EiB, or 16 TiB and more on PyTorch's devices.
+    #[must_use]
+    pub fn asks_for_the_impossible(&self) -> bool {
+        const NO_DEVICE: u64 = 16 << 40;
+        let is_pytorch = self.dialect.writer.neighbour().is_none() && !self.dialect.writer.is_host();
+        self.is_absurd_request || is_pytorch && self.figures.requested.is_some_and(|q| q.bytes >= NO_DEVICE)
+    }
+
     /// True if the message has any figure.
     #[must_use]
     pub fn has_figures(&self) -> bool {
@@ -409,7 +417,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let window = text::Window { squeezed: &squeezed, from: at, to };
         let Some((mut message, used)) = pattern.read(&window) else { continue };
         message.line = squeezed.line_at(at);
-        message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
+        // What a server says is missing is below zero by nature.
+        if message.figures.short.is_none() {
+            message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
+        }
         message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::Xla {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.

@@ -54,6 +54,7 @@ programs! {
     Sglang "sglang" "SGLang" PyTorch,
     ComfyUi "comfyui" "ComfyUI" PyTorch,
     Tgi "text-generation-inference" "text-generation-inference" PyTorch,
+    SdWebUi "stable-diffusion-webui" "stable-diffusion-webui" PyTorch,
     ExLlama "exllama" "ExLlama" PyTorch,
     Transformers "transformers" "transformers" PyTorch,
     Triton "triton" "Triton" PyTorch,
@@ -131,7 +132,9 @@ const CUES: [(&str, W); 24] = [
 ];
 
 /// Programs around PyTorch that have settings of their own for its memory.
-const AROUND: [(&str, W); 4] = [
+const AROUND: [(&str, W); 6] = [
+    ("stable-diffusion-webui|sd.webui|gb, sys: |stable diffusion model failed to load|modules\\sd_|modules/sd_", W::SdWebUi),
+    ("tensorrt_llm", W::TrtLlm),
     ("sglang|mem-fraction-static", W::Sglang),
     ("vllm|enginecore|rayworkerwrapper|worker_base.py", W::Vllm),
     ("comfyui", W::ComfyUi),
@@ -204,7 +207,10 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
     let is_within = |calls: &[&str], lines: usize| calls.iter().any(|call| window.around(lines, 0).contains(call));
-    message.is_loading = row.writer == W::PyTorch && (is_within(&LOADS, LOADED) || is_within(&BUILDS, BUILT));
+    // A progress bar is printed after the error where it breaks off.
+    let is_between_shards = window.around(LOADED, 2).contains("Loading checkpoint shards:");
+    message.is_loading =
+        row.writer == W::PyTorch && (is_between_shards || is_within(&LOADS, LOADED) || is_within(&BUILDS, BUILT));
     message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);

@@ -51,6 +51,7 @@ pub(super) const ROWS: &[Row] = &[
         "zeMemAllocDevice returns ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY for 20 GiB allocation", "requested 20 GiB"),
     row(W::Vulkan, P::Vulkan, Name, "VK_ERROR_OUT_OF_DEVICE_MEMORY", "",
         "Fatal: vkAllocateMemory failed with VK_ERROR_OUT_OF_DEVICE_MEMORY", ""),
+    row(W::Vulkan, P::Vulkan, Sure, "VK Error Code: ERROR_OUT_OF_DEVICE_MEMORY", "", "VK Error Code: ERROR_OUT_OF_DEVICE_MEMORY", ""),
     row(W::Vulkan, P::Vulkan, Sure, "vkAllocateMemory failed -2", "", "vkAllocateMemory failed -2", ""),
     row(W::CudaProgram, P::Cuda, Sure, "Out of memory on device. To view more detail about available memory on the GPU", "",
         "Out of memory on device. To view more detail about available memory on the GPU, use 'gpuDevice()'.", ""),
@@ -124,6 +125,13 @@ pub(super) const ROWS: &[Row] = &[
         "RuntimeError: HSA Error 4104: HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.", ""),
     row(W::CudaProgram, P::Cuda, Figures, "CudaCustomAllocator out of memory", "requestedSpace: {requested}",
         "ERROR: CudaCustomAllocator out of memory\n [requestedSpace:             148560384 B]", "requested 141.68 MiB"),
+    row(W::OpenCl, P::Unknown, Sure, "Not enough allocatable device memory for this attack", "<device #{gpu}:",
+        "* Device #5: Not enough allocatable device memory for this attack.", "gpu 5")
+        .says("hashcat needs more of the card's memory for this attack than the driver lets a program allocate.")
+        .tips(&["Use a slower setting, which needs less: a lower workload profile (`-w 1`), or leave out -O or add it, which changes the kernels.",
+            "Bound what it takes: a lower `--kernel-accel` (-n).", "See who else holds the card: {tool}."]),
+    row(W::CudaProgram, P::Cuda, Sure, "unable to allocate enough memory to perform the requested operation", "",
+        "CUDA error: unable to allocate enough memory to perform the requested operation (out-of-mem)", "").near("out-of-mem"),
     row(W::CudaProgram, P::Cuda, Phrase, "CUDA error 2: out of memory", "", "Warp CUDA error 2: out of memory (in function alloc_device_async)", ""),
     row(W::CudaProgram, P::Cuda, Figures, "bytes on device 'cuda:", "<failed to allocate {requested#} | on device 'cuda:{gpu}'",
         "RuntimeError: Failed to allocate 4294967296 bytes on device 'cuda:0'", "requested 4.00 GiB, gpu 0"),

@@ -19,7 +19,7 @@ pub(super) const PAGING_TIPS: &[&str] = &[
 ];
 const SLURM: &str =
     "Slurm's limit for the job's memory on the machine (not the GPU's) was passed, and the system killed a task of it.";
-const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed {?process {killed}|this process}{?, which held {allocated}}.";
+const KERNEL: &str = "The machine's memory (not the GPU's) ran out, and the system killed {?process {killed}|this process}{?[0 < allocated], which held {allocated}}.";
 const APPLE: &str = "The memory that this machine's processor and GPU share ran low, or the process reached its limit of it, and the system (jetsam) killed it.";
 const LOST: &str = "A process of the program ended without a word. Most often the system killed it because the machine's memory (not the GPU's) ran out; a crash of its own reads the same.";
 pub(in super::super) const RAY_LOST: &str = "Ray lost a worker process and does not know why: its text has the out-of-memory killer only as one of several causes that are possible, and \
@@ -59,6 +59,12 @@ const STORE_TIPS: &[&str] = &[
 const STORE: &str =
     "Ray's object store, which lies in the machine's shared memory (not the GPU's), has no room for an object{? of {requested}}.";
 const JETSAM: &str = "kernel: memorystatus: killing largest compressed process python3.11 [1879] 48012 MB";
+const NUMPY_TIPS: &[&str] = &[
+    "See whether the shape in the message is meant: a wrong axis or an index that is too large makes an array of any size.",
+    "Store it in a smaller type: `dtype=numpy.float32` in place of float64 halves it.",
+    "Work on a part at once: `numpy.memmap` or chunks; and del arrays that are no longer needed.",
+    "Close other programs, or take a machine with more memory: where the array is small, the rest was full already.",
+];
 const KERNEL_UNTOLD: &str = "The machine's memory (not the GPU's) ran out, and the system killed this process.";
 
 const fn killed(trust: Trust, anchor: &'static str, example: &'static str) -> Row {
@@ -67,9 +73,11 @@ const fn killed(trust: Trust, anchor: &'static str, example: &'static str) -> Ro
 
 #[rustfmt::skip]
 pub(super) const ROWS: &[Row] = &[
-    row(W::Cpu, P::Cpu, Figures, "Unable to allocate", "unable to allocate {requested} for an array",
+    row(W::Cpu, P::Cpu, Figures, "Unable to allocate", "unable to allocate {requested} for",
         "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 2.50 GiB for an array with shape (335544320,) and data type float64",
-        "requested 2.50 GiB").near("for an array with shape"),
+        "requested 2.50 GiB").near("for an array with shape|for array with form").tips(NUMPY_TIPS),
+    row(W::Cpu, P::Cpu, Sure, "Unable to allocate array with shape", "",
+        "numpy.core._exceptions.MemoryError: Unable to allocate array with shape (9681, 9681) and data type float64", "").tips(NUMPY_TIPS),
     row(W::Cpu, P::Cpu, Sure, "throwing an instance of 'std::bad_alloc'", "",
         "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc", ""),
     row(W::Cpu, P::Cpu, Sure, "[Errno 12] Cannot allocate memory", "", "OSError: [Errno 12] Cannot allocate memory", ""),
@@ -117,8 +125,12 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Killer, P::Cpu, Sure, "Out of memory: Killed process", RSS,
         "Out of memory: Killed process 1440763 (perl) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
         .near("anon-rss").says(KERNEL),
-    row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", "",
-        "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child", "").near("process").says(KERNEL_UNTOLD),
+    row(W::Killer, P::Cpu, Sure, "Out of memory: Kill", RSS,
+        "kernel: Out of memory: Kill process 4242 (python) score 901 or sacrifice child\nkernel: Killed process 4242 (python) \
+        total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB").near("process").whole().says(KERNEL),
+    row(W::Killer, P::Cpu, Sure, "Killed process", RSS,
+        "kernel: Killed process 4242 (python) total-vm:87033376kB, anon-rss:62914560kB, file-rss:0kB", "allocated 62914560 KiB")
+        .near("total-vm").says(KERNEL),
     row(W::Killer, P::Cpu, Sure, "invoked oom-killer:", "",
         "[2612362.231458] python invoked oom-killer: gfp_mask=0x14000c0(GFP_KERNEL), nodemask=(null), order=0, oom_score_adj=829", "")
         .says("The machine's memory (not the GPU's), or a container's limit of it, ran out, and the system chose a process to kill: the lines \

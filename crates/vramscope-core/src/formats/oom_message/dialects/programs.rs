@@ -69,6 +69,13 @@ pub(super) const ROWS: &[Row] = &[
         .near("reserved for KV Cache is"),
     row(W::Vllm, P::Cuda, Phrase, "No available memory for the cache blocks", PROFILED,
         "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.", ""),
+    row(W::Vllm, P::Cuda, Sure, "ValueError: No available memory for the cache blocks.", PROFILED,
+        "raise ValueError(\"No available memory for the cache blocks. \" ValueError: No available memory for the cache blocks. Try increasing", ""),
+    row(W::Vllm, P::Cuda, Figures, "reserved for KV Cache is -", "cache is -{short} | <model weights take {weights}; | <activation peak memory takes \
+        {activations}; | <non_torch_memory takes {other};",
+        "worker.py:267] model weights take 5.20GiB; non_torch_memory takes 0.03GiB; PyTorch activation peak memory takes 1.42GiB; the rest of the \
+        memory reserved for KV Cache is -1.05GiB.\nexecutor_base.py:111] # cuda blocks: 0, # CPU blocks: 4681",
+        "other 0.03 GiB, weights 5.20 GiB, activations 1.42 GiB, short 1.05 GiB").near("cuda blocks: 0,"),
     row(W::Vllm, P::Cuda, Figures, "Available KV cache memory: -", "<<loading model weights took {weights} | <<model loading took {weights} | >>memory: -{short}",
         "Loading model weights took 27.5000 GB\nINFO 05-20 10:11:30 [gpu_worker.py:298] Available KV cache memory: -0.75 GiB",
         "weights 27.50 GiB, short 0.75 GiB"),
@@ -198,6 +205,8 @@ pub(super) const ROWS: &[Row] = &[
         "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED", ""),
     row(W::LmDeploy, P::Cuda, Sure, "[TM][ERROR] CUDA runtime error: out of memory", "",
         "[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/core/allocator.cc:49", ""),
+    row(W::TensorFlow, P::Cuda, Sure, "failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED", "",
+        "cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED", ""),
     row(W::TensorFlow, P::Cuda, Sure, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", "",
         "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", ""),
     row(W::OnnxRuntime, P::Cuda, Sure, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "; GPU={gpu} ",
@@ -213,6 +222,7 @@ pub(super) const ROWS: &[Row] = &[
         has}. This is the kernel's memory inside the processor; the card's memory is not what ran out.").tips(TRITON_TIPS),
     row(W::Blender, P::Unknown, Phrase, "System is out of GPU and shared host memory", "", "System is out of GPU and shared host memory", "")
         .says("The scene fits neither on the card nor, with what Blender moved there, into the machine's memory."),
+    row(W::Blender, P::Cuda, Sure, "Out of memory in cuMemAlloc(", "", "Out of memory in cuMemAlloc(&device_pointer, size)", ""),
     row(W::Blender, P::Unknown, Phrase, "System is out of GPU memory", "", "Error: System is out of GPU memory", ""),
     row(W::LlamaCpp, P::Metal, Sure, "ggml_metal_get_buffer: error: buffer is nil", "< ({allocated#M} / {limit#M})",
         "ggml_metal_add_buffer: allocated 'alloc           ' buffer, size =   576.01 MiB, ( 5034.34 /  4096.00)\n\
@@ -264,6 +274,14 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Faiss, P::Cuda, Sure, "Fail to cudaMalloc", "cudaMalloc {requested} on device {gpu} (",
         "StandardGpuResources: alloc fail type FlatData dev 0 space Device (Fail to cudaMalloc 1610612736 bytes on device 0 (error 2 \
         out of memory))", "requested 1.50 GiB, gpu 0").near("out of memory"),
+    row(W::Faiss, P::Cuda, Sure, "Failed to cudaMalloc", "cudaMalloc {requested} on device {gpu} (",
+        "Error: 'err == cudaSuccess' failed: Failed to cudaMalloc 536870912 bytes on device 1 (error 2 out of memory", "requested 512.00 MiB, gpu 1")
+        .near("out of memory"),
+    row(W::Faiss, P::Cuda, Sure, "StandardGpuResources: alloc fail type", "dev {gpu} space | size {requested} (cudaMalloc",
+        "Error: 'err == cudaSuccess' failed: StandardGpuResources: alloc fail type FlatData dev 2 space Device stream 0 size 2764800000 bytes \
+        (cudaMalloc error out of memory [2])", "requested 2.57 GiB, gpu 2").near("cudaMalloc error out of memory"),
+    row(W::XgBoost, P::Cuda, Sure, "device_helpers.cuh(", "",
+        "  what():  /workspace/src/predictor/../common/device_helpers.cuh(523): out of memory", "").near("): out of memory"),
     row(W::Mxnet, P::Cuda, Sure, "cudaMalloc failed: out of memory", "",
         "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:161: cudaMalloc failed: out of memory", "")
         .near("mxnet|storage_manager"),
@@ -364,6 +382,8 @@ pub(super) const ROWS: &[Row] = &[
         "llama_init_from_model: error: failed to allocate buffer for kv cache", ""),
     row(W::LlamaCpp, P::Unknown, Phrase, "unable to allocate backend buffer", "",
         "llama_model_load: error loading model: unable to allocate backend buffer", ""),
+    row(W::LlamaCpp, P::Vulkan, Phrase, "unable to allocate Vulkan", "unable to allocate Vulkan{gpu} buffer",
+        "llama_model_load: error loading model: unable to allocate Vulkan0 buffer", "gpu 0"),
     row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
         "llama_model_load: error loading model: unable to allocate CUDA1 buffer", "gpu 1"),
     row(W::LlamaCpp, P::Hip, Phrase, "unable to allocate ROCm", "unable to allocate ROCm{gpu} buffer",

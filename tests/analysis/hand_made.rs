@@ -113,6 +113,39 @@ fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replace
     assert_eq!((steps.len(), steps.how().as_str()), (3, "each is 3 calls of the model (helper.py:12)"));
 }
 
+/// `p.data = p.data * decay` and then `p.data = p.data - update`: each gives the parameter new memory. The optimizer made its state in its
+/// constructor, beside a model of layers written by hand.
+#[test]
+fn weights_that_the_optimizer_gives_new_memory_stay_weights() {
+    let mut t = Tape::new();
+    let layer = t.stack(&[("/home/me/linear.py", "__init__"), ("/home/me/model.py", "__init__"), ("/home/me/train.py", "main")]);
+    let constructor = t.stack(&[("/home/me/optimizer.py", "__init__"), ("/home/me/train.py", "main")]);
+    let module = ("torch/nn/modules/module.py", "_call_impl");
+    let forward = t.stack(&[("/home/me/linear.py", "forward"), module, ("/home/me/train.py", "main")]);
+    let backward = t.stack(&[("torch/_tensor.py", "backward"), ("/home/me/train.py", "main")]);
+    let step = t.stack(&[("/home/me/optimizer.py", "step"), ("/home/me/train.py", "main")]);
+    let mut place = |stack: StackId| -> Vec<Handle> { WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, stack)).collect() };
+    let (mut weights, mut state) = (place(layer), place(constructor));
+    for _ in 0..3 {
+        let activations: Vec<Handle> = [40, 42].iter().map(|mib| t.alloc(mib * MIB, forward)).collect();
+        let gradients: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, backward)).collect();
+        activations.into_iter().for_each(|h| t.free(h));
+        for (i, mib) in WEIGHTS.iter().enumerate() {
+            let momentum = t.alloc(mib * MIB, step);
+            let decayed = t.alloc(mib * MIB, step);
+            t.free(std::mem::replace(&mut weights[i], decayed));
+            let stepped = t.alloc(mib * MIB, step);
+            t.free(std::mem::replace(&mut weights[i], stepped));
+            t.free(std::mem::replace(&mut state[i], momentum));
+        }
+        gradients.into_iter().for_each(|h| t.free(h));
+    }
+    let last = t.last();
+    let read = Read::of(&t.finish());
+    let all: u64 = WEIGHTS.iter().sum();
+    assert_eq!((read.held(last, Role::Weights), read.held(last, Role::OptimizerState)), (all, all));
+}
+
 /// An inner loop calls the model from one line; what begins a round of the outer loop is made once before so many calls.
 #[test]
 fn rounds_of_a_loop_around_the_calls_are_steps() {

@@ -15,11 +15,12 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
     let (lifetimes, events) = (&tables.lifetimes, device.events.len() as u32);
     let rows = |bound: u32| bound.checked_sub(1).map_or(lifetimes.initial_count() as u32, |event| lifetimes.born_by(event));
     let born = |row: u32| if (row as usize) < lifetimes.len() { lifetimes.born(LifetimeId(row)) } else { events };
-    // The same tensors may lie in blocks of other sizes.
-    let in_use = |end: u32| tables.curves.at(device, lifetimes, Quantity::Requested, end - 1);
-    let is_alike = |a: u32, b: u32| in_use(a).abs_diff(in_use(b)) <= in_use(a) / ODD;
+    let at = |of: Quantity, end: u32| tables.curves.at(device, lifetimes, of, end - 1);
     // The first instant of the least in use.
-    let least = |from: u32, to: u32| (from..to.max(from + 1)).min_by_key(|&end| in_use(end)).unwrap_or(from);
+    let least = |from: u32, to: u32| (from..to.max(from + 1)).min_by_key(|&end| at(Quantity::Active, end)).unwrap_or(from);
+    // The same tensors may lie in blocks of other sizes.
+    let tensors = |end: u32| at(Quantity::Requested, end);
+    let is_alike = |a: u32, b: u32| tensors(a).abs_diff(tensors(b)) <= tensors(a) / ODD;
     let mut forwards = phases.runs.iter().filter(|run| run.part == Part::Forward).map(|run| run.rows.0).peekable();
     let (mut ends, mut is_next_needed, mut freed, mut usual) = (Vec::with_capacity(bounds.len()), false, (0, 0), 0);
     for w in bounds.windows(3) {
@@ -33,7 +34,7 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
         let pass = forwards.peek().copied().filter(|&row| row < last).unwrap_or(last.min(next + INPUTS));
         // The next step may hold its inputs meanwhile, which are not this one's, if what it frees is not much more.
         let (own, any) = (least(from, born(next) + 1), least(from, born(pass) + 1));
-        is_next_needed = in_use(any) < in_use(own) - in_use(own) / ODD;
+        is_next_needed = tensors(any) < tensors(own) - tensors(own) / ODD;
         ends.push(if is_next_needed { any } else { own });
         (freed, usual) = ((own - from, w[1].saturating_sub(from)), next - first);
     }

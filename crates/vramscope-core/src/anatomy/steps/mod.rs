@@ -11,10 +11,10 @@ mod ends;
 mod tests;
 
 use crate::anatomy::Anatomy;
-pub(super) use ends::find as ends;
 use crate::model::{Action, Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::units::{count, counted};
+pub(super) use ends::find as ends;
 
 /// How steps were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -63,7 +63,7 @@ pub struct Steps {
     /// The events within each call of `Optimizer.step`, the end exclusive, where annotations tell them; they may be of several optimizers.
     pub optimizer: Vec<(u32, u32)>,
     /// Where what each step leaves behind is measured, the end exclusive: see [`Steps::over`].
-    pub(super) ends: Vec<u32>,
+    pub ends: Vec<u32>,
 }
 
 /// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.

@@ -29,12 +29,15 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     })
 }
 
-/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use. `None` where the steps are
-/// too few to tell.
+/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use, if they are enough to
+/// tell. `None` for one step or two, which nobody expects to.
 pub(super) fn growth_sentence(overview: Option<&str>, can_tell: bool, figures: &[StepFigures], events: u32) -> Option<String> {
     match overview {
         Some(said) => return Some(format!("{said}.")),
-        None if !can_tell => return None,
+        None if !can_tell => {
+            let steps = figures.len();
+            return (steps > 2).then(|| format!("{steps} steps are too few to tell whether memory grows."));
+        }
         None => {}
     }
     let (growth, leaves_last) = late_growth(figures, events);
@@ -81,7 +84,9 @@ mod tests {
         let steady = "No growth: all 8 steps end with 1 MiB";
         assert_eq!(growth_sentence(Some(steady), true, &f, 100).unwrap(), format!("{steady}."));
         assert!(growth_sentence(None, true, &f, 100).unwrap().contains("half of the steps leaves *4"));
-        assert_eq!(growth_sentence(None, false, &f[..3], 100), None, "three steps tell nothing of halves");
+        let few = growth_sentence(None, false, &f[..3], 100);
+        assert_eq!(few.as_deref(), Some("3 steps are too few to tell whether memory grows."), "nothing of halves");
+        assert_eq!(growth_sentence(None, false, &f[..1], 100), None);
     }
 
     #[test]

@@ -111,7 +111,8 @@ fn steps_found_by_calls_begin_with_their_call() {
     assert_eq!(peak.replace('\u{a0}', " "), "in an evaluation of step 2");
 }
 
-/// What each program has once `zero_grad` has freed the gradients: some do it at the end of a step, some at the beginning of the next.
+/// What each program has once `zero_grad` has freed the gradients: some do it at the end of a step, some at the beginning of the
+/// next.
 #[test]
 fn steps_end_without_their_gradients() {
     let expected = [

@@ -289,8 +289,8 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some((steps(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
 }
 
-/// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first stack of the
-/// first call tells, with how often it comes before that line.
+/// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first
+/// stack of the first call tells, with how often it comes before that line.
 fn begins<T: PartialEq>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u32) -> T) -> Vec<u32> {
     let (Some(&first), Some(&start)) = (rows.first(), starts.first()) else { return starts };
     // What something else comes before begins a call.
@@ -311,8 +311,8 @@ fn begins<T: PartialEq>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u3
     starts
 }
 
-/// Nothing was trained yet, but some calls keep what they make for a backward pass: they are of the model that is trained. Those beside them that
-/// keep nothing are of frozen models, as a reference or an embedder, and begin no step.
+/// Nothing was trained yet, but some calls keep what they make for a backward pass: they are of the model that is trained. Those
+/// beside them that keep nothing are of frozen models, as a reference or an embedder, and begin no step.
 fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
     /// What is not kept goes before so many further allocations.
     const SOON: usize = 4;

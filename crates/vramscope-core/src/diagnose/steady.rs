@@ -6,8 +6,9 @@ use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, count};
 
-/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few to rule out
-/// a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed. O(steps + log events).
+/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few
+/// to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed. O(steps +
+/// log events).
 #[must_use]
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
     if !device.events.ooms().is_empty() {
@@ -20,8 +21,8 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     said(&tensors, in_use(Quantity::Active, *ends.last()?), ends.len() < steps.len(), fewest(steps))
 }
 
-/// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where the last step is
-/// none of them. From `fewest` steps on a leak would show.
+/// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where
+/// the last step is none of them. From `fewest` steps on a leak would show.
 fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize) -> Option<String> {
     let all = ends.len() + usize::from(leaves_last);
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {

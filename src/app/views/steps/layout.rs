@@ -29,8 +29,8 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     })
 }
 
-/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use, if they are enough to
-/// tell. `None` for one step or two, which nobody expects to.
+/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use, if
+/// they are enough to tell. `None` for one step or two, which nobody expects to.
 pub(super) fn growth_sentence(overview: Option<&str>, can_tell: bool, figures: &[StepFigures], events: u32) -> Option<String> {
     match overview {
         Some(said) => return Some(format!("{said}.")),

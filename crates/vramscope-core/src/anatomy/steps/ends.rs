@@ -6,16 +6,18 @@ use crate::tables::{DeviceTables, LifetimeId, Quantity};
 
 /// Without a forward pass to tell, so many allocations into the next step are its inputs.
 const INPUTS: u32 = 8;
+/// What a log or a counter keeps is less than a part in this many.
+const ODD: u64 = 1000;
 
-/// The event after which each step is over: from its last allocation to the first of the next forward pass, where least is in use. The last
-/// step is left out where it has no such instant: it is cut short, or only the next step would free its gradients. Where memory at the bounds is
-/// more even from step to step, each step is over there.
+/// The event after which each step is over: from its last allocation to the first of the next forward pass, where least is in
+/// use. The last step is left out where it has no such instant: it is cut short, or only the next step would free its gradients.
+/// Where memory at the bounds is more even from step to step, each step is over there.
 /// O(steps + events between the passes).
 pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, bounds: &[u32]) -> Vec<u32> {
     let (lifetimes, events) = (&tables.lifetimes, device.events.len() as u32);
     let rows = |bound: u32| bound.checked_sub(1).map_or(lifetimes.initial_count() as u32, |event| lifetimes.born_by(event));
     let born = |row: u32| if (row as usize) < lifetimes.len() { lifetimes.born(LifetimeId(row)) } else { events };
-    let at = |of: Quantity, end: u32| tables.curves.at(device, lifetimes, of, end - 1);
+    let at = |of: Quantity, end: u32| tables.curves.at(device, lifetimes, of, end.saturating_sub(1));
     // The first instant of the least in use.
     let least = |from: u32, to: u32| (from..to.max(from + 1)).min_by_key(|&end| at(Quantity::Active, end)).unwrap_or(from);
     // The same tensors may lie in blocks of other sizes.
@@ -62,6 +64,3 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
     }
     ends
 }
-
-/// What a log or a counter keeps is less than a part in this many.
-const ODD: u64 = 1000;

@@ -126,8 +126,8 @@ impl Steps {
         }
     }
 
-    /// Where a step is over, the end exclusive: where `zero_grad` has freed its gradients, if it does so before the next forward pass. `None` for
-    /// a last step without an instant like those of the others.
+    /// Where a step is over, the end exclusive: where `zero_grad` has freed its gradients, if it does so before the next forward
+    /// pass. `None` for a last step without an instant like those of the others.
     #[must_use]
     pub fn over(&self, step: usize) -> Option<u32> {
         let ends = if self.ends.is_empty() { self.bounds.get(1..)? } else { &self.ends };
@@ -402,7 +402,8 @@ pub struct StepFigures {
     pub allocated: u64,
     /// Number of allocations within it, freed since or not.
     pub allocations: u64,
-    /// Bytes allocated within it that outlive the next step: what that one replaces, as a loss, is not kept. `None` for the last step.
+    /// Bytes allocated within it that outlive the next step: what that one replaces, as a loss, is not kept. `None` for the last
+    /// step.
     pub kept: Option<u64>,
     /// The recording does not show where it is over, as it does for the steps before it: its growth compares with nothing.
     pub is_open: bool,

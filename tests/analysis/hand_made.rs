@@ -233,3 +233,24 @@ fn gradients_that_move_with_the_model_are_no_weights() {
     assert_eq!(run(true), (all, all));
     assert_eq!(run(false), (all + WEIGHTS[0], 0));
 }
+
+/// A reference model is called twice without gradients, then the model that is trained, which keeps what it makes and fails.
+#[test]
+fn calls_of_frozen_models_are_no_steps() {
+    let mut t = Tape::new();
+    let module = ("torch/nn/modules/module.py", "_call_impl");
+    let frozen = t.stack(&[("/home/me/embedder.py", "forward"), module, ("/home/me/train.py", "embed")]);
+    let trained =
+        t.stack(&[("/home/me/gpt.py", "forward"), module, ("/home/me/trainer.py", "loss"), ("/home/me/train.py", "main")]);
+    let between = t.stack(&[("/home/me/train.py", "main")]);
+    for _ in 0..2 {
+        for _ in 0..20 {
+            let h = t.alloc(20 * MIB, frozen);
+            t.free(h);
+        }
+        (0..4).for_each(|_| _ = t.alloc(20 * MIB, between));
+    }
+    (0..12).for_each(|_| _ = t.alloc(24 * MIB, trained));
+    let steps = Read::of(&t.finish()).roles.anatomy.steps;
+    assert_eq!((steps.len(), steps.how().as_str()), (1, "each is one call of the model (trainer.py:12)"));
+}

@@ -252,8 +252,12 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     let mut sites: Vec<Site> = rows_of
         .into_iter()
         .filter(|(_, rows)| rows.len() * LEAST_SHARE >= all)
-        .map(|(frame, rows)| Site { frame, starts: iterations(stacks, device, tables, phases, &rows), rows })
+        .map(|(frame, rows)| {
+            let starts = iterations(stacks, device, tables, phases, &rows);
+            Site { frame, starts: begins(&rows, starts, |row| callee(stacks, device, tables, phases, row)), rows }
+        })
         .collect();
+    leave_out_frozen_models(&mut sites, tables);
     sites.sort_by_key(|s| (std::cmp::Reverse((s.rows.len(), s.starts.len())), s.frame));
     let (first, others) = sites.split_first()?;
     let mut chosen = vec![first];
@@ -285,6 +289,51 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some((steps(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
 }
 
+/// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first
+/// stack of the first call tells, with how often it comes before that line.
+fn begins<T: PartialEq>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u32) -> T) -> Vec<u32> {
+    let (Some(&first), Some(&start)) = (rows.first(), starts.first()) else { return starts };
+    // What something else comes before begins a call.
+    if rows.binary_search(&start.wrapping_sub(1)).is_err() {
+        return starts;
+    }
+    let of_first = stack_of(first);
+    let like_first: Vec<u32> = rows.iter().copied().filter(|&row| stack_of(row) == of_first).collect();
+    let until = |row: u32| like_first.partition_point(|&other| other <= row);
+    let times = until(start);
+    let mut after = None;
+    for start in &mut starts {
+        let row = *start;
+        let begin = until(row).checked_sub(times).map(|at| like_first[at]);
+        *start = begin.filter(|&begin| after.is_none_or(|after| begin > after)).unwrap_or(row);
+        after = Some(row);
+    }
+    starts
+}
+
+/// Nothing was trained yet, but some calls keep what they make for a backward pass: they are of the model that is trained. Those
+/// beside them that keep nothing are of frozen models, as a reference or an embedder, and begin no step.
+fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
+    /// What is not kept goes before so many further allocations.
+    const SOON: usize = 4;
+    let lifetimes = &tables.lifetimes;
+    let is_kept = |w: &&[u32]| lifetimes.gone(LifetimeId(w[0])) > lifetimes.born(LifetimeId(w[SOON]));
+    let keeps_most = |rows: &[u32]| rows.windows(SOON + 1).filter(is_kept).count() * 2 > rows.len().saturating_sub(SOON);
+    let trained = |site: &Site| -> Vec<u32> {
+        let at = |start: &u32| site.rows.partition_point(|row| row < start);
+        let ends = site.starts.iter().skip(1).map(at).chain([site.rows.len()]);
+        let calls = site.starts.iter().zip(ends);
+        calls.filter(|&(start, end)| keeps_most(&site.rows[at(start)..end])).map(|(&start, _)| start).collect()
+    };
+    let of_sites: Vec<Vec<u32>> = sites.iter().map(trained).collect();
+    if of_sites.iter().any(|starts| !starts.is_empty()) {
+        for (site, starts) in sites.iter_mut().zip(of_sites) {
+            site.starts = starts;
+        }
+        sites.retain(|site| !site.starts.is_empty());
+    }
+}
+
 /// True where all allocations of a place are made in a single layer of PyTorch's own.
 fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> bool {
     let called: FxHashSet<StackId> = rows.iter().map(|&row| tables.lifetimes.stack(device, LifetimeId(row))).collect();
@@ -307,6 +356,19 @@ fn caller<'a>(
 ) -> &'a [FrameId] {
     let stack = tables.lifetimes.stack(device, LifetimeId(row));
     stacks.frames(stack).get(phases.sense(stack).inside as usize..).unwrap_or_default()
+}
+
+/// The frames inside the call of the model: the same for each call, from whatever line.
+fn callee<'a>(
+    stacks: &'a StackTable,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    phases: &Phases,
+    row: u32,
+) -> &'a [FrameId] {
+    let stack = tables.lifetimes.stack(device, LifetimeId(row));
+    let frames = stacks.frames(stack);
+    frames.get(..phases.sense(stack).inside as usize).unwrap_or(frames)
 }
 
 /// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; 1 without one.

@@ -74,7 +74,7 @@ impl Anatomy {
         let phases = Phases::read(&recording.stacks, device, tables);
         let annotated = crate::anatomy::steps::annotated(recording, device, tables, phases.has_stacks);
         let by_stacks = || loops::find(&recording.stacks, device, tables, &phases);
-        let steps = match annotated {
+        let mut steps = match annotated {
             // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
             Some(found) if found.source.is_optimizer() && phases.has_stacks => {
                 let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
@@ -88,6 +88,7 @@ impl Anatomy {
             Some(found) => found,
             None => by_stacks(),
         };
+        steps.ends = steps::ends(device, tables, &phases, &steps.bounds);
         Anatomy { phases, steps }
     }
 

@@ -29,10 +29,31 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     })
 }
 
+/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use, if
+/// they are enough to tell. `None` for one step or two, which nobody expects to.
+pub(super) fn growth_sentence(overview: Option<&str>, can_tell: bool, figures: &[StepFigures], events: u32) -> Option<String> {
+    match overview {
+        Some(said) => return Some(format!("{said}.")),
+        None if !can_tell => {
+            let steps = figures.len();
+            return (steps > 2).then(|| format!("{steps} steps are too few to tell whether memory grows."));
+        }
+        None => {}
+    }
+    let (growth, leaves_last) = late_growth(figures, events);
+    let half =
+        if leaves_last { "The second half of the steps, the last one left aside," } else { "The second half of the steps" };
+    Some(match growth {
+        more @ 1.. => format!("{half} leaves *{}* more in use.", Bytes(more.unsigned_abs())),
+        0 => format!("{half} leaves nothing behind."),
+        less => format!("{half} gives *{}* back.", Bytes(less.unsigned_abs())),
+    })
+}
+
 /// What the later half of the steps left in use, and whether the last step was left aside: where it ends with the recording, it
 /// ends with the program, which gives everything back.
-pub(super) fn late_growth(figures: &[StepFigures], events: u32) -> (i64, bool) {
-    let leaves_last = figures.len() > 3 && figures.last().is_some_and(|s| s.end >= events);
+fn late_growth(figures: &[StepFigures], events: u32) -> (i64, bool) {
+    let leaves_last = figures.len() > 3 && figures.last().is_some_and(|s| s.is_open || s.end >= events);
     let all = &figures[..figures.len() - usize::from(leaves_last)];
     let late = &all[all.len() / 2..];
     let sum = if late.len() > 1 { late.iter().map(StepFigures::growth).sum() } else { 0 };
@@ -55,6 +76,17 @@ mod tests {
         f[5].after = 0;
         assert_eq!(late_growth(&f, 60), (3, true), "five steps are left, of which the later three");
         assert_eq!(late_growth(&f[..1], 10), (0, false));
+    }
+
+    #[test]
+    fn one_sentence_says_whether_memory_grows() {
+        let f: Vec<StepFigures> = (0..8).map(|i| step(90, 50 + i, 51 + i)).collect();
+        let steady = "No growth: all 8 steps end with 1 MiB";
+        assert_eq!(growth_sentence(Some(steady), true, &f, 100).unwrap(), format!("{steady}."));
+        assert!(growth_sentence(None, true, &f, 100).unwrap().contains("half of the steps leaves *4"));
+        let few = growth_sentence(None, false, &f[..3], 100);
+        assert_eq!(few.as_deref(), Some("3 steps are too few to tell whether memory grows."), "nothing of halves");
+        assert_eq!(growth_sentence(None, false, &f[..1], 100), None);
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::app::widgets::bar::Bar;
 use crate::app::widgets::table::{Column, Sort, Table, Width};
 use crate::app::widgets::{label, pane};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
+use vramscope_core::diagnose::leaks::has_steps;
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};
+use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -25,8 +27,8 @@ pub const INFO: ViewInfo = ViewInfo {
         ("solid", "what was in use all through the step"),
         ("pale", "from there to the step's peak"),
         ("tick", "the most that was reserved in it"),
-        ("growth", "bytes in use after the step less those before it"),
-        ("kept", "bytes allocated in the step that are in use after it"),
+        ("growth", "bytes in use after the step, once zero_grad() has freed gradients, less those after the one before"),
+        ("kept", "bytes allocated in the step that outlive the next one"),
         ("click", "choose the step as the range and go to its peak"),
         ("double click", "show only this step"),
         ("header", "sort; click again to reverse the order"),
@@ -41,6 +43,8 @@ struct Found {
     /// What annotations leave open.
     caveat: Option<String>,
     figures: Vec<StepFigures>,
+    /// Whether memory grows from step to step.
+    growth: Option<String>,
 }
 
 struct StepsView {
@@ -64,9 +68,12 @@ impl View for StepsView {
         let data = Arc::clone(cx.data);
         let shown = self.found.get(cx.jobs, "steps", &cx.data.device().events.len(), move |progress| {
             let steps = data.steps().clone();
-            let figures = figures(data.device(), &data.tables, &steps, progress).ok()?;
+            let (device, tables) = (data.device(), &data.tables);
+            let figures = figures(device, tables, &steps, progress).ok()?;
+            let overview = no_growth(device, tables, &steps);
+            let growth = layout::growth_sentence(overview.as_deref(), has_steps(&steps), &figures, device.events.len() as u32);
             let caveat = steps.caveat(&data.names, data.device().events.len());
-            Some(Found { how: steps.how(), caveat, steps, figures })
+            Some(Found { how: steps.how(), caveat, steps, figures, growth })
         });
         if !shown.is_fresh {
             pane::progress_line(ui, ui.max_rect(), shown.fraction);
@@ -91,18 +98,10 @@ impl StepsView {
     fn summary(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let Some(peaks) = layout::peaks_sentence(&found.figures) else { return };
-        let events = cx.data.device().events.len() as u32;
-        let (drift, leaves_last) = layout::late_growth(&found.figures, events);
-        let half =
-            if leaves_last { "The second half of the steps, the last one left aside," } else { "The second half of the steps" };
-        let growth = match drift {
-            d if d > 0 => format!("{half} leaves *{}* more in use.", Bytes(d as u64)),
-            d if d < 0 => format!("{half} gives *{}* back.", Bytes(d.unsigned_abs())),
-            _ => format!("{half} leaves nothing behind."),
-        };
+        let growth = found.growth.as_ref().map_or_else(String::new, |said| format!(" {said}"));
         ui.add_space(12.0);
         pane::headline(ui, "summary", |ui| {
-            label::rich_paragraph(ui, &format!("{peaks} {growth}"), Type::Lead, t.text2, t.text1);
+            label::rich_paragraph(ui, &format!("{peaks}{growth}"), Type::Lead, t.text2, t.text1);
             if let Some(caveat) = &found.caveat {
                 ui.add_space(4.0);
                 label::paragraph(ui, caveat, Type::Body, t.text2);
@@ -115,11 +114,13 @@ impl StepsView {
         let t = cx.tokens;
         let f = &found.figures;
         let first = || f.iter().take(2_000);
-        let size = SizeColumn::of(first().flat_map(|s| [s.peak, s.kept, s.growth().unsigned_abs()]));
+        let size = SizeColumn::of(first().flat_map(|s| [s.peak, s.kept.unwrap_or(0), s.growth().unsigned_abs()]));
         // A step allocates many times what it holds.
         let allocated = SizeColumn::of(first().map(|s| s.allocated));
         let greatest = f.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
+        let growth = |s: &StepFigures| if s.is_open { UNKNOWN.to_owned() } else { signed(s.growth(), size) };
+        let kept = |s: &StepFigures| s.kept.map_or_else(|| UNKNOWN.to_owned(), |bytes| size.figure(bytes));
         let in_use = if ui.available_width() >= 620.0 { "in use; dotted: reserved" } else { "in use" };
         let time = if cx.data.device().events.has_time { 720.0 } else { f32::INFINITY };
         let longest = f.iter().map(|s| s.micros).max().unwrap_or(0);
@@ -135,13 +136,15 @@ impl StepsView {
             Column::figure(size.head("peak"), 80.0, |c, &i: &usize| c.figure(size.figure(f[i].peak), t.text1))
                 .by("peak", |i| f[i].peak as f64),
             Column::figure(size.head("growth"), 80.0, |c, &i: &usize| {
-                c.figure(signed(f[i].growth(), size), quiet(f[i].growth() == 0));
+                c.figure(growth(&f[i]), quiet(f[i].is_open || f[i].growth() == 0));
             })
             .by("growth", |i| f[i].growth() as f64)
             .from(320.0),
-            Column::figure(size.head("kept"), 76.0, |c, &i: &usize| c.figure(size.figure(f[i].kept), quiet(f[i].kept == 0)))
-                .by("kept", |i| f[i].kept as f64)
-                .from(420.0),
+            Column::figure(size.head("kept"), 76.0, |c, &i: &usize| {
+                c.figure(kept(&f[i]), quiet(f[i].kept.is_none_or(|b| b == 0)))
+            })
+            .by("kept", |i| f[i].kept.unwrap_or(0) as f64)
+            .from(420.0),
             Column::figure(allocated.head("allocated"), 92.0, |c, &i: &usize| {
                 c.figure(allocated.figure(f[i].allocated), t.text2)
             })
@@ -160,9 +163,7 @@ impl StepsView {
             .of(found)
             .row_height(22.0)
             .selected(found.steps.of(cx.shared.cursor))
-            .show(ui, f.len(), Some, |i, _| {
-                format!("Step {}: peak {}, growth {}", number(i), Bytes(f[i].peak), signed(f[i].growth(), size))
-            });
+            .show(ui, f.len(), Some, |i, _| format!("Step {}: peak {}, growth {}", number(i), Bytes(f[i].peak), growth(&f[i])));
         if let Some(s) = out.chosen().map(|i| &f[i]) {
             cx.actions.send(Action::SetRange(Some((s.first, s.end.saturating_sub(1)))));
             cx.actions.send(Action::GoTo(s.peak_event));
@@ -175,6 +176,9 @@ impl StepsView {
         }
     }
 }
+
+/// Said of a figure that the recording does not show, as what the last step keeps.
+const UNKNOWN: &str = "\u{2013}";
 
 /// `+12.5`, `−3`, `same`, in the unit of the column.
 fn signed(bytes: i64, column: SizeColumn) -> String {

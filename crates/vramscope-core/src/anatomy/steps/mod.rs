@@ -6,6 +6,7 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 mod beyond;
+mod ends;
 #[cfg(test)]
 mod tests;
 
@@ -13,6 +14,7 @@ use crate::anatomy::Anatomy;
 use crate::model::{Action, Cancelled, DeviceRecording, Progress, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::units::{count, counted};
+pub(super) use ends::find as ends;
 
 /// How steps were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub struct Steps {
     pub continued_by: Option<StackId>,
     /// The events within each call of `Optimizer.step`, the end exclusive, where annotations tell them; they may be of several optimizers.
     pub optimizer: Vec<(u32, u32)>,
+    /// Where what each step leaves behind is measured, the end exclusive: see [`Steps::over`].
+    pub ends: Vec<u32>,
 }
 
 /// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
@@ -120,6 +124,14 @@ impl Steps {
             }
             None => None,
         }
+    }
+
+    /// Where a step is over, the end exclusive: where `zero_grad` has freed its gradients, if it does so before the next forward
+    /// pass. `None` for a last step without an instant like those of the others.
+    #[must_use]
+    pub fn over(&self, step: usize) -> Option<u32> {
+        let ends = if self.ends.is_empty() { self.bounds.get(1..)? } else { &self.ends };
+        ends.get(step).copied()
     }
 
     /// Number of steps; 0 when none were found.
@@ -382,7 +394,7 @@ pub struct StepFigures {
     pub peak_event: u32,
     /// The fewest bytes in use within it.
     pub floor: u64,
-    /// Bytes in use after its last event.
+    /// Bytes in use when it is over: without its gradients, where `zero_grad` frees them before the next forward pass.
     pub after: u64,
     /// The most reserved within it.
     pub reserved: u64,
@@ -390,8 +402,11 @@ pub struct StepFigures {
     pub allocated: u64,
     /// Number of allocations within it, freed since or not.
     pub allocations: u64,
-    /// Bytes allocated within it that are in use after its last event.
-    pub kept: u64,
+    /// Bytes allocated within it that outlive the next step: what that one replaces, as a loss, is not kept. `None` for the last
+    /// step.
+    pub kept: Option<u64>,
+    /// The recording does not show where it is over, as it does for the steps before it: its growth compares with nothing.
+    pub is_open: bool,
     /// Microseconds from its first event to its last; 0 without times.
     pub micros: i64,
 }
@@ -416,6 +431,7 @@ pub fn figures(
 ) -> Result<Vec<StepFigures>, Cancelled> {
     let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
     let active = curves.columns(device, lifetimes, Quantity::Active, &steps.bounds);
+    let over = |i: usize| steps.over(i).unwrap_or(steps.bounds[i + 1]).checked_sub(1).unwrap_or(NO_EVENT);
     let reserved = curves.columns(device, lifetimes, Quantity::Reserved, &steps.bounds);
     let time = |event: u32| device.events.time_us.get(event as usize).copied().unwrap_or(0);
     let mut out: Vec<StepFigures> = Vec::with_capacity(steps.len());
@@ -434,7 +450,8 @@ pub fn figures(
             peak,
             peak_event,
             floor: active[i].min,
-            after: active[i].last,
+            after: curves.at(device, lifetimes, Quantity::Active, over(i)),
+            is_open: steps.over(i).is_none(),
             reserved: reserved[i].max,
             micros: if device.events.has_time { time(end.saturating_sub(1)) - time(first) } else { 0 },
             ..StepFigures::default()
@@ -445,13 +462,14 @@ pub fn figures(
             progress.check()?;
         }
         let id = LifetimeId(i);
-        let Some(step) = steps.of(lifetimes.born(id)) else { continue };
-        let step = &mut out[step];
+        let Some(at) = steps.of(lifetimes.born(id)) else { continue };
+        let step = &mut out[at];
         let bytes = lifetimes.block_size(id);
         step.allocations += 1;
         step.allocated += bytes;
-        if lifetimes.is_live_at(id, step.end.saturating_sub(1)) {
-            step.kept += bytes;
+        if at + 1 < steps.len() {
+            let outlives = lifetimes.is_live_at(id, over(at + 1));
+            *step.kept.get_or_insert(0) += if outlives { bytes } else { 0 };
         }
     }
     Ok(out)

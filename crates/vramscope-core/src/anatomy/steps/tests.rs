@@ -45,7 +45,8 @@ fn ranges_of_the_users_that_repeat_are_steps() {
     assert_eq!((steps.len(), steps.bounds[1], steps.confidence), (8, 31, 99));
     let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
     assert_eq!(f.iter().map(|s| s.allocations).collect::<Vec<_>>(), [11; 8]);
-    assert!(f.iter().all(|s| s.growth() == 512 && s.kept == 512 && s.allocated == 10 * 1024 + 512));
+    assert!(f.iter().all(|s| s.growth() == 512 && s.allocated == 10 * 1024 + 512));
+    assert_eq!((f[6].kept, f[7].kept), (Some(512), None), "nothing comes after the last");
     for s in &f {
         let curve = |e| tables.curves.at(&r.devices[0], &tables.lifetimes, Quantity::Active, e);
         assert_eq!(curve(s.peak_event), s.peak);
@@ -282,4 +283,54 @@ fn what_a_program_frees_at_its_end_is_no_step() {
     let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
     let steps = Steps::find(&r, &r.devices[0], &tables);
     assert_eq!((steps.len(), steps.bounds[8]), (8, 8 * 31));
+}
+
+/// Steps of an input, activations and gradients, without stacks. The gradients are freed after the optimizer's step, or once the
+/// next step has its input.
+fn with_gradients(steps: u64, zeroes_late: bool) -> Recording {
+    const FREE: [Action; 2] = [Action::FreeRequested, Action::FreeCompleted];
+    let mut d = DeviceRecording::default();
+    d.events.has_time = true;
+    let mut time = -1;
+    let mut push = |actions: &[Action], address, size| {
+        for &action in actions {
+            time += 1;
+            d.events.push(time, action, address, size, StreamId(0), PoolId(0), StackId::NONE);
+        }
+        time
+    };
+    let mut ranges = Vec::new();
+    for step in 0..steps {
+        let gradients = (0..4).map(|i| 0x20_0000 + i * 0x1000);
+        push(&[Action::Alloc], 0x1000, 512);
+        if zeroes_late && step > 0 {
+            gradients.clone().for_each(|address| _ = push(&FREE, address, 4096));
+        }
+        (0..10).for_each(|i| _ = push(&[Action::Alloc], 0x10_0000 + i * 0x1000, 1024));
+        gradients.clone().for_each(|address| _ = push(&[Action::Alloc], address, 4096));
+        (0..10).for_each(|i| _ = push(&FREE, 0x10_0000 + i * 0x1000, 1024));
+        let begin = push(&[Action::Alloc], 0x30_0000, 4096);
+        ranges.push(("Optimizer.step#SGD.step", begin, push(&FREE, 0x30_0000, 4096)));
+        if !zeroes_late {
+            gradients.for_each(|address| _ = push(&FREE, address, 4096));
+        }
+        push(&FREE, 0x1000, 512);
+    }
+    recording(d, &ranges)
+}
+
+#[test]
+fn a_step_is_over_once_its_gradients_are_freed() {
+    let read = |zeroes_late| {
+        let r = with_gradients(5, zeroes_late);
+        let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
+        let steps = Steps::find(&r, &r.devices[0], &tables);
+        let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
+        (steps.over(4), f.iter().map(|s| s.after).collect::<Vec<_>>(), f.iter().map(|s| s.is_open).collect::<Vec<_>>())
+    };
+    let (last, after, _) = read(false);
+    assert!(last.is_some() && after == [0; 5], "{after:?}");
+    // The last step has no next one that frees its gradients.
+    let (last, after, is_open) = read(true);
+    assert_eq!((last, &after[..4], &is_open[3..]), (None, &[512; 4][..], &[false, true][..]), "{after:?}");
 }

@@ -88,6 +88,8 @@ const MARGIN: usize = 2;
 const MANY: usize = 12;
 /// Steps needed between the margins.
 const FEWEST_STEADY: usize = 5;
+/// Steps that are enough for every program, those at either end counted: what people are told to record.
+const ENOUGH: usize = FEWEST_STEADY + 2;
 /// Steps needed between the margins where the optimizer's calls tell them: they are not layers, and training leaves nothing behind.
 const FEWEST_TRAINING: usize = 4;
 /// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
@@ -110,12 +112,13 @@ fn steady(count: usize) -> std::ops::Range<usize> {
 /// True if there are enough steps to look for growth: growth within one pass, one loading or one step is not a leak.
 #[must_use]
 pub fn has_steps(steps: &Steps) -> bool {
-    steady(steps.len()).len() >= needed(steps)
+    steps.len() >= fewest(steps)
 }
 
-/// Steps needed between the margins.
-fn needed(steps: &Steps) -> usize {
-    if ends_with_optimizer(steps) { FEWEST_TRAINING } else { FEWEST_STEADY }
+/// The fewest steps in which growth is looked for: so many between the margins, and one at either end.
+#[must_use]
+pub fn fewest(steps: &Steps) -> usize {
+    if ends_with_optimizer(steps) { FEWEST_TRAINING + 2 } else { ENOUGH }
 }
 
 /// True for steps that cannot be layers.
@@ -126,13 +129,12 @@ fn ends_with_optimizer(steps: &Steps) -> bool {
 /// Why a recording cannot show what grows, as a whole sentence; `None` if it can.
 #[must_use]
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
-    let needed = needed(steps) + 2;
     match steps.len() {
         _ if has_steps(steps) => None,
         0 if device.events.is_empty() => Some("The file has no history, only what was live when it was dumped. Two files of one run tell what grew: vramscope diff A B.".to_owned()),
-        0 => Some(format!("No steps were found, so growth from step to step cannot be judged. Record at least {needed} steps of the same run.")),
+        0 => Some("There are no steps to compare, so growth from step to step cannot be judged.".to_owned()),
         n => Some(format!(
-            "{} too few to tell a leak from normal growth. Record at least {needed} steps of the same run.",
+            "{} too few to tell a leak from normal growth. Record at least {ENOUGH} steps of the same run.",
             counted(n as u64, "step is", "steps are")
         )),
     }

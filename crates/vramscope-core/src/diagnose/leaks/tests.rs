@@ -42,7 +42,7 @@ fn fewer_than_seven_steps_tell_nothing() {
     assert_eq!(cannot_tell(&device, &trained(6)), None);
     assert_eq!(
         why(&trained(5)),
-        "5 steps are too few to tell a leak from normal growth. Record at least 6 steps of the same run."
+        "5 steps are too few to tell a leak from normal growth. Record at least 7 steps of the same run."
     );
     assert_eq!(looked_at(&of(9)).replace(crate::units::NBSP, " "), "9 steps");
 }

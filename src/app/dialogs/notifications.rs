@@ -18,6 +18,8 @@ struct Notice {
     offers: Vec<(String, Action)>,
     /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
     files: Vec<(String, PathBuf)>,
+    /// It waits for an answer, and does not go by itself.
+    stays: bool,
     /// Something did not work.
     is_trouble: bool,
     /// When it came on screen: one that waits behind others loses none of its time.
@@ -26,7 +28,7 @@ struct Notice {
 
 impl Notice {
     fn is_over(&self) -> bool {
-        self.offers.is_empty() && self.since.is_some_and(|since| since.elapsed() >= SHOWN_FOR)
+        !self.stays && self.since.is_some_and(|since| since.elapsed() >= SHOWN_FOR)
     }
 }
 
@@ -56,7 +58,8 @@ impl Notifications {
     }
 
     fn push(&mut self, text: String, offers: Vec<(String, Action)>, files: Vec<(String, PathBuf)>) {
-        self.notices.push(Notice { text, offers, files, is_trouble: false, since: None });
+        let stays = !offers.is_empty();
+        self.notices.push(Notice { text, offers, files, stays, is_trouble: false, since: None });
     }
 
     /// Shows why something did not work, marked so that it is not taken for good news.
@@ -72,6 +75,14 @@ impl Notifications {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
         self.push(text, vec![(button.to_owned(), action)], Vec::new());
+    }
+
+    /// The same for what matters little: it goes by itself.
+    pub fn suggest(&mut self, text: impl Into<String>, button: &str, action: Action) {
+        self.offer(text, button, action);
+        if let Some(notice) = self.notices.last_mut() {
+            notice.stays = false;
+        }
     }
 
     /// Offers a recording that appeared, with those that were offered before and neither opened nor declined: a job of a hundred ranks is

@@ -49,7 +49,7 @@ impl App {
             Told::NotHere => {
                 let name = shown(self.sources.asked.0.rsplit(['/', '\\']).next().unwrap_or_default());
                 let text = format!("{name} is not on this machine, so its line cannot be opened.");
-                self.notices.offer(text, "Choose its folder", Action::AskSourceFolder);
+                self.notices.suggest(text, "Choose its folder", Action::AskSourceFolder);
             }
             Told::NoEditor(found) => self.overlay = Overlay::Source(Question::Editor(found)),
             Told::Learned(_, Some(prefix)) => self.overlay = Overlay::Source(Question::Prefix(prefix)),

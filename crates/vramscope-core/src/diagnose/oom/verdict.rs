@@ -82,6 +82,8 @@ pub(super) struct Facts {
     pub(super) room: u64,
     pub(super) others: Option<u64>,
     pub(super) outside: Option<u64>,
+    /// Tensors hold nearly all, and what is free would not do for one more request like this, many of which are live already.
+    pub(super) is_used_up: bool,
 }
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -108,7 +110,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         } else {
             Verdict::TooLarge
         }
-    } else if !one_hole && (in_holes || (!on_device && in_all)) {
+    } else if !one_hole && (in_holes || (!on_device && in_all)) && (on_device || !f.is_used_up) {
         Verdict::Fragmentation
     } else if on_device && f.is_limited && f.room >= f.segment {
         // There was room on the device and under the cap, so the file does not show the reason.

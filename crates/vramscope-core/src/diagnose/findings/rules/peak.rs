@@ -186,7 +186,8 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
     let peak = peak(p);
-    if of_named < LEAST || held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)).1.saturating_mul(5) < peak {
+    let (_, at_peak) = held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime));
+    if of_named.saturating_mul(2) < LEAST || at_peak < LEAST || at_peak.saturating_mul(5) < peak {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
@@ -205,7 +206,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak {} the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
+                "{} of the {} at the peak {} the loss at {} and its backward pass.",
                 Bytes(bytes),
                 Bytes(peak),
                 if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
@@ -216,7 +217,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("largest of them", largest)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
+            .advice("They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
             .check(&check),
     ]
 }
@@ -283,7 +284,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("foreach_optimizer", class, title, bytes)
             .says(format!(
-                "optimizer.step() makes up to {} of temporaries at once, because it works on all weights together.",
+                "optimizer.step() makes up to {} of temporaries at once, for all weights together.",
                 Bytes(bytes),
             ))
             .saves(&format!("With {way}"), saving)
@@ -393,23 +394,40 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (of_weights, weights) = of_role(p, Role::Weights);
+    // A program's own optimizer that makes new state at each step holds the old beside the new.
+    let lifetimes = &p.tables.lifetimes;
+    let is_later = |id: LifetimeId| lifetimes.born(id) != NO_EVENT && p.steps.of(lifetimes.born(id)).is_some_and(|step| step > 0);
+    let later: u64 = blocks.iter().filter(|b| is_later(b.lifetime)).map(|b| b.size).sum();
+    let ids = (0..lifetimes.len() as u32).map(LifetimeId);
+    let is_old = |id: &LifetimeId| p.roles.of(*id) == Role::OptimizerState && lifetimes.gone(*id) != NO_EVENT;
+    let old: u64 = ids.filter(is_old).map(|id| lifetimes.block_size(id)).sum();
+    let is_made_anew = optimizer(p, blocks.iter().map(|b| b.lifetime)).is_none() && later * 2 > bytes && old >= bytes;
+    let in_place = match is_made_anew {
+        true => "Each step makes new state: update it in place (m.mul_(beta).add_(grad, alpha=1 - beta)). ",
+        false => "",
+    };
+    // More goes than the state itself: the temporaries of a step on all weights.
+    let with = match saving.bytes() > bytes {
+        true => "With 8-bit state, without the step's temporaries,",
+        false => "With 8-bit state instead of fp32",
+    };
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(
-                "{} of the {} at the peak is {}what the optimizer keeps between steps, beside {}{} of weights. That is normal, and can be made smaller.",
+                "{} of the {} at the peak is {}optimizer state, beside {}{} of weights.",
                 Bytes(bytes),
                 Bytes(peak),
                 probably(p, &blocks),
                 probably(p, &of_weights),
                 Bytes(weights)
             ))
-            .saves("With 8-bit state instead of fp32", saving)
+            .saves(with, saving)
             .bytes_of("optimizer state", bytes)
             .bytes_of("weights", weights)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice(&format!(
-                "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
+                "{in_place}{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
                 in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
             ))
             .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
@@ -450,7 +468,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None => !has_lines && bytes.saturating_mul(4) >= peak.saturating_mul(3),
+        None if has_lines => bytes.saturating_mul(5) >= peak.saturating_mul(3),
+        None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
     if !p.is_short() && !is_much {
         return Vec::new();

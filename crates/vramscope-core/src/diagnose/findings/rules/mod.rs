@@ -311,7 +311,7 @@ pub const RULES: &[Rule] = &[
         name: "logits",
         class: Class::Peak,
         finds: "The loss over a large vocabulary makes the peak",
-        when: "blocks at the peak with a frame that computes the loss (`cross_entropy`, `log_softmax`, `nll_loss`, `lm_head`), ≥ 32 MiB, with those of its backward pass ≥ 64 MiB and ≥ 20 % of it",
+        when: "blocks at the peak with a frame that computes the loss (`cross_entropy`, `log_softmax`, `nll_loss`, `lm_head`), ≥ 32 MiB, with the logits and those of its backward pass ≥ 64 MiB and ≥ 20 % of it",
         source: "row 17",
         measured: "",
         shown_by: "generated: 1 GiB under `cross_entropy`",

@@ -10,7 +10,7 @@ use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
-use crate::model::{BlockState, StackId};
+use crate::model::{BlockState, Format, StackId};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
@@ -186,8 +186,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
     let peak = peak(p);
-    let (_, at_peak) = held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime));
-    if of_named.saturating_mul(2) < LEAST || at_peak < LEAST || at_peak.saturating_mul(5) < peak {
+    if of_named.saturating_mul(2) < LEAST {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
@@ -198,6 +197,9 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     // What comes in chunks is the loss's too: the logits, which the model makes.
     let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok();
     let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
+    if bytes < LEAST || bytes.saturating_mul(5) < peak {
+        return Vec::new();
+    }
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
     let (title, check) = match saving.is_nothing() {
         true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
@@ -458,7 +460,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         let (line, times) = answer.place?;
         Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
     });
-    let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);
+    // A trace's stacks number every module, so its layers do not look alike.
+    let is_trace = p.recording.source.format == Format::KinetoTrace;
+    let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace).as_ref().map(of_layers);
+    let change = of_module.or_else(by_layers).filter(|_| has_lines);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
     // A guess without a figure helps only after a failure.

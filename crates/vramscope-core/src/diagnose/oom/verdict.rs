@@ -154,3 +154,30 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         .collect();
     (verdict, tests)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_used_up_is_full_and_not_in_pieces() {
+        let holes = Holes { bytes: 800, largest: 750, count: 51, ..Holes::default() };
+        let facts = |is_used_up: bool, device_free: u64| Facts {
+            has_segments: true,
+            requested: 1500,
+            segment: 1500,
+            device_free,
+            reserved: 77_000,
+            own: holes,
+            capacity: None,
+            is_limited: false,
+            room: device_free,
+            others: None,
+            outside: None,
+            is_used_up,
+        };
+        assert_eq!(classify(&facts(true, 1300)).0, Verdict::Capacity);
+        // With room for more than this request a setting is a remedy.
+        assert_eq!(classify(&facts(false, 1300)).0, Verdict::Fragmentation);
+    }
+}

@@ -416,6 +416,18 @@ mod tests {
     use crate::model::{Frame, StackTableBuilder};
 
     #[test]
+    fn what_has_no_stack_is_put_into_words() {
+        let of = |places: &str| at_places(places, true);
+        assert_eq!(of("a.py:1 and b.py:2"), "at a.py:1 and b.py:2");
+        assert_eq!(of("no Python stack"), "in the backward pass, without a Python stack");
+        assert_eq!(
+            of("no Python stack, a.py:1 and b.py:2"),
+            "in the backward pass, without a Python stack, and at a.py:1 and b.py:2"
+        );
+        assert_eq!(of("no Python stack and a.py:1"), "in the backward pass, without a Python stack, and at a.py:1");
+    }
+
+    #[test]
     fn a_line_never_ends_in_nothing() {
         let mut b = StackTableBuilder::new();
         let mut frame = |name: &str, file: &str, line| {

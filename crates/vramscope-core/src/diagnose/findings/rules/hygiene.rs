@@ -70,8 +70,9 @@ pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     // Blocks keep the stacks that the history gave them, also after it is switched off.
-    let has_frames = |i| p.stack_of(LifetimeId(i)).is_some_and(|stack| !p.recording.stacks.frames(stack).is_empty());
-    let has_stacks = (0..p.tables.lifetimes.len() as u32).any(has_frames);
+    let has_frames = |i: &u32| p.stack_of(LifetimeId(*i)).is_some_and(|stack| !p.recording.stacks.frames(stack).is_empty());
+    let blocks = p.tables.lifetimes.len() as u32;
+    let has_stacks = (0..blocks).filter(has_frames).count() * 2 > blocks as usize;
     let whole = crate::diagnose::oom::closest(p.device, p.tables).map_or(0, |c| c.releasable);
     let idle = match whole.saturating_mul(5) >= p.device.final_reserved() && whole >= 256 * MEBIBYTE {
         true => format!(

@@ -188,7 +188,7 @@ impl Findings {
         let is_most = all >= LEAST && unknown.saturating_mul(2) > all;
         is_most.then(|| {
             format!(
-                "The recording does not show what {} of the {} at the peak are for, so little can be said about it.",
+                "The recording does not show what {} of the {} held are for, so little can be said about it.",
                 Bytes(unknown),
                 Bytes(all)
             )

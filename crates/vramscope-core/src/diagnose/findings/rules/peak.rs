@@ -396,18 +396,6 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (of_weights, weights) = of_role(p, Role::Weights);
-    // A program's own optimizer that makes new state at each step holds the old beside the new.
-    let lifetimes = &p.tables.lifetimes;
-    let is_later = |id: LifetimeId| lifetimes.born(id) != NO_EVENT && p.steps.of(lifetimes.born(id)).is_some_and(|step| step > 0);
-    let later: u64 = blocks.iter().filter(|b| is_later(b.lifetime)).map(|b| b.size).sum();
-    let ids = (0..lifetimes.len() as u32).map(LifetimeId);
-    let is_old = |id: &LifetimeId| p.roles.of(*id) == Role::OptimizerState && lifetimes.gone(*id) != NO_EVENT;
-    let old: u64 = ids.filter(is_old).map(|id| lifetimes.block_size(id)).sum();
-    let is_made_anew = optimizer(p, blocks.iter().map(|b| b.lifetime)).is_none() && later * 2 > bytes && old >= bytes;
-    let in_place = match is_made_anew {
-        true => "Each step makes new state: update it in place (m.mul_(beta).add_(grad, alpha=1 - beta)). ",
-        false => "",
-    };
     // More goes than the state itself: the temporaries of a step on all weights.
     let with = match saving.bytes() > bytes {
         true => "With 8-bit state, without the step's temporaries,",
@@ -429,7 +417,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice(&format!(
-                "{in_place}{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
+                "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
                 in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
             ))
             .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),

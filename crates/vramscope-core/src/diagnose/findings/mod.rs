@@ -197,7 +197,7 @@ impl Findings {
         let is_most = all >= LEAST && unknown.saturating_mul(2) > all;
         is_most.then(|| {
             format!(
-                "The recording does not show what {} of the {} at the peak are for, so most rules had nothing to judge.",
+                "The recording does not show what {} of the {} held are for, so little can be said about it.",
                 Bytes(unknown),
                 Bytes(all)
             )

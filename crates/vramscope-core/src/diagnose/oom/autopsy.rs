@@ -69,6 +69,8 @@ pub struct Autopsy {
     pub parts: Vec<Part>,
     /// Live memory by stack, largest first.
     pub top_live: Vec<LiveByStack>,
+    /// Number of live blocks of the request's size.
+    pub alike: usize,
     /// Where the failed request came from.
     pub stack: StackId,
     /// True if something was allocated after it: the program continued, or its handler ran.
@@ -78,12 +80,16 @@ pub struct Autopsy {
 /// Percent of what a process can have, from which on its tensors nearly fill it.
 const NEARLY_FULL: u128 = 90;
 
+/// Whether tensors hold nearly all of what there is.
+pub(super) fn is_nearly_full(held: u64, all: u64) -> bool {
+    u128::from(held) * 100 >= u128::from(all) * NEARLY_FULL
+}
+
 impl Autopsy {
     /// True if tensors hold nearly all that this process can have, so that pieces of free memory are a small part of it.
     #[must_use]
     pub fn is_nearly_full(&self) -> bool {
-        let all = self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free()));
-        u128::from(self.allocated) * 100 >= u128::from(all) * NEARLY_FULL
+        is_nearly_full(self.allocated, self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free())))
     }
 
     /// Free bytes on the device, to show; `None` if the device's size is unknown.

@@ -6,7 +6,7 @@ use super::verdict::Verdict;
 use crate::anatomy::{Composition, LineHeld, Role};
 use crate::model::{StackId, StackTable};
 use crate::tables::naming::{place_or_function, user_frame};
-use crate::units::{Bytes, capital, told_apart};
+use crate::units::{Bytes, capital, count, told_apart};
 
 /// The row of [`Autopsy::holders`] that tensors hold.
 pub const TENSORS: &str = "tensors";
@@ -23,7 +23,17 @@ impl Autopsy {
     pub fn is_simply_full(&self) -> bool {
         /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;
-        !self.holders().is_empty() && self.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > FEW)
+        let is_few = self.room_plan.as_ref().is_some_and(|plan| plan.blocks.len() <= FEW);
+        !self.holders().is_empty() && (!is_few || self.is_used_up())
+    }
+
+    /// Whether all that is free would be enough for this request, were it in one piece, on a card that the program fills: the next
+    /// request like it, of which many are live, would fail.
+    #[must_use]
+    pub fn is_used_up(&self) -> bool {
+        let free = self.holes.bytes.saturating_add(self.device_free);
+        let is_one = self.holes.bytes > 0 && self.holes.largest < self.requested;
+        self.verdict == Verdict::Capacity && self.has_segments && is_one && free >= self.segment
     }
 
     /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
@@ -83,6 +93,15 @@ pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
         ),
         _ => String::new(),
     };
+    if a.is_used_up() {
+        let free = a.holes.bytes.saturating_add(a.device_free);
+        return format!(
+            "{request} failed because the {place} is full: tensors hold {held} of the {} that this process could have. The {} that is free, in pieces, is less than two such requests, and {} blocks of this size are live.",
+            Bytes(a.most_free()),
+            Bytes(free),
+            count(a.alike as u64),
+        );
+    }
     let inside = match a.holes.bytes {
         0 => format!(", and nothing is free for this request{elsewhere}"),
         bytes => format!(", and {} is free in pieces that are too small{elsewhere}", Bytes(bytes)),

@@ -161,8 +161,9 @@ impl Helped {
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
 #[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
-    // What is larger than all there could be fits under no setting and no cap.
-    let helped = helped.filter(|_| a.verdict != Verdict::TooLarge);
+    // What is larger than all there could be fits under no setting and no cap. Where the next request like it would fail, a setting
+    // that serves this one is no remedy.
+    let helped = helped.filter(|_| a.verdict != Verdict::TooLarge && !a.is_used_up());
     let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true));
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
@@ -254,7 +255,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         _ => {}
     }
     if let Some(plan) = a.room_plan.as_ref().filter(|_| !a.is_simply_full()) {
-        all.push(formula(plan.advice(a.words), None));
+        let one = a.one_instead().map(|one| format!("Hold less at that instant: {}{}", one[..1].to_lowercase(), &one[1..]));
+        all.push(formula(one.unwrap_or_else(|| plan.advice(a.words)), None));
     }
     all
 }

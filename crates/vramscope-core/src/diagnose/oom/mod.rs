@@ -27,8 +27,11 @@ use super::fragmentation::{
 };
 use super::vendor::Words;
 use crate::inference::{CapFrom, Caps};
-use crate::model::{Action, DeviceKind, DeviceRecording, EventTable, Sample};
+use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample};
 use crate::tables::{DeviceTables, State};
+
+/// Live blocks as large as the request, from which on it is one of many: a loop or a row of layers makes the next one too.
+const MANY_ALIKE: usize = 8;
 
 /// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
 /// matter, for more was asked than the whole device has. `None` where the failure cannot be examined.
@@ -68,6 +71,11 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let others = sample_near(device, event, |s| s.others);
     let outside = sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved));
     let room = limit.map(|cap| cap.least.saturating_sub(reserved));
+    let most = reserved.saturating_add(device_free);
+    let is_nearly_full = autopsy::is_nearly_full(state.totals.allocated, limit.map_or(most, |cap| cap.most.min(most)));
+    let alike = state.blocks.iter().filter(|b| b.state == BlockState::Active && b.requested == requested).count();
+    // All that is free, were it in one piece, would serve this request and not the next one.
+    let is_for_one = own.bytes.saturating_add(device_free) < requested.saturating_mul(2);
     let (verdict, tests) = classify(&Facts {
         has_segments,
         requested,
@@ -80,6 +88,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         room: room.unwrap_or(device_free),
         others,
         outside,
+        is_used_up: is_nearly_full && is_for_one && alike >= MANY_ALIKE,
     });
     // Nothing that goes makes room for what the device has not got.
     let is_of_device = limit.is_none_or(|cap| cap.from == CapFrom::Device);
@@ -133,6 +142,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         all_holes,
         limit,
         verdict,
+        alike,
         sentence: String::new(),
         tests,
         blockers: found,

@@ -13,7 +13,12 @@ impl Autopsy {
     #[must_use]
     pub fn room_plan_sentence(&self, state: &State) -> String {
         if let Some(plan) = &self.room_plan {
-            return plan.sentence(self.words);
+            let sentence = plan.sentence(self.words);
+            // One block is easier to give up than very many small ones, which are often weights and state.
+            return match self.one_instead() {
+                Some(one) => format!("{one} {}", sentence.replacen("would make room", "together would too", 1)),
+                None => sentence,
+            };
         }
         if !self.has_segments {
             return "What to free is unknown: segments are not in this file.".to_owned();
@@ -55,6 +60,9 @@ impl Autopsy {
     /// or no single block is enough.
     #[must_use]
     pub fn alone_sentence(&self) -> Option<String> {
+        if self.one_instead().is_some() {
+            return None;
+        }
         let more = self.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > 1);
         let least = self.alone.smallest.filter(|_| more)?;
         Some(match self.alone.count {
@@ -63,6 +71,20 @@ impl Autopsy {
                 let n = count(n as u64);
                 format!("Freeing any one of {n} blocks instead is also enough; the smallest has {}.", Bytes(least.size))
             }
+        })
+    }
+}
+
+impl Autopsy {
+    /// The single blocks of which any makes room, as the first thing to say, where the plan with the fewest bytes frees very many.
+    pub(super) fn one_instead(&self) -> Option<String> {
+        /// Up to this many blocks can be looked at one by one.
+        const FEW: usize = 20;
+        self.room_plan.as_ref().filter(|plan| plan.blocks.len() > FEW)?;
+        let least = Bytes(self.alone.smallest?.size);
+        Some(match self.alone.count {
+            1 => format!("Freeing one block of {least} would make room."),
+            n => format!("Freeing any one of {} blocks would make room; the smallest has {least}.", count(n as u64)),
         })
     }
 }

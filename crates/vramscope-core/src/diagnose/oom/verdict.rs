@@ -82,6 +82,8 @@ pub(super) struct Facts {
     pub(super) room: u64,
     pub(super) others: Option<u64>,
     pub(super) outside: Option<u64>,
+    /// Tensors hold nearly all, and what is free would not do for one more request like this, many of which are live already.
+    pub(super) is_used_up: bool,
 }
 
 /// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
@@ -108,7 +110,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         } else {
             Verdict::TooLarge
         }
-    } else if !one_hole && (in_holes || (!on_device && in_all)) {
+    } else if !one_hole && (in_holes || (!on_device && in_all)) && (on_device || !f.is_used_up) {
         Verdict::Fragmentation
     } else if on_device && f.is_limited && f.room >= f.segment {
         // There was room on the device and under the cap, so the file does not show the reason.
@@ -151,4 +153,31 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         .map(|(i, (what, holds, bytes))| Test { what, holds, bytes, decides: i == decides })
         .collect();
     (verdict, tests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_used_up_is_full_and_not_in_pieces() {
+        let holes = Holes { bytes: 800, largest: 750, count: 51, ..Holes::default() };
+        let facts = |is_used_up: bool, device_free: u64| Facts {
+            has_segments: true,
+            requested: 1500,
+            segment: 1500,
+            device_free,
+            reserved: 77_000,
+            own: holes,
+            capacity: None,
+            is_limited: false,
+            room: device_free,
+            others: None,
+            outside: None,
+            is_used_up,
+        };
+        assert_eq!(classify(&facts(true, 1300)).0, Verdict::Capacity);
+        // With room for more than this request a setting is a remedy.
+        assert_eq!(classify(&facts(false, 1300)).0, Verdict::Fragmentation);
+    }
 }

@@ -17,6 +17,10 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         Verdict::Fragmentation => {
             let pieces = match a.holes.count {
                 1 => "it is one piece, smaller than the request".to_owned(),
+                n if Bytes(a.holes.largest).to_string() == Bytes(a.requested).to_string() => {
+                    let short = Bytes(a.requested.saturating_sub(a.holes.largest));
+                    format!("it is in {} pieces, and the largest is {short} too small", count(n))
+                }
                 n => format!("it is in {} pieces, and the largest is {}", count(n), Bytes(a.holes.largest)),
             };
             // Other pools, sizes and streams have holes that this request cannot use.

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::shared::{self, EVALUATION};
-use crate::anatomy::Role;
+use crate::anatomy::{Phase, Role};
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
@@ -24,6 +24,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
     let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
+    let kept = kept.or_else(|| of_backward(p, &grown)).or_else(|| outputs(p, &grown, has_stacks));
     let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
@@ -73,7 +74,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         sentence: format!(
             "{} {} {fate}: {}. {}",
             counted(blocks, "block", "blocks"),
-            if has_stacks { format!("allocated at {at}") } else { "whose call stacks were not recorded".to_owned() },
+            if has_stacks { format!("allocated {}", at_places(&at, of_backward(p, &grown).is_some())) } else { "whose call stacks were not recorded".to_owned() },
             pace(&all, what),
             match kept {
                 Some((what, _)) => what,
@@ -107,6 +108,10 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
             "They are copies of weights, and something keeps them.",
             "Keep one copy (of the best weights, of an average) and write the next one into it: p_copy.copy_(p). Move others to the CPU.",
         ),
+        Role::KvCache => (
+            "They are keys and values of a KV cache.",
+            "Drop a sequence's cache when its request ends, and bound what is kept for later ones.",
+        ),
         Role::OptimizerState => (
             "They are states of optimizers, and something keeps them.",
             "Make the optimizer once, before the loop, and drop the old one before another is made.",
@@ -118,14 +123,51 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
     })
 }
 
-/// Weights, optimizer state or inputs, if most of what grows is of that role.
+/// Weights, optimizer state, a KV cache or inputs, if most of what grows is of that role.
 fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
     let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
     let of_all: u64 = all.iter().map(|&id| size(id)).sum();
     let is_most = |role: &Role| bytes(*role) * 2 > of_all;
-    [Role::Weights, Role::OptimizerState, Role::Inputs].into_iter().find(is_most)
+    [Role::Weights, Role::OptimizerState, Role::KvCache, Role::Inputs].into_iter().find(is_most)
+}
+
+/// Bytes of what grows, by a test of its blocks: those that pass, and all.
+fn bytes_of(p: &RuleInput<'_>, grown: &[Growth], is_one: impl Fn(LifetimeId) -> bool) -> (u64, u64) {
+    let size = |id: &LifetimeId| p.tables.lifetimes.requested(p.device, *id);
+    let all = || grown.iter().flat_map(|g| &g.examples);
+    (all().filter(|&&id| is_one(id)).map(size).sum(), all().map(size).sum())
+}
+
+/// What the backward pass made and nothing freed: a backward pass frees all that it makes but the gradients.
+fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+    /// As much of what grows as tells: the graph of the forward pass is kept with that of the backward pass.
+    const SHARE: u64 = 4;
+    let is_its = |id: LifetimeId| p.stack_of(id).is_none_or(|s| p.names.of_stack(s) == NO_STACK) && is_backward(p, id);
+    let has_stacks = grown.iter().any(|g| p.names.of_stack(g.stack) != NO_STACK);
+    let (its, all) = bytes_of(p, grown, is_its);
+    (has_stacks && its.saturating_mul(SHARE) >= all && its > 0).then_some((
+        "The backward pass made many of them, and its own graph may keep them: create_graph=True or retain_graph=True.",
+        "Call backward() without create_graph and retain_graph, or use torch.autograd.grad(…, create_graph=True) and set gradients to None after the step.",
+    ))
+}
+
+fn is_backward(p: &RuleInput<'_>, id: LifetimeId) -> bool {
+    p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
+}
+
+/// A few tensors of each step's forward pass, where a backward pass used its graph: what stays are outputs, not the graph.
+fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'static str, &'static str)> {
+    const FEW: u64 = 3;
+    let adds = grown.iter().map(|g| g.steps_adding).max().unwrap_or(0) as u64;
+    let is_few = grown.iter().map(|g| g.count).sum::<u64>() <= adds.saturating_mul(FEW);
+    let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
+    let (kept, all) = bytes_of(p, grown, |id| p.roles.of(id) == Role::Activations);
+    (has_stacks && is_few && trains && kept * 2 > all).then_some((
+        "Something keeps outputs of each step: a list, an attribute, or a reference cycle.",
+        "Drop what refers to them before the next step: lists, attributes, closures, hooks. If gc.collect() frees them, a reference cycle keeps them: break it.",
+    ))
 }
 
 /// The same without stacks, where most of what grows has the sizes of weights.
@@ -279,6 +321,16 @@ fn places(lines: &[(String, f64)]) -> String {
     }
 }
 
+/// `at a.py:1`; what has no Python stack is put into words.
+fn at_places(places: &str, in_backward: bool) -> String {
+    let without = if in_backward { "in the backward pass, without a Python stack" } else { "without a Python stack" };
+    match places.strip_prefix(NO_STACK) {
+        Some("") => without.to_owned(),
+        Some(rest) => format!("{without}, and at {}", rest.trim_start_matches(", ").trim_start_matches(" and ")),
+        None => format!("at {}", places.replace(NO_STACK, "places without a Python stack")),
+    }
+}
+
 /// The growing stacks of evaluation, or the others, if they are worth a finding; and their bytes.
 fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     // If a file breaks off, what lives at its end is not a leak; without steps nothing else could show one.
@@ -362,6 +414,18 @@ pub(super) fn live_growth(p: &RuleInput<'_>) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::model::{Frame, StackTableBuilder};
+
+    #[test]
+    fn what_has_no_stack_is_put_into_words() {
+        let of = |places: &str| at_places(places, true);
+        assert_eq!(of("a.py:1 and b.py:2"), "at a.py:1 and b.py:2");
+        assert_eq!(of("no Python stack"), "in the backward pass, without a Python stack");
+        assert_eq!(
+            of("no Python stack, a.py:1 and b.py:2"),
+            "in the backward pass, without a Python stack, and at a.py:1 and b.py:2"
+        );
+        assert_eq!(of("no Python stack and a.py:1"), "in the backward pass, without a Python stack, and at a.py:1");
+    }
 
     #[test]
     fn a_line_never_ends_in_nothing() {

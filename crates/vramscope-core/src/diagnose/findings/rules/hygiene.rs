@@ -69,6 +69,19 @@ pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() || p.device.segments.is_empty() || p.recording.devices.iter().any(|d| !d.events.is_empty()) {
         return Vec::new();
     }
+    // Blocks keep the stacks that the history gave them, also after it is switched off.
+    let has_frames = |i: &u32| p.stack_of(LifetimeId(*i)).is_some_and(|stack| !p.recording.stacks.frames(stack).is_empty());
+    let blocks = p.tables.lifetimes.len() as u32;
+    let has_stacks = (0..blocks).filter(has_frames).count() * 2 > blocks as usize;
+    let whole = crate::diagnose::oom::closest(p.device, p.tables).map_or(0, |c| c.releasable);
+    let idle = match whole.saturating_mul(5) >= p.device.final_reserved() && whole >= 256 * MEBIBYTE {
+        true => format!(
+            " {} of that is in segments without a live block; {} returns them.",
+            Bytes(whole),
+            p.words.say("torch.cuda.empty_cache()")
+        ),
+        false => String::new(),
+    };
     vec![Finding {
         rule: "no_history",
         class: Class::Hygiene,
@@ -76,14 +89,20 @@ pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
         bytes: p.device.final_reserved(),
         saving: None,
         sentence: format!(
-            "The file holds {} in {} at the end and no events, so nothing can be said about how it came about.",
+            "The file holds {} in {} and no events, so it does not tell how that came about.{idle}",
             Bytes(p.device.final_reserved()),
             counted(p.device.segments.len() as u64, "segment", "segments")
         ),
         evidence: vec![Evidence::bytes("reserved at the end", p.device.final_reserved())],
         place: Place::default(),
         remedy: Some(p.words.say(crate::diagnose::limits::RECORD).into_owned()),
-        advice: "Call it before the model is built, and dump before recording is switched off.".to_owned(),
+        advice: match has_stacks {
+            true => "Call it before the model is built, and dump before recording is switched off.",
+            false => {
+                "Dump the snapshot before recording is switched off (enabled=None), and call this line before the model is built."
+            }
+        }
+        .to_owned(),
         verify: "The number of events is not zero.".to_owned(),
     }]
 }

@@ -214,7 +214,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
             .says(format!(
-                "{} of up to {} each at the peak are scores of attention, computed line by line at {}: batch times heads times length squared.",
+                "{} of up to {} each at the peak are attention scores, made at {}.",
                 counted(blocks.len() as u64, "block", "blocks"),
                 Bytes(size),
                 lines(p, &blocks),
@@ -224,7 +224,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v)")
-            .advice("Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.")
+            .advice("Scores are batch times heads times length squared. Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.")
             .check("No block grows with the square of the length."),
     ]
 }

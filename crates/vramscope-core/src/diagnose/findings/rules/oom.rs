@@ -155,7 +155,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         let text = format!("{} in {}", Bytes(plan.bytes), counted(plan.blocks.len() as u64, "block", "blocks"));
         finding = finding.shows(if plan.is_optimal { "smallest set to free" } else { "enough, if freed" }, text);
     }
-    if a.alone_sentence().is_some() {
+    if a.alone.count > 0 && !a.is_simply_full() && a.room_plan.as_ref().is_none_or(|plan| plan.blocks.len() > 1) {
         finding = finding.shows("freeing one block", a.alone.to_string());
     }
     if failures.len() > 1 {

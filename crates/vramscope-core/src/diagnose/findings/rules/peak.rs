@@ -10,7 +10,7 @@ use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
-use crate::model::{BlockState, StackId};
+use crate::model::{BlockState, Format, StackId};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
@@ -186,7 +186,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
     let peak = peak(p);
-    if of_named < LEAST || held(p, |b| is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)).1.saturating_mul(5) < peak {
+    if of_named.saturating_mul(2) < LEAST {
         return Vec::new();
     }
     // A recording that begins or ends within a step lacks what a plan needs.
@@ -197,6 +197,9 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     // What comes in chunks is the loss's too: the logits, which the model makes.
     let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok();
     let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
+    if bytes < LEAST || bytes.saturating_mul(5) < peak {
+        return Vec::new();
+    }
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
     let (title, check) = match saving.is_nothing() {
         true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
@@ -205,7 +208,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("logits", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak {} the loss at {} and its backward pass: several tensors of batch times positions times classes (the vocabulary of a language model).",
+                "{} of the {} at the peak {} the loss at {} and its backward pass.",
                 Bytes(bytes),
                 Bytes(peak),
                 if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
@@ -216,7 +219,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("largest of them", largest)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
+            .advice("They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
             .check(&check),
     ]
 }
@@ -283,7 +286,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("foreach_optimizer", class, title, bytes)
             .says(format!(
-                "optimizer.step() makes up to {} of temporaries at once, because it works on all weights together.",
+                "optimizer.step() makes up to {} of temporaries at once, for all weights together.",
                 Bytes(bytes),
             ))
             .saves(&format!("With {way}"), saving)
@@ -393,17 +396,22 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (of_weights, weights) = of_role(p, Role::Weights);
+    // More goes than the state itself: the temporaries of a step on all weights.
+    let with = match saving.bytes() > bytes {
+        true => "With 8-bit state, without the step's temporaries,",
+        false => "With 8-bit state instead of fp32",
+    };
     vec![
         Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
             .says(format!(
-                "{} of the {} at the peak is {}what the optimizer keeps between steps, beside {}{} of weights. That is normal, and can be made smaller.",
+                "{} of the {} at the peak is {}optimizer state, beside {}{} of weights.",
                 Bytes(bytes),
                 Bytes(peak),
                 probably(p, &blocks),
                 probably(p, &of_weights),
                 Bytes(weights)
             ))
-            .saves("With 8-bit state instead of fp32", saving)
+            .saves(with, saving)
             .bytes_of("optimizer state", bytes)
             .bytes_of("weights", weights)
             .bytes_of("peak", peak)
@@ -440,7 +448,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         let (line, times) = answer.place?;
         Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
     });
-    let change = of_module.or_else(|| Layers::of(p, &blocks).as_ref().map(of_layers)).filter(|_| has_lines);
+    // A trace's stacks number every module, so its layers do not look alike.
+    let is_trace = p.recording.source.format == Format::KinetoTrace;
+    let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace).as_ref().map(of_layers);
+    let change = of_module.or_else(by_layers).filter(|_| has_lines);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
     // A guess without a figure helps only after a failure.
@@ -450,7 +461,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None => !has_lines && bytes.saturating_mul(4) >= peak.saturating_mul(3),
+        None if has_lines => bytes.saturating_mul(5) >= peak.saturating_mul(3),
+        None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
     if !p.is_short() && !is_much {
         return Vec::new();

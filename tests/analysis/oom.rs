@@ -243,7 +243,7 @@ fn a_card_that_tensors_fill_gets_advice_on_them() {
     use vramscope_core::diagnose::oom::what_to_make_smaller;
     use vramscope_core::tables::StackNames;
     for (name, verdict, word) in
-        [("gpt2", Verdict::Capacity, "use_cache=False"), ("residual", Verdict::Fragmentation, "Checkpoint these layers")]
+        [("gpt2", Verdict::Capacity, "use_cache=False"), ("residual", Verdict::Capacity, "Checkpoint these layers")]
     {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full");
         let recording = open(&root.join(format!("{name}.pickle.zst")));

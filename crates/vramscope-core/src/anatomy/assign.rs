@@ -135,8 +135,14 @@ fn replaced(case: &Case<'_>, id: LifetimeId, of: &[Decided]) -> Option<Role> {
     let (born, size) = (case.born(id), case.size(id));
     let end = born.saturating_add(1 + SOON).min(case.device.events.len() as u32);
     let mut freed = (born + 1..end).filter(|&e| case.device.events.action[e as usize] == Action::FreeRequested);
+    let lifetimes = &case.tables.lifetimes;
+    // The last block of that size before the free takes the place.
+    let has_later = |e: u32| {
+        let later = (id.0 + 1..case.rows()).map(LifetimeId).take_while(|&later| case.born(later) < e);
+        later.into_iter().any(|later| case.size(later) == size && lifetimes.free_requested(later) > e)
+    };
     let is_one = |e: u32, old: LifetimeId| {
-        old.is_some() && old.0 < id.0 && case.size(old) == size && e < case.tables.lifetimes.free_requested(id)
+        old.is_some() && old.0 < id.0 && case.size(old) == size && e < lifetimes.free_requested(id) && !has_later(e)
     };
     freed.find_map(|e| {
         let old = case.tables.lifetimes.of_event(e);

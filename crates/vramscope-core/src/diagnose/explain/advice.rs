@@ -342,7 +342,7 @@ pub(super) const FULL: Advice = &[
 /// If the request would have fitted without others, who hold a small part of the card.
 pub(super) const OTHERS: Advice = &[
     "[0 < other_processes, requested <= free + other_processes] End what else is on the card ({others}), or give each process its own: `{visible}`, and torch.{module}.set_device(local_rank) before any other use of the card.",
-    "[0 < unattributed, unattributed > capacity / 8, requested <= free + unattributed] See what else holds the card: {tool}.",
+    "[not deciding told, 0 < unattributed, unattributed > capacity / 8, requested <= free + unattributed] See what else holds the card: {tool}.",
 ];
 /// If the request would have fitted without memory outside PyTorch, this comes first.
 pub(super) const OUTSIDE: Advice = &[

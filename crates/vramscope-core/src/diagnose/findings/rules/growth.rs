@@ -163,8 +163,13 @@ fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'s
     let adds = grown.iter().map(|g| g.steps_adding).max().unwrap_or(0) as u64;
     let is_few = grown.iter().map(|g| g.count).sum::<u64>() <= adds.saturating_mul(FEW);
     let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
-    let (kept, all) = bytes_of(p, grown, |id| p.roles.of(id) == Role::Activations);
-    (has_stacks && is_few && trains && kept * 2 > all).then_some((
+    let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
+    let (kept, all) = bytes_of(p, grown, is_activation);
+    // A graph that is kept keeps most of what its passes made.
+    let lifetimes = &p.tables.lifetimes;
+    let activations = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_activation(id));
+    let made: u64 = activations.map(|id| lifetimes.block_size(id)).sum();
+    (has_stacks && is_few && trains && kept * 2 > all && kept * 2 < made).then_some((
         "Something keeps outputs of each step: a list, an attribute, or a reference cycle.",
         "Drop what refers to them before the next step: lists, attributes, closures, hooks. If gc.collect() frees them, a reference cycle keeps them: break it.",
     ))

@@ -458,10 +458,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     if saving.is_none() && p.ooms.is_empty() && !probably(p, &blocks).is_empty() {
         return Vec::new();
     }
-    // Without stacks nothing tells what would stay: three quarters are worth a word all the same.
+    // Where layers do not look alike or no stacks were recorded nothing tells what would stay: much is worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None if has_lines => bytes.saturating_mul(5) >= peak.saturating_mul(3),
+        None if has_lines => is_trace && bytes.saturating_mul(5) >= peak.saturating_mul(3),
         None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
     if !p.is_short() && !is_much {

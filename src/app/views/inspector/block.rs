@@ -65,7 +65,7 @@ fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
 /// Adds the role of the allocation and the reason for it, below its sizes.
 pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Card) {
     let why = roles.why(&data.recording, data.device(), &data.tables, id);
-    let mut fact = Fact::new("role", why.role.text());
+    let mut fact = Fact::new("role", why.role.words(why.is_probable));
     fact.hint = Some(why.sentence);
     if why.role == Role::Unknown {
         fact = fact.tone(Tone::Quiet);

@@ -126,6 +126,9 @@ impl PlanView {
         let largest = if knows { as_largest(ask(largest_ask(&own, limit))) } else { None };
         let fits = largest.as_ref().map(|l| (l.span[0] / step * step, l.span[1] / step * step));
         let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
+        // The handle stays on the axis where one more recording makes that shorter.
+        let in_sight = chosen_first.filter(|&size| size / 2 <= high).unwrap_or(high);
+        let (low, high) = (low.min(in_sight), high.max(in_sight));
         // A fitting size far beyond the wanted one is given in words; the figures are those of the wanted one.
         let chosen = chosen_first.unwrap_or_else(|| match fits {
             Some((sure, _)) if (low..=high).contains(&sure) => sure,

@@ -116,6 +116,9 @@ pub fn diagnose(
         .flat_map(|f| f.place.lifetimes.iter().copied())
         .collect();
     findings.retain(|f| f.rule != self::rules::TEMPORARIES || !largest(f).is_some_and(|id| others.contains(&id)));
+    // What a leak keeps is not to be checkpointed.
+    let leaked: u64 = findings.iter().filter(|f| f.class == Class::Leak).map(|f| f.bytes).sum();
+    findings.retain(|f| f.rule != "activations" || leaked.saturating_mul(2) < f.bytes);
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {

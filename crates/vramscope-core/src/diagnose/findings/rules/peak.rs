@@ -201,12 +201,12 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
-    let (title, check) = match saving.is_nothing() {
-        true => ("The loss holds much of the peak", "What the loss holds shrinks.".to_owned()),
-        false => ("The loss makes the peak", format!("The peak falls to about {}.", Bytes(saving.after))),
+    let check = match saving.is_nothing() {
+        true => "What the loss holds shrinks.".to_owned(),
+        false => format!("The peak falls to about {}.", Bytes(saving.after)),
     };
     vec![
-        Finding::new("logits", Class::Peak, title, bytes)
+        Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
             .says(format!(
                 "{} of the {} at the peak {} the loss at {} and its backward pass.",
                 Bytes(bytes),

@@ -15,7 +15,10 @@ const END_OF_STEP: u32 = 20;
 /// Decides what nothing else has decided. O(lifetimes log lifetimes).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let bounds = &case.steps.bounds;
-    let (Some(&second), Some(&last)) = (bounds.get(1), bounds.last()) else { return loaded(case, of) };
+    let (Some(&second), Some(&over)) = (bounds.get(1), bounds.last()) else { return loaded(case, of) };
+    // A program that failed gives everything back behind its failure.
+    let failure = case.device.events.failure_at_end().filter(|&failure| failure < over);
+    let last = failure.unwrap_or(over);
     // What is there before the second step and stays to the end: the model, and what the optimizer keeps.
     let model: Vec<LifetimeId> = (0..case.rows())
         .map(LifetimeId)
@@ -25,7 +28,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let sizes: FxHashSet<u64> = model.iter().map(|&id| case.size(id)).collect();
     // Gradients come in every step, as large as weights, and go where it ends or the next begins.
     // A step that a failure cuts short has no gradients yet.
-    let is_cut_short = case.device.events.failure_at_end().is_some_and(|failure| failure < last);
+    let is_cut_short = failure.is_some();
     let mut late: Vec<Vec<LifetimeId>> = vec![Vec::new(); case.steps.len()];
     for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
         let Some(step) = case.steps.of(case.born(id)) else { continue };

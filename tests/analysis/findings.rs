@@ -100,12 +100,13 @@ fn the_corpus_is_diagnosed_as_what_it_is() {
 }
 
 /// What may be said of a program of the corpus in which nothing failed; of the others nothing at all.
-const TOLD: [(&str, &[&str]); 7] = [
+const TOLD: [(&str, &[&str]); 8] = [
     ("leak.", &["leak"]),
     // Two thirds of its peak are activations; a trace's layers give no figure of what checkpointing would save.
     ("gpt_train.trace.", &["activations"]),
     // More than three quarters of its peak are activations, by the profiler's own categories.
     ("resnet.memory_timeline.", &["activations"]),
+    ("resnet.trace.", &["activations"]),
     ("gpt_varlen.", &["variable_sizes", "idle_threshold"]),
     ("kv_decode.", &["variable_sizes", "grows_by_copy", "idle_threshold"]),
     // It keeps a small block of every step between large ones: so much is wrong with it by design.

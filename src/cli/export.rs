@@ -248,7 +248,7 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
     let stem = &source.stem;
     let mut written = Vec::new();
     let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
-        if table.len() == 0 && is_file {
+        if table.is_empty() && is_file {
             return Err(format!("{}: it has no {}, so no table was written", source.path.display(), table.name()));
         }
         let path = if is_file {

@@ -391,7 +391,7 @@ fn spoken(sentence: &str) -> String {
         }
         out += &option[2..2 + name];
         rest = &option[2 + name..];
-        // Its value as a placeholder.
+        // The name of its value, `<FILE>`, is not an argument's either.
         if let Some((_, behind)) = rest.strip_prefix(" <").and_then(|value| value.split_once('>')) {
             rest = behind;
         }

@@ -254,7 +254,7 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
         .filter(|(_, rows)| rows.len() * LEAST_SHARE >= all)
         .map(|(frame, rows)| {
             let starts = iterations(stacks, device, tables, phases, &rows);
-            Site { frame, starts: begins(&rows, starts, |row| callee(stacks, device, tables, phases, row)), rows }
+            Site { frame, starts: begins(&rows, starts, |row| around_call(stacks, device, tables, phases, row).0), rows }
         })
         .collect();
     leave_out_frozen_models(&mut sites, tables);
@@ -270,8 +270,9 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     // A loop that calls the model from several lines, one after the other, begins anew with the first of them.
     let calls = match chosen.as_slice() {
         [one] => {
-            match calls_of_a_step(&one.starts.iter().map(|&row| caller(stacks, device, tables, phases, row)).collect::<Vec<_>>())
-            {
+            match calls_of_a_step(
+                &one.starts.iter().map(|&row| around_call(stacks, device, tables, phases, row).1).collect::<Vec<_>>(),
+            ) {
                 1 => calls_of_a_round(device, tables, phases, &one.starts),
                 calls => calls,
             }
@@ -346,29 +347,17 @@ fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTa
     })
 }
 
-/// Identifies the frames outside the call of the model: the same for calls from the same lines.
-fn caller<'a>(
+/// The frames inside the call of the model, the same for each call, and those outside it, the same for calls from the same lines.
+fn around_call<'a>(
     stacks: &'a StackTable,
     device: &DeviceRecording,
     tables: &DeviceTables,
     phases: &Phases,
     row: u32,
-) -> &'a [FrameId] {
-    let stack = tables.lifetimes.stack(device, LifetimeId(row));
-    stacks.frames(stack).get(phases.sense(stack).inside as usize..).unwrap_or_default()
-}
-
-/// The frames inside the call of the model: the same for each call, from whatever line.
-fn callee<'a>(
-    stacks: &'a StackTable,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    phases: &Phases,
-    row: u32,
-) -> &'a [FrameId] {
+) -> (&'a [FrameId], &'a [FrameId]) {
     let stack = tables.lifetimes.stack(device, LifetimeId(row));
     let frames = stacks.frames(stack);
-    frames.get(..phases.sense(stack).inside as usize).unwrap_or(frames)
+    frames.split_at(frames.len().min(phases.sense(stack).inside as usize))
 }
 
 /// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; 1 without one.

@@ -33,6 +33,24 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
             "See what the program needs before it runs: `jax.jit(f).lower(*args).compile().memory_analysis()`; arguments that are not used again can be given back with donate_argnums.",
             "See what holds the device: `jax.profiler.save_device_memory_profile(\"memory.prof\")` before the step that fails; vramscope and pprof read it.",
         ],
+        (Writer::TorchXla, _) => &[
+            "Use a smaller batch, or bfloat16: `torch.autocast(\"xla\", dtype=torch.bfloat16)`.",
+            "Keep fewer activations: `torch_xla.utils.checkpoint.checkpoint` around the layers, so that they are computed again in the backward pass.",
+            "Spread the model over more chips: FSDP of torch_xla.distributed.fsdp, or SPMD: `torch_xla.distributed.spmd`.",
+            "End each step with `xm.mark_step()` (torch_xla.sync() in new releases): what is not cut there becomes one program, and grows.",
+            "See what the chip holds: `xm.get_memory_info(xm.xla_device())`.",
+        ],
+        (Writer::TensorFlow, Platform::Tpu) => &[
+            "Use a smaller batch: the global batch is divided over the cores, and each holds its part.",
+            "Compute in half precision: `tf.keras.mixed_precision.set_global_policy(\"mixed_bfloat16\")`.",
+            "Keep fewer activations: `tf.recompute_grad` around the layers, so that they are computed again in the backward pass.",
+            "Batches that are a multiple of 8 for each core, and features that are a multiple of 128, are not padded.",
+            "Or use a TPU with more memory for each core.",
+        ],
+        (Writer::WebGpu, _) => &[
+            "Use a smaller input, a smaller batch or a smaller model: a browser allows less than the card has, and bounds each buffer.",
+            "Ask for larger buffers where the adapter has them: `requiredLimits: { maxBufferSize, maxStorageBufferBindingSize }` in requestDevice; webgpureport.org shows what it has.",
+        ],
         (Writer::Ollama, _) => &[
             "Use a smaller model or a smaller quantisation of it.",
             "Shorten the context: a lower `num_ctx`.",
@@ -179,7 +197,7 @@ pub(super) fn of_program(writer: Writer, platform: Platform) -> Option<Advice> {
         ],
         (Writer::LevelZero | Writer::Vulkan, _) => &[
             "Take it in smaller buffers: drivers also bound the size of a single one.",
-            "Where the driver allows it, ask for larger ones: `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` (SYCL on Level Zero).",
+            "[xpu] Where the driver allows it, ask for larger ones: `UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1` (SYCL on Level Zero).",
             "See who else holds the card.",
         ],
         (Writer::Ascend | Writer::MindSpore, _) => &[
@@ -282,15 +300,15 @@ pub(super) const VLLM_LARGER: Advice = &[
     "Or load quantised weights (AWQ, GPTQ, FP8).",
 ];
 pub(super) const VLLM_NOTHING_LEFT: Advice = &[
-    "[weights > activations] Make the weights smaller, which take most: load quantised ones (AWQ, GPTQ, FP8), or spread them over more cards: `--tensor-parallel-size 2`.",
+    "[weights > activations] Make the weights smaller, which take most: load quantised ones (AWQ, GPTQ, FP8), or spread them over more cards: a higher `--tensor-parallel-size`.",
     "[activations > weights] Make the activations smaller, which take most: a lower `--max-num-batched-tokens`, or a lower --max-num-seqs.",
     "Bound the longest input: a lower `--max-model-len` (the activations of one such input are set aside first).",
     LARGER_SHARE,
-    "[not activations told] Or spread the weights over more cards: `--tensor-parallel-size 2`, or load quantised ones (AWQ, GPTQ, FP8).",
+    "[not activations told] Or spread the weights over more cards: a higher `--tensor-parallel-size`, or load quantised ones (AWQ, GPTQ, FP8).",
     WHO,
 ];
-const LARGER_SHARE: &str = "Give it a larger share, if nothing else needs the card: `--gpu-memory-utilization 0.95` (the default is 0.9, in releases of 2026 0.92).";
-const MORE_CARDS: &str = "Spread the weights over more cards: `--tensor-parallel-size 2`.";
+const LARGER_SHARE: &str = "Give it a larger share, if nothing else needs the card: a higher `--gpu-memory-utilization` (the default is 0.9, in releases of 2026 0.92).";
+const MORE_CARDS: &str = "Spread the weights over more cards: a higher `--tensor-parallel-size`.";
 pub(super) const VLLM_START: Advice = &[
     "[used < capacity / 4] Take no more than is free: `--gpu-memory-utilization {share to take}` (the weights must fit, and what is left of it is the KV cache).",
     "See what holds the card and stop what should not: {tool}.",
@@ -334,8 +352,8 @@ pub(super) const PRIVATE_POOLS: Advice = &[
 ];
 pub(super) const FULL: Advice = &[
     "Use a smaller micro-batch and accumulate gradients over several.",
-    "Keep fewer activations: `model.gradient_checkpointing_enable()` or torch.utils.checkpoint around the blocks of the model.",
-    "[1.10] Compute in half precision: `torch.autocast(\"{module}\", dtype=torch.bfloat16)`.",
+    "[not checkpointing] Keep fewer activations: `model.gradient_checkpointing_enable()` or torch.utils.checkpoint around the blocks of the model.",
+    "[1.10, not half] Compute in half precision: `torch.autocast(\"{module}\", dtype=torch.bfloat16)`.",
     "[2.0] Take less for the optimizer's step: `torch.optim.AdamW(model.parameters(), fused=True)` needs no temporary copies; 8-bit or sharded optimizer states need less for good.",
     "[1.9] In evaluation keep no graph: `torch.inference_mode()`.",
 ];
@@ -351,7 +369,7 @@ pub(super) const OUTSIDE: Advice = &[
 ];
 /// vLLM while it loads: no batch ran yet.
 pub(super) const LOADING_VLLM: Advice = &[
-    "Spread the weights over more cards: `--tensor-parallel-size 2`.",
+    MORE_CARDS,
     "Load quantised weights: a checkpoint in AWQ, GPTQ or FP8, or `--quantization fp8`.",
     "Keep a part of them in the machine's memory: `--cpu-offload-gb 10` (slower).",
     WHO,
@@ -364,7 +382,7 @@ pub(super) const LOADING: Advice = &[
     WHO,
 ];
 pub(super) const FEW_HOLES: Advice = &[
-    "[own >= requested, grows] Then let segments grow in place{?[hip] (PyTorch 2.11 or later)}, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
+    "[free < requested, own >= requested, grows] Then let segments grow in place{?[hip] (PyTorch 2.11 or later)}, which wins back a part of the {unallocated} in holes: `{conf}=expandable_segments:True`.",
 ];
 pub(super) const HOLES: Advice = &[
     "[expands] Expandable segments are on already; what is left between live blocks are pages that a small tensor keeps mapped. Allocate long-lived tensors before short-lived ones.",
@@ -382,10 +400,13 @@ pub(super) const CAP: Advice = &[
     "Look for who set it: set_per_process_memory_fraction in the code, or per_process_memory_fraction in the allocator's settings.",
 ];
 pub(super) const SHARE: Advice = &[
-    "[not windows] Stop what should not run beside this ({others}); see what the largest is with {?`ps -o pid,user,etime,cmd -p {largest pid}`|{tool}}.",
-    "[windows] Stop what should not run beside this ({others}).",
+    "[peers] Give each rank its own card: `torch.{module}.set_device(local_rank)` before any other use of the card (torchrun sets LOCAL_RANK), or start \
+    no more ranks than there are cards.",
+    "[peers] Load checkpoints with `map_location=\"cpu\"`: without it each rank loads onto the card that saved them.",
+    "[not peers, not windows] Stop what should not run beside this ({others}); see what the largest is with {?`ps -o pid,user,etime,cmd -p {largest pid}`|{tool}}.",
+    "[not peers, windows] Stop what should not run beside this ({others}).",
     "Find every holder, also those that such a list leaves out: {holders}.",
-    "Give each process its own card: `{visible}` (and torch.{module}.set_device(local_rank) before any other use of the card).",
+    "[not peers] Give each process its own card: `{visible}` (and torch.{module}.set_device(local_rank) before any other use of the card).",
 ];
 pub(super) const NON_PYTORCH: Advice = &[
     "[nvidia] Load kernels only when used: `CUDA_MODULE_LOADING=LAZY` (the default since PyTorch 1.13; libraries may turn it off).",

@@ -71,7 +71,7 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
-const FACTS: [Fact; 33] = [
+const FACTS: [Fact; 37] = [
     ("expands", |m| m.expandable_segments == Some(true)),
     // Windows' PyTorch has no expandable segments.
     ("windows", |m| m.on_windows),
@@ -108,6 +108,11 @@ const FACTS: [Fact; 33] = [
     ("spilled", device::is_spilled),
     ("small beside a server", device::are_small_beside_a_server),
     ("kernel", |m| m.killed.is_some()),
+    ("tensorflow", |m| m.dialect.writer == Writer::TensorFlow),
+    // What the text shows to be set already.
+    ("checkpointing", |m| m.gives("gradient_checkpointing") && !m.is_given("gradient_checkpointing=False")),
+    ("half", |m| ["bf16", "fp16", "torch_dtype=torch.bfloat16", "torch_dtype=torch.float16", "mixed_precision="].iter().any(|name| m.gives(name))),
+    ("peers", |m| m.has_peers),
 ];
 
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {

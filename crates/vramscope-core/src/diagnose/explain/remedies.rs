@@ -10,6 +10,11 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
     let text = fill(m, line)?;
     let setting = text.split('`').nth(1).map(str::to_owned);
+    let is_relative = ["lower `", "higher `", "leave out `", "fewer `"].iter().any(|words| text.contains(words));
+    // What is set already does not help.
+    if !is_relative && setting.as_deref().is_some_and(|setting| m.is_given(setting)) {
+        return None;
+    }
     Some(Remedy { sentence: text.trim_start().replace('`', ""), setting })
 }
 

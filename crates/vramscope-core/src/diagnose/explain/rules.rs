@@ -120,8 +120,9 @@ pub(super) const NEIGHBOUR: &[Rule] = &[
         "{program} could not get {?{requested}|what it requested} at once. It says that this is no failure and goes on in another way, which may \
          be slower. If the program stopped, its error stands further down."),
     rule(Unknown, "not requested told",
-        "{program} ran out of memory; {?{free} of {capacity} was free, and what it requested is not in the message|the message has no figures, \
-         so the reason is unknown}."),
+        "{program} ran out of memory; {?{free} of {capacity} was free, and what it requested is not in the message|it requested a tensor of \
+         {elements} elements, {as float} if they are float32{?; its pool held {allocated} of at most {limit}}, and the message does not say more|its \
+         pool held {allocated} of at most {limit}, and what it requested is not in the message|the message has no figures, so the reason is unknown}."),
     // More than the memory of any device.
     rule(TooLarge, "not capacity told, requested >= 16384 GiB",
         "{program} asked for {requested} at once, more than any device has. That size is wrong, or the device was misread."),

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 31] = [
+const WORDS: [Named<String>; 33] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::Ollama).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -33,6 +33,8 @@ const WORDS: [Named<String>; 31] = [
     }),
     ("others", others),
     ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
+    ("elements", |m| Some(m.elements?.to_string())),
+    ("as float", |m| Some(pytorch_size(m.elements?.saturating_mul(4)))),
     ("wanted", |m| Some(m.context?.wanted?.to_string())),
     ("fits", |m| Some(tokens_that_fit(m)?.to_string())),
     ("part", |m| {

@@ -264,8 +264,8 @@ fn sequence(parts: &[Part], span: Span<'_>, mut at: usize, found: &mut Vec<(&'st
                 words.len()
             }
             Part::Number("tensor", _) => {
-                let (bytes, length) = tensor_bytes(low)?;
-                found.push(("requested", Figure::exact(bytes)));
+                let (name, number, length) = tensor(low)?;
+                found.push((name, Figure::exact(number)));
                 length
             }
             Part::Number("_", _) => Figure::at_start(text, Some(ANY)).map(|(_, length)| length)?,
@@ -326,6 +326,7 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         "room" => first(&mut f.room),
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
+        "elements" => message.elements = message.elements.or(Some(figure.bytes)),
         "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
         "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
         "exact" | "whole" | "limit" | "_" | "tensor" | "processes" => {}
@@ -355,8 +356,8 @@ fn processes(Span { text, low }: Span<'_>, mut used: usize, message: &mut OomMes
     used
 }
 
-/// `[8,512] and type float`: the size in bytes, if the type's width is known.
-fn tensor_bytes(low: &str) -> Option<(u64, usize)> {
+/// `[8,512] and type float`: the size in bytes; without a type the number of elements. With what it is, and the length.
+fn tensor(low: &str) -> Option<(&'static str, u64, usize)> {
     const WIDTHS: [(&str, u64); 5] = [
         ("complex128", 16),
         ("double|int64|complex64", 8),
@@ -365,11 +366,12 @@ fn tensor_bytes(low: &str) -> Option<(u64, usize)> {
         ("int8|uint8|bool", 1),
     ];
     let (shape, rest) = clamped(low, 300).strip_prefix('[')?.split_once(']')?;
-    let name = rest.strip_prefix("andtype")?;
+    let elements = |width| shape.split(',').try_fold(width, |product: u64, d| product.checked_mul(d.parse().ok()?));
+    let length = shape.len() + 2;
+    let Some(name) = rest.strip_prefix("andtype") else { return Some(("elements", elements(1)?, length)) };
     let of_width = |&(names, width): &(&'static str, u64)| Some((names.split('|').find(|n| name.starts_with(n))?, width));
     let (name, width) = WIDTHS.iter().find_map(of_width)?;
-    let bytes = shape.split(',').try_fold(width, |product: u64, d| product.checked_mul(d.parse().ok()?))?;
-    Some((bytes, shape.len() + 2 + "andtype".len() + name.len()))
+    Some(("requested", elements(width)?, length + "andtype".len() + name.len()))
 }
 
 #[cfg(test)]

@@ -82,8 +82,10 @@ pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
 fn has_placeholder(line: &str) -> bool {
     let mut words = line.trim_end().split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
     std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
-        let is_unit = next.is_some_and(|next| ["GiB", "MiB", "GB", "MB", "bytes"].contains(&next));
-        is_unit && !word.is_empty() && word.bytes().all(|b| matches!(b, b'X' | b'Y' | b'N'))
+        const UNITS: [&str; 5] = ["GiB", "MiB", "GB", "MB", "bytes"];
+        let joined = UNITS.iter().find_map(|unit| word.strip_suffix(unit));
+        let number = joined.or(Some(word).filter(|_| next.is_some_and(|next| UNITS.contains(&next)))).unwrap_or("");
+        !number.is_empty() && number.bytes().all(|b| matches!(b, b'X' | b'Y' | b'N' | b'.')) && !number.starts_with('.')
     })
 }
 
@@ -146,6 +148,13 @@ pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
     let line = window.raw_line().to_ascii_lowercase();
     let Some((before, after)) = line.split_once(&words.to_ascii_lowercase()) else { return false };
     !has(before, FIRST_PERSON) && is_explained(window, before, after)
+}
+
+/// True if the words stand in a sentence of the writer's, not in an error as a program prints it.
+pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
+    let line = window.raw_line().to_ascii_lowercase();
+    let Some((before, _)) = line.split_once(&words.to_ascii_lowercase()).filter(|_| line.len() < LONG) else { return false };
+    has(&line, FIRST_PERSON) && !ends_as_error(before)
 }
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.

@@ -20,8 +20,10 @@ mod dialects;
 mod engine;
 mod evidence;
 mod figure;
+mod given;
 mod merge;
 mod mig;
+mod peers;
 mod prefix;
 mod program;
 mod pytorch;
@@ -218,6 +220,12 @@ pub struct OomMessage {
     pub processes: Vec<ProcessUse>,
     /// Sizes printed with a minus sign, as in the text; never part of the figures.
     pub negative: Vec<String>,
+    /// The listed processes are ranks of the same job, by their ids.
+    pub has_peers: bool,
+    /// Elements of the tensor that failed, where the message has its shape but not its type.
+    pub elements: Option<u64>,
+    /// Settings that the text around shows: `enforce_eager`, `torch_dtype=torch.bfloat16`, in small letters without leading dashes.
+    pub given: Vec<String>,
     /// "Tried to allocate more than 1EB" or a size of that order: the size itself is wrong and is not part of the figures.
     pub is_absurd_request: bool,
     /// The writer itself says that nothing failed or that it retries (TensorFlow's "this is not a failure", PyTorch's own warning
@@ -294,14 +302,15 @@ impl OomMessage {
     }
 
     /// Marks the failing process if the message lists it by pid: the driver reports pids of the host, so inside a container
-    /// PyTorch does not recognise its own. It must be in the list if the listed processes, PyTorch's memory and free memory
-    /// together exceed the capacity. It is the smallest listed process that is large enough to hold PyTorch's memory.
+    /// PyTorch does not recognise its own. It must be in the list if the listed processes, PyTorch's memory with the context that
+    /// each process has, and free memory together exceed the capacity. It is the smallest listed process that is large enough to hold PyTorch's memory.
     fn recognise_own(&mut self) {
         let (Some(capacity), Some(free), Some(reserved)) = (self.figures.capacity, self.figures.free, self.reserved()) else {
             return;
         };
         let Some(listed) = self.listed_processes() else { return };
-        if self.this_process().is_some() || listed.plus(reserved).plus(free).low() <= capacity.high() {
+        let least = listed.plus(reserved).plus(free).low().saturating_add(CONTEXT);
+        if self.this_process().is_some() || least <= capacity.high() {
             return;
         }
         let holds = |p: &&mut ProcessUse| !p.bytes.is_unlimited() && p.bytes.high() >= reserved.low();
@@ -388,6 +397,8 @@ pub fn main_message(found: &[OomMessage]) -> usize {
     failure.or_else(|| found.iter().position(tells)).unwrap_or(0)
 }
 
+/// Less than the context of any process takes on a card.
+const CONTEXT: u64 = 64 << 20;
 /// From this size on PyTorch prints "more than 1EB" instead of the request's size.
 const EXBIBYTE: u64 = 1 << 60;
 
@@ -402,6 +413,8 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
     let mut left = streams::budget(text.len());
+    // Messages without figures that a sentence of the writer's tells.
+    let mut in_prose = Vec::new();
     // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
@@ -429,29 +442,41 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
             xla::buffers(&text::Window { to, ..window }, &mut message);
         }
-        program::look_around(&window, pattern.row, &mut message);
-        beside::look(&window, &mut message);
-        if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
-            message.mig_slice = mig::slice(window.vicinity(), capacity);
-        }
         covered = at + used;
         let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
         let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
         if let Some(found) = regrouped {
-            let OomMessage { line, around, on_windows, mig_slice, is_loading, is_capturing, .. } = message;
             let rank = found.message.rank.or(message.rank);
-            message = OomMessage { line, around, on_windows, mig_slice, is_loading, is_capturing, rank, ..found.message };
+            message = OomMessage { line: message.line, rank, ..found.message };
             covered = at + 1;
             taken.extend(found.lines);
         } else if last > first && squeezed.are_counted(first, last) {
             message.rank = None;
+        }
+        program::look_around(&window, pattern.row, &mut message);
+        beside::look(&window, &mut message);
+        if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
+            message.mig_slice = mig::slice(window.vicinity(), capacity);
+        }
+        if out.len() < given::MOST_MESSAGES {
+            message.given = given::settings(window.vicinity());
+            message.expandable_segments = message.expandable_segments.or(given::expands(window.near().low).then_some(true));
+        }
+        if !message.has_figures() && evidence::is_prose(&window, pattern.row.anchor) {
+            in_prose.push(out.len());
         }
         out.push(message);
     }
     if out.is_empty() {
         let window = text::Window { squeezed: &squeezed, from: 0, to: low.len() };
         out.extend(engine::fragment(&window));
+    }
+    // "I still get CUDA out of memory" beside the message itself is no further failure.
+    if in_prose.len() < out.len() {
+        for at in in_prose.into_iter().rev() {
+            out.remove(at);
+        }
     }
     let mut out = merge::merged(out);
     let table = beside::cards(text);
@@ -468,6 +493,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.figures.requested = None;
         }
     }
+    peers::recognise(&mut out);
     out
 }
 

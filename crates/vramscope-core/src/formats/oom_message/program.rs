@@ -60,6 +60,7 @@ programs! {
     Triton "triton" "Triton" PyTorch,
     Hami "hami" "HAMi (virtual GPUs)" PyTorch,
     Xla "xla" "XLA (JAX)" Own,
+    TorchXla "torch-xla" "PyTorch/XLA" Own,
     TensorFlow "tensorflow-bfc" "TensorFlow" Own,
     CuPy "cupy" "CuPy" Own,
     OnnxRuntime "onnxruntime" "ONNX Runtime" Own,
@@ -93,6 +94,7 @@ programs! {
     DirectMl "directml" "DirectML" Own,
     LevelZero "level-zero" "Level Zero" Own,
     Vulkan "vulkan" "Vulkan" Own,
+    WebGpu "webgpu" "WebGPU" Own,
     Habana "habana" "Intel Gaudi's bridge to PyTorch" Own,
     SparkRapids "spark-rapids" "RAPIDS for Spark" Own,
     Ascend "ascend" "Ascend's driver (CANN)" Own,
@@ -134,7 +136,7 @@ const CUES: [(&str, W); 24] = [
 /// Programs around PyTorch that have settings of their own for its memory.
 const AROUND: [(&str, W); 6] = [
     ("stable-diffusion-webui|sd.webui|gb, sys: |stable diffusion model failed to load|modules\\sd_|modules/sd_", W::SdWebUi),
-    ("tensorrt_llm", W::TrtLlm),
+    ("tensorrt_llm|trtllm|kv_cache_free_gpu_mem", W::TrtLlm),
     ("sglang|mem-fraction-static", W::Sglang),
     ("vllm|enginecore|rayworkerwrapper|worker_base.py", W::Vllm),
     ("comfyui", W::ComfyUi),
@@ -146,8 +148,20 @@ const OLLAMA: [(&str, W); 1] = [("ollama|source=server.go|source=sched.go|source
 const TENSORFLOW_1: &str = "(see above for traceback)|client/session.py|tf.session|tf.contrib|tensorflow/contrib|tf.configproto\
     |memoryclockrate|totalmemory:|total memory:|tensorflow==1|tensorflow-gpu==1|tf_jenkins";
 
-/// Marks that occur only in texts of machines with Ascend cards.
-const ASCEND: [&str; 4] = ["torch_npu", "910b", "/cann", ":cann"];
+/// What occurs only in texts of machines with cards that are not NVIDIA's; a server's own messages do not name them.
+const CARDS: [(&str, Platform); 3] = [
+    ("torch_npu|910b|/cann|:cann", Platform::Npu),
+    ("/rocm/|vllm-rocm|rocm_aiter|amd instinct|gfx942|gfx950|gfx1100|gfx1151", Platform::Hip),
+    ("xpu_worker|vllm-xpu|intel arc|oneccl", Platform::Xpu),
+];
+/// Who compiled a program with XLA: its errors do not tell. The first that occurs decides, and JAX where none does. Logs of JAX have the
+/// paths of TensorFlow's sources.
+const COMPILED_BY: [(&str, W); 3] = [
+    ("jax|flax|pjit", W::Xla),
+    ("torch_xla|torchxla|xla_client|xrtexecute|pytorch|bad statusor access|/job:tpu_worker", W::TorchXla),
+    ("tensorflow|keras|tpustrategy|tpu_estimator|function_node|resourceexhaustederror", W::TensorFlow),
+];
+const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xla/python"];
 
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
@@ -180,11 +194,13 @@ const LOADS: [&str; 9] = [
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    if matches!(row.writer, W::Vllm | W::Sglang) {
+    if matches!(row.writer, W::Vllm | W::Sglang | W::Tgi) {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        if ASCEND.iter().any(|mark| around.contains(mark)) {
-            message.dialect.platform = Platform::Npu;
-        }
+        message.dialect.platform = first(&CARDS, &around).unwrap_or(row.platform);
+    }
+    if row.writer == W::Xla && row.platform != Platform::Cuda {
+        let around = SOURCES.iter().fold(window.vicinity().to_ascii_lowercase(), |text, path| text.replace(path, ""));
+        message.dialect.writer = first(&COMPILED_BY, &around).unwrap_or(W::Xla);
     }
     let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
     if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
@@ -228,11 +244,16 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         _ if is_bare || matches!(row.writer, W::PyTorch | W::CudaMallocAsync) => &AROUND,
         _ => &[],
     };
-    message.around = servers.iter().find(|(cues, _)| has(cues)).map(|&(_, writer)| writer);
+    message.around = first(servers, &around);
     // llama.cpp for AMD prints CUDA's names.
     if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has("rocm") {
         message.dialect.platform = Platform::Hip;
     }
+}
+
+/// What the first cue stands for that occurs in a text of small letters.
+fn first<T: Copy>(of: &[(&str, T)], text: &str) -> Option<T> {
+    of.iter().find(|(cues, _)| cues.split('|').any(|cue| text.contains(cue))).map(|&(_, what)| what)
 }
 
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error

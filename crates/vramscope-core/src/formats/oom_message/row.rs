@@ -53,23 +53,14 @@ pub(super) const fn row(
     example: &'static str,
     reads: &'static str,
 ) -> Row {
-    let (near, says) = ("", "");
-    Row {
-        writer,
-        platform,
-        since: None,
-        until: None,
-        anchor,
-        near,
-        fields,
-        trust,
-        is_warning: false,
-        is_whole: false,
-        says,
-        tips: &[],
-        example,
-        reads,
-    }
+    let (since, until, near, says) = (None, None, "", "");
+    let (is_warning, is_whole, tips): (_, _, &[_]) = (false, false, &[]);
+    Row { writer, platform, since, until, anchor, near, fields, trust, is_warning, is_whole, says, tips, example, reads }
+}
+
+/// A message without figures.
+pub(super) const fn bare(writer: Writer, platform: Platform, trust: Trust, anchor: &'static str, example: &'static str) -> Row {
+    row(writer, platform, trust, anchor, "", example, "")
 }
 
 impl Row {

@@ -162,6 +162,11 @@ impl<'a> Window<'a> {
         self.span(self.from, self.from + FAR)
     }
 
+    /// The text around the anchor on both sides, past other anchors.
+    pub(super) fn near(&self) -> Span<'a> {
+        self.span(self.from.saturating_sub(VICINITY), self.from + VICINITY)
+    }
+
     fn span(&self, from: usize, to: usize) -> Span<'a> {
         Span { text: self.part(self.squeezed.body(), from, to), low: self.part(self.squeezed.low(), from, to) }
     }

@@ -1,7 +1,7 @@
 //! Servers, libraries and programs with allocators of their own.
 
 use crate::formats::oom_message::row::Trust::{Figures, Name, Phrase, Sure};
-use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::row::{Row, bare, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const CACHE: &str = "<{requested} KV cache is needed | <{requested} | <seq len ({wanted}) | KV cache memory ({limit}) | maximum model length is {fits}";
@@ -21,7 +21,7 @@ const ARENA_TIPS: &[&str] = &[
 ];
 const POOL: &str = "failed to allocate {requested} | max/try size = {_}, {limit}";
 const GGML: &str = "<allocating {requested} on device {gpu} | to allocate CUDA{gpu} buffer of size {exact#} | to allocate ROCm{gpu} buffer of size {exact#} | buffer of size {exact#}";
-const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_new_context_with_model: failed to allocate compute buffers";
+const CUDA_BUFFER: &str = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA1 buffer of size 10345250816\nllama_model_load: error loading model";
 const UNPINNED: &str = "llama.cpp could not pin {?{requested}|a part} of the machine's memory (not the GPU's) and uses ordinary memory \
     instead: slower, but no failure.";
 const NO_ROOM: &str = "SGLang's share of the card has no room for a KV cache beside the weights of the model{?: they take {weights}{? and leave \
@@ -86,9 +86,9 @@ pub(super) const ROWS: &[Row] = &[
         measurement is void, so it stopped; the card was not full.")
         .tips(&["Start it again when nothing else starts or ends on the card; start several servers one after the other.",
             "Give each server its own card: `{visible}`.", "See who else holds the card: {tool}."]),
-    row(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler", "",
-        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering `max_num_seqs` or \
-        `gpu_memory_utilization` when initializing the engine.", "")
+    bare(W::Vllm, P::Cuda, Sure, "CUDA out of memory occurred when warming up sampler",
+        "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering \
+        `max_num_seqs` or `gpu_memory_utilization` when initializing the engine.")
         .says("vLLM tried to draw tokens for as many requests as may run at once (max_num_seqs). The memory outside its share of the card was too small for that.")
         .tips(&["Run fewer requests at once: a lower `--max-num-seqs` (the default of 1024 needs most with a large vocabulary).",
             "Leave more of the card outside vLLM's share: a lower `--gpu-memory-utilization`.", "See who else holds the card: {tool}."]),
@@ -102,15 +102,23 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Sglang, P::Cuda, Sure, "is larger than the profiled value -", LOADED,
         "[2025-07-02 07:41:59 DP0 TP0] max_total_tokens=131072 is larger than the profiled value -561981. Use the profiled value instead.", "")
         .says(NO_ROOM),
-    row(W::Sglang, P::Cuda, Sure, "alloc_req_slots runs out of memory", "",
-        "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.", "")
+    bare(W::Sglang, P::Cuda, Sure, "alloc_req_slots runs out of memory",
+        "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`.")
         .says("SGLang has more requests at once than slots for them; the card's memory is not what ran out."),
     row(W::Sglang, P::Cuda, Sure, "out of memory. Try to lower your batch size", "allocate {wanted} tokens | able tokens: {fits}",
         "RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 8192 tokens.\nAvailable tokens: 4096",
         "wanted 8192, fits 4096")
         .says("SGLang's KV cache has no room for the tokens of this batch{?: {wanted} are needed{? and {fits} are free}}."),
-    row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "",
-        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`", "")
+    row(W::Tgi, P::Cuda, Sure, "Not enough memory to handle", "to handle {wanted} total tokens",
+        "RuntimeError: Not enough memory to handle 16000 total tokens with 4096 prefill tokens. You need to decrease `--max-batch-total-tokens`",
+        "wanted 16000").near("total tokens").whole()
+        .says("text-generation-inference tries the largest batch that may come when it starts. The card has no room for the KV cache of \
+        {?{wanted} tokens|its tokens} at once (--max-batch-total-tokens) beside the weights of the model.")
+        .tips(&["Hold fewer tokens at once: a lower `--max-batch-total-tokens`, or leave it out: then it is as large as the card allows.",
+            "Make the largest batch smaller: a lower `--max-batch-prefill-tokens`, which --max-input-tokens may not exceed.",
+            "Spread the weights over more cards: a higher `--num-shard`; or load quantised ones (--quantize)."]),
+    bare(W::Tgi, P::Cuda, Sure, "Not enough memory to handle",
+        "RuntimeError: Not enough memory to handle 4096 prefill tokens. You need to decrease `--max-batch-prefill-tokens`")
         .near("prefill tokens").whole()
         .says("text-generation-inference tries the longest batch that may come (--max-batch-prefill-tokens) when it starts. The weights of \
         the model leave no room on the card for its activations."),
@@ -139,11 +147,11 @@ pub(super) const ROWS: &[Row] = &[
         .says(ARENA_FULL).tips(ARENA_TIPS),
     row(W::OnnxRuntime, P::Cuda, Sure, "CUDA failure 2: out of memory", "; GPU={gpu} ",
         "[ONNXRuntimeError] : 1 : FAIL : onnxruntime::CudaCall CUDA failure 2: out of memory ; GPU=0 ; hostname=a", "gpu 0"),
-    row(W::OnnxRuntime, P::Cpu, Sure, "bad allocation", "",
-        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: bad allocation", "").near("onnxruntimeerror"),
-    row(W::OnnxRuntime, P::DirectMl, Phrase, "Not enough memory resources are available", "",
-        "DmlExecutionProvider\\src\\BucketizedBufferAllocator.cpp(122)\\onnxruntime.dll: Exception(1) 8007000E Not enough memory \
-        resources are available to complete this operation.", "").near("dml|directml|8007000e"),
+    bare(W::OnnxRuntime, P::Cpu, Sure, "bad allocation",
+        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Exception during initialization: bad allocation").near("onnxruntimeerror"),
+    bare(W::OnnxRuntime, P::DirectMl, Phrase, "Not enough memory resources are available",
+        "DmlExecutionProvider\\src\\BucketizedBufferAllocator.cpp(122)\\onnxruntime.dll: Exception(1) 8007000E Not enough \
+        memory resources are available to complete this operation.").near("dml|directml|8007000e"),
     row(W::DirectMl, P::DirectMl, Sure, "not enough GPU video memory available", "<tensor with {requested}",
         "RuntimeError: Could not allocate tensor with 536870912 bytes. There is not enough GPU video memory available!",
         "requested 512.00 MiB"),
@@ -184,31 +192,31 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Rmm, P::Cuda, Sure, "std::bad_alloc: CUDA error at", POOL,
         "MemoryError: std::bad_alloc: CUDA error at: ../include/rmm/mr/device/cuda_memory_resource.hpp68: cudaErrorMemoryAllocation out \
         of memory", "").near("rmm|memory_resource").whole(),
-    row(W::Rmm, P::Cuda, Name, "RMM_ERROR_OUT_OF_MEMORY", "", "RuntimeError: RMM error encountered: RMM_ERROR_OUT_OF_MEMORY", ""),
-    row(W::Numba, P::Cuda, Sure, "results in CUDA_ERROR_OUT_OF_MEMORY", "",
-        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY", ""),
-    row(W::Numba, P::Cpu, Sure, "cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY", "",
-        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY", ""),
-    row(W::PyCuda, P::Cuda, Sure, "cuMemAlloc failed: out of memory", "", "pycuda._driver.MemoryError: cuMemAlloc failed: out of memory",
-        ""),
-    row(W::BitsAndBytes, P::Cuda, Sure, "Error out of memory at line", "",
-        "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c", ""),
+    bare(W::Rmm, P::Cuda, Name, "RMM_ERROR_OUT_OF_MEMORY", "RuntimeError: RMM error encountered: RMM_ERROR_OUT_OF_MEMORY"),
+    bare(W::Numba, P::Cuda, Sure, "results in CUDA_ERROR_OUT_OF_MEMORY",
+        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY"),
+    bare(W::Numba, P::Cpu, Sure, "cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY",
+        "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemHostAlloc results in CUDA_ERROR_OUT_OF_MEMORY"),
+    bare(W::PyCuda, P::Cuda, Sure, "cuMemAlloc failed: out of memory",
+        "pycuda._driver.MemoryError: cuMemAlloc failed: out of memory"),
+    bare(W::BitsAndBytes, P::Cuda, Sure, "Error out of memory at line",
+        "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c"),
     row(W::Transformers, P::Cuda, Sure, "Make sure you have enough GPU RAM to fit the quantized model", "",
         "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model.", "")
         // In the source the name has a bracket behind it.
         .near("ValueError:")
         .says("The quantised model does not fit on the card, so a part of it would go to the machine's memory or the disk, which bitsandbytes \
         does not do by itself. No allocation failed.").tips(TRANSFORMERS_TIPS),
-    row(W::CTranslate2, P::Cuda, Sure, "CUDA failed with error out of memory", "",
-        "RuntimeError: CUDA failed with error out of memory", ""),
-    row(W::CTranslate2, P::Cuda, Sure, "cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED", "",
-        "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED", ""),
-    row(W::LmDeploy, P::Cuda, Sure, "[TM][ERROR] CUDA runtime error: out of memory", "",
-        "[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/core/allocator.cc:49", ""),
-    row(W::TensorFlow, P::Cuda, Sure, "failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED", "",
-        "cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED", ""),
-    row(W::TensorFlow, P::Cuda, Sure, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", "",
-        "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED", ""),
+    bare(W::CTranslate2, P::Cuda, Sure, "CUDA failed with error out of memory",
+        "RuntimeError: CUDA failed with error out of memory"),
+    bare(W::CTranslate2, P::Cuda, Sure, "cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED",
+        "RuntimeError: cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED"),
+    bare(W::LmDeploy, P::Cuda, Sure, "[TM][ERROR] CUDA runtime error: out of memory",
+        "[TM][ERROR] CUDA runtime error: out of memory /lmdeploy/src/turbomind/core/allocator.cc:49"),
+    bare(W::TensorFlow, P::Cuda, Sure, "failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED",
+        "cuda_blas.cc:226] failed to create cublas handle: CUBLAS_STATUS_ALLOC_FAILED"),
+    bare(W::TensorFlow, P::Cuda, Sure, "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+        "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED"),
     row(W::OnnxRuntime, P::Cuda, Sure, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "; GPU={gpu} ",
         "onnxruntime::CudaCall CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; hostname=a", "gpu 0").near("hostname=|onnxruntime"),
     row(W::Cntk, P::Cuda, Sure, "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", "; GPU={gpu} ",
@@ -220,22 +228,24 @@ pub(super) const ROWS: &[Row] = &[
         .near("OutOfResources:")
         .says("A kernel needs {?{requested} of shared memory for each block, and the GPU has {limit} for that|more shared memory for each block than the GPU \
         has}. This is the kernel's memory inside the processor; the card's memory is not what ran out.").tips(TRITON_TIPS),
-    row(W::Blender, P::Unknown, Phrase, "System is out of GPU and shared host memory", "", "System is out of GPU and shared host memory", "")
+    bare(W::Blender, P::Unknown, Phrase, "System is out of GPU and shared host memory",
+        "System is out of GPU and shared host memory")
         .says("The scene fits neither on the card nor, with what Blender moved there, into the machine's memory."),
-    row(W::Blender, P::Cuda, Sure, "Out of memory in cuMemAlloc(", "", "Out of memory in cuMemAlloc(&device_pointer, size)", ""),
-    row(W::Blender, P::Unknown, Phrase, "System is out of GPU memory", "", "Error: System is out of GPU memory", ""),
+    bare(W::Blender, P::Cuda, Sure, "Out of memory in cuMemAlloc(", "Out of memory in cuMemAlloc(&device_pointer, size)"),
+    bare(W::Blender, P::Unknown, Phrase, "System is out of GPU memory", "Error: System is out of GPU memory"),
     row(W::LlamaCpp, P::Metal, Sure, "ggml_metal_get_buffer: error: buffer is nil", "< ({allocated#M} / {limit#M})",
         "ggml_metal_add_buffer: allocated 'alloc           ' buffer, size =   576.01 MiB, ( 5034.34 /  4096.00)\n\
         ggml_metal_get_buffer: error: buffer is nil", "limit 4096.00 MiB, allocated 5034.34 MiB")
         .says("{?The model and its buffers take {allocated}, and this Mac's GPU may use {limit}|Metal gave no buffer: the model and its buffers take \
         more than this Mac's GPU may use}."),
-    row(W::LlamaCpp, P::Unknown, Sure, "data != NULL && \"failed to allocate buffer\"", "",
-        "GGML_ASSERT: whisper.cpp/ggml-backend.c:460: data != NULL && \"failed to allocate buffer\"", "").near("GGML_ASSERT:")
+    bare(W::LlamaCpp, P::Unknown, Sure, "data != NULL && \"failed to allocate buffer\"",
+        "GGML_ASSERT: whisper.cpp/ggml-backend.c:460: data != NULL && \"failed to allocate buffer\"")
+        .near("GGML_ASSERT:")
         .says("ggml, which llama.cpp and whisper.cpp compute with, could not get memory for a buffer. The message does not say how much was \
         requested, nor whether the card's memory or the machine's ran out.").tips(&["Use a smaller model, or one of fewer bits (q5_0, q8_0).",
             "Run on the CPU to see which memory it is: `--no-gpu` of whisper.cpp, --n-gpu-layers 0 of llama.cpp.", "See who else holds the card: {tool}."]),
-    row(W::CudaProgram, P::Cuda, Sure, "cudaAllocMapped() failed to allocate memory", "",
-        "Exception: jetson.utils -- cudaAllocMapped() failed to allocate memory", "")
+    bare(W::CudaProgram, P::Cuda, Sure, "cudaAllocMapped() failed to allocate memory",
+        "Exception: jetson.utils -- cudaAllocMapped() failed to allocate memory")
         .says("The program could not get memory that the processor and the GPU share. On a Jetson both use the same memory, and it is full.")
         .tips(&["Use smaller images or a smaller model, and let go of images that are no longer needed.",
             "Free memory of the board: close the desktop (`sudo systemctl isolate multi-user.target`) and other programs.",
@@ -247,8 +257,8 @@ pub(super) const ROWS: &[Row] = &[
         "allocating {requested} bytes of device | allocating {requested} | total/free CUDA memory: {capacity#}/{free#}",
         "Out of memory allocating 1073741824 bytes of device memory\ntotal/free CUDA memory: 17179869184/536870912",
         "requested 1024.00 MiB, capacity 16.00 GiB, free 512.00 MiB").near("bytes of device memory"),
-    row(W::Spconv, P::Cuda, Sure, "cuda failed with error 2 out of memory", "",
-        "cuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback.", ""),
+    bare(W::Spconv, P::Cuda, Sure, "cuda failed with error 2 out of memory",
+        "cuda failed with error 2 out of memory. use CUDA_LAUNCH_BLOCKING=1 to get correct traceback."),
     row(W::Mlc, P::Unknown, Figures, "Insufficient GPU memory error",
         "single GPU memory is {free} | model weight size ({requested}) and temporary buffer size ({more})",
         "TVMError: Insufficient GPU memory error: The available single GPU memory is 4762.535 MB, which is less than the sum of model weight \
@@ -264,10 +274,10 @@ pub(super) const ROWS: &[Row] = &[
         "requested 128.00 MiB, capacity 4.00 GiB, free 12.00 MiB").near("Error allocating").whole(),
     row(W::CudaProgram, P::Cuda, Figures, "TOutOfMemoryError: Error: Out of memory. Requested", "requested {requested}; free {free}",
         "NCudaLib::TOutOfMemoryError: Error: Out of memory. Requested 2560.5 MB; Free 1024.5 MB", "requested 2560.5 MiB, free 1024.5 MiB"),
-    row(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM for model and cache", "", "RuntimeError: Insufficient VRAM for model and cache", "")
-        .says(EXLLAMA).tips(EXLLAMA_TIPS),
-    row(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM in split for model and cache", "",
-        "RuntimeError: Insufficient VRAM in split for model and cache", "").says(EXLLAMA).tips(EXLLAMA_TIPS),
+    bare(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM for model and cache",
+        "RuntimeError: Insufficient VRAM for model and cache").says(EXLLAMA).tips(EXLLAMA_TIPS),
+    bare(W::ExLlama, P::Cuda, Phrase, "Insufficient VRAM in split for model and cache",
+        "RuntimeError: Insufficient VRAM in split for model and cache").says(EXLLAMA).tips(EXLLAMA_TIPS),
     row(W::XgBoost, P::Cuda, Sure, "Memory allocation error on worker", "free memory: {free#} | requested memory: {requested#}",
         "Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n- Free memory: 12582912\n- \
         Requested memory: 1073741824", "requested 1024.00 MiB, free 12.00 MiB").whole(),
@@ -280,13 +290,13 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Faiss, P::Cuda, Sure, "StandardGpuResources: alloc fail type", "dev {gpu} space | size {requested} (cudaMalloc",
         "Error: 'err == cudaSuccess' failed: StandardGpuResources: alloc fail type FlatData dev 2 space Device stream 0 size 2764800000 bytes \
         (cudaMalloc error out of memory [2])", "requested 2.57 GiB, gpu 2").near("cudaMalloc error out of memory"),
-    row(W::XgBoost, P::Cuda, Sure, "device_helpers.cuh(", "",
-        "  what():  /workspace/src/predictor/../common/device_helpers.cuh(523): out of memory", "").near("): out of memory"),
-    row(W::Mxnet, P::Cuda, Sure, "cudaMalloc failed: out of memory", "",
-        "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:161: cudaMalloc failed: out of memory", "")
+    bare(W::XgBoost, P::Cuda, Sure, "device_helpers.cuh(",
+        "  what():  /workspace/src/predictor/../common/device_helpers.cuh(523): out of memory").near("): out of memory"),
+    bare(W::Mxnet, P::Cuda, Sure, "cudaMalloc failed: out of memory",
+        "mxnet.base.MXNetError: src/storage/./pooled_storage_manager.h:161: cudaMalloc failed: out of memory")
         .near("mxnet|storage_manager"),
-    row(W::Mxnet, P::Cuda, Sure, "cudaMalloc retry failed: out of memory", "",
-        "mxnet.base.MXNetError: src/storage/pooled_storage_manager.h:157: cudaMalloc retry failed: out of memory", ""),
+    bare(W::Mxnet, P::Cuda, Sure, "cudaMalloc retry failed: out of memory",
+        "mxnet.base.MXNetError: src/storage/pooled_storage_manager.h:157: cudaMalloc retry failed: out of memory"),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "allocating 51748.75 MiB on device 1: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n_impl: failed to allocate CUDA1 \
         buffer of size 54262497280\ngraph_reserve: compute buffer allocation failed, retrying without pipeline parallelism",
@@ -302,7 +312,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("The KV cache{? of {requested}} did not fit on the card. A shorter context makes it smaller (--ctx-size; num_ctx in Ollama)."),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: failed to initialize the context: failed to \
-        allocate compute pp buffers", "requested 4096.00 MiB, gpu 0").near("compute pp buffers")
+        allocate compute pp buffers", "requested 4096.00 MiB, gpu 0").near("compute pp buffers|to allocate compute buffers")
         .says("The compute buffers for a batch of the prompt{?, {requested},} did not fit on the card beside the model and its KV cache.")
         .tips(&["Compute the prompt in smaller batches: a lower `--ubatch-size` (num_batch in Ollama); the default is 512.",
             "Put fewer layers on the card: a lower `--n-gpu-layers` (num_gpu in Ollama).",
@@ -313,7 +323,7 @@ pub(super) const ROWS: &[Row] = &[
         memory\nggml_gallocr_reserve_n: failed to allocate ROCm1 buffer of size 10345250816", "requested 9.63 GiB, gpu 1")
         .near("allocate ROCm"),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML, CUDA_BUFFER, "requested 9.63 GiB, gpu 1"),
-    row(W::LlamaCpp, P::Cuda, Sure, "CUDA error 2 at", "", "CUDA error 2 at ggml-cuda.cu:359: out of memory", "").near("out of memory"),
+    bare(W::LlamaCpp, P::Cuda, Sure, "CUDA error 2 at", "CUDA error 2 at ggml-cuda.cu:359: out of memory").near("out of memory"),
     row(W::LlamaCpp, P::Cpu, Sure, "of pinned memory: invalid argument", "<failed to allocate {requested}",
         "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory: invalid argument", "requested 1900.00 MiB").warning()
         .says(UNPINNED),
@@ -333,22 +343,23 @@ pub(super) const ROWS: &[Row] = &[
         "ggml_gallocr_reserve_n: failed to allocate Vulkan0 buffer of size 369098752", "requested 352.00 MiB, gpu 0"),
     row(W::LlamaCpp, P::Vulkan, Sure, "allocateMemory: ErrorOutOfDeviceMemory", "buffer of size {requested#}",
         "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", ""),
-    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-        "",
+    bare(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
-        Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "").whole(),
-    row(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory", "",
-        "terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: Insufficient Memory", ""),
-    row(W::Metal, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
+        Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)").whole(),
+    bare(W::Mlx, P::Metal, Sure, "[METAL] Command buffer execution failed: Insufficient Memory",
+        "terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution failed: \
+        Insufficient Memory"),
+    bare(W::Metal, P::Metal, Sure, "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
         "Execution of the command buffer was aborted due to an error during execution. Insufficient Memory \
-        (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
-    row(W::LlamaCpp, P::Metal, Sure, "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", "",
-        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)", ""),
+        (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"),
+    bare(W::LlamaCpp, P::Metal, Sure, "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"),
     row(W::Mlx, P::Metal, Figures, "greater than the maximum allowed buffer size",
         "<attempting to allocate {requested} | buffer size of {largest}",
         "RuntimeError: [metal::malloc] Attempting to allocate 48318382080 bytes which is greater than the maximum allowed buffer size \
         of 30064771072 bytes.", "requested 45.00 GiB, largest 28.00 GiB"),
-    row(W::Mlx, P::Metal, Sure, "[metal::malloc] Resource limit (", "", "RuntimeError: [metal::malloc] Resource limit (499000) exceeded.", "")
+    bare(W::Mlx, P::Metal, Sure, "[metal::malloc] Resource limit (",
+        "RuntimeError: [metal::malloc] Resource limit (499000) exceeded.")
         .says("MLX holds more buffers at once than Metal allows (the number in brackets): their count ran out, not their bytes.")
         .tips(&["Compute what is pending more often: `mx.eval` in the loop; a graph that grows keeps every array in it alive.",
             "Give back what MLX keeps for later: `mlx.core.clear_cache()`.",
@@ -358,30 +369,29 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Ollama, P::Cpu, Figures, "model requires more system memory", "system memory ({requested}) than is available ({free})",
         "{\"error\":\"model requires more system memory (63.6 GiB) than is available (18.9 GiB)\"}", "requested 63.6 GiB, free 18.9 GiB")
         .says("The model needs {?{requested}|more} of the machine's memory (not the GPU's){?, and {free} is available| than is available}."),
-    row(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model", "",
-        "Error: llama runner exited, you may not have enough available memory to run this model", "")
+    bare(W::Ollama, P::Unknown, Phrase, "you may not have enough available memory to run this model",
+        "Error: llama runner exited, you may not have enough available memory to run this model")
         .says("Ollama's runner stopped, and Ollama guesses that memory ran out; its log (journalctl -u ollama) has the error itself."),
-    row(W::Ollama, P::Cpu, Sure, "llama runner process has terminated: signal: killed", "",
-        "Error: llama runner process has terminated: signal: killed", "")
-        .says(RUNNER_KILLED),
-    row(W::Ollama, P::Cpu, Sure, "msg=\"llama runner terminated\" error=\"signal: killed\"", "",
-        "level=ERROR source=server.go:415 msg=\"llama runner terminated\" error=\"signal: killed\"", "").says(RUNNER_KILLED),
-    row(W::LlamaCpp, P::Unknown, Sure, "not enough space in the context's memory pool", "",
-        "ggml_new_object: not enough space in the context's memory pool (needed 3539648, available 3539280)", "")
+    bare(W::Ollama, P::Cpu, Sure, "llama runner process has terminated: signal: killed",
+        "Error: llama runner process has terminated: signal: killed").says(RUNNER_KILLED),
+    bare(W::Ollama, P::Cpu, Sure, "msg=\"llama runner terminated\" error=\"signal: killed\"",
+        "level=ERROR source=server.go:415 msg=\"llama runner terminated\" error=\"signal: killed\"").says(RUNNER_KILLED),
+    bare(W::LlamaCpp, P::Unknown, Sure, "not enough space in the context's memory pool",
+        "ggml_new_object: not enough space in the context's memory pool (needed 3539648, available 3539280)")
         .says("ggml computed the size of one of its own buffers too small: a fault of the program or of its settings. Memory is not what \
         ran out.")
         .tips(&["Update llama.cpp, or the program that has it inside.", "Until then a smaller batch or context may avoid it: `--batch-size`, `--ctx-size`."]),
-    row(W::LlamaCpp, P::Cpu, Phrase, "mmap failed: Cannot allocate memory", "",
-        "llama_model_load: error loading model: mmap failed: Cannot allocate memory", ""),
+    bare(W::LlamaCpp, P::Cpu, Phrase, "mmap failed: Cannot allocate memory",
+        "llama_model_load: error loading model: mmap failed: Cannot allocate memory"),
     row(W::LlamaCpp, P::Cpu, Figures, "failed to mlock", "mlock {requested#}-byte buffer",
         "warning: failed to mlock 1073741824-byte buffer (after previously locking 0 bytes): Cannot allocate memory", "requested 1024.00 MiB")
         .warning().says("llama.cpp could not lock {?{requested}|a part} of the model in the machine's memory (not the GPU's): the system may page it \
         out, but nothing failed."),
-    row(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory", ""),
-    row(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache", "",
-        "llama_init_from_model: error: failed to allocate buffer for kv cache", ""),
-    row(W::LlamaCpp, P::Unknown, Phrase, "unable to allocate backend buffer", "",
-        "llama_model_load: error loading model: unable to allocate backend buffer", ""),
+    bare(W::LlamaCpp, P::Hip, Sure, "ROCm error: out of memory", "ggml-cuda.cu:67: ROCm error\nROCm error: out of memory"),
+    bare(W::LlamaCpp, P::Unknown, Phrase, "failed to allocate buffer for kv cache",
+        "llama_init_from_model: error: failed to allocate buffer for kv cache"),
+    bare(W::LlamaCpp, P::Unknown, Phrase, "unable to allocate backend buffer",
+        "llama_model_load: error loading model: unable to allocate backend buffer"),
     row(W::LlamaCpp, P::Vulkan, Phrase, "unable to allocate Vulkan", "unable to allocate Vulkan{gpu} buffer",
         "llama_model_load: error loading model: unable to allocate Vulkan0 buffer", "gpu 0"),
     row(W::LlamaCpp, P::Cuda, Phrase, "unable to allocate CUDA", "unable to allocate CUDA{gpu} buffer",
@@ -413,8 +423,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::TensorRt, P::Cuda, Figures, "Requested amount of memory (", TRT,
         "[TensorRT] ERROR: Requested amount of memory (268435456 bytes) could not be allocated.", "requested 256.00 MiB")
         .near("could not be allocated"),
-    row(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information", "",
-        "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)", ""),
+    bare(W::TensorRt, P::Cuda, Sure, "OutOfMemory (no further information",
+        "[E] 2: [virtualMemoryBuffer.cpp::resizePhysical::127] Error Code 2: OutOfMemory (no further information)"),
     row(W::TrtLlm, P::Cuda, Sure, "Executor creation failed due to insufficient",
         "Total GPU memory (GiB): {capacity#G} | component creation attempt (GiB): {free#G}",
         "RuntimeError: Executor creation failed due to insufficient GPU memory.\n\nThe following component could not be created: KV \

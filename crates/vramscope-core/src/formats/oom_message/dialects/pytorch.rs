@@ -1,7 +1,7 @@
 //! PyTorch's own allocators, from 0.4 to 2.15.
 
 use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
-use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::row::{Row, bare, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
 /// Both wordings: figures in brackets up to 2.0 (and in torch_npu today), sentences since 2.1.
@@ -55,16 +55,16 @@ pub(super) const ROWS: &[Row] = &[
         "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; 15.56 GiB total \
         capacity; 0 bytes already allocated; 0 bytes reserved in total by PyTorch)",
         "requested 6.85 GiB, capacity 15.56 GiB, allocated 0 bytes, reserved 0 bytes, largest 4 GiB, gpu 0"),
-    row(W::PyTorch, P::Cuda, Phrase, "cuda runtime error (2) : out of memory", "",
-        "cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58", "").near("/THC").until((0, 4)),
-    row(W::LuaTorch, P::Cuda, Phrase, "error=2 : out of memory", "",
-        "THCudaCheck FAIL file=/tmp/luarocks_cutorch-scm-1/lib/THC/THCStorage.cu line=20 error=2 : out of memory", "")
+    bare(W::PyTorch, P::Cuda, Phrase, "cuda runtime error (2) : out of memory",
+        "cuda runtime error (2) : out of memory at /pytorch/aten/src/THC/generic/THCStorage.cu:58").near("/THC").until((0, 4)),
+    bare(W::LuaTorch, P::Cuda, Phrase, "error=2 : out of memory",
+        "THCudaCheck FAIL file=/tmp/luarocks_cutorch-scm-1/lib/THC/THCStorage.cu line=20 error=2 : out of memory")
         .near("luarocks|cutorch"),
-    row(W::PyTorch, P::Cuda, Phrase, "error=2 : out of memory", "",
-        "THCudaCheck FAIL file=/tmp/torch/lib/THC/THCGeneral.c line=9 error=2 : out of memory", "").near("/THC").until((0, 4)),
-    row(W::Runtime, P::Cuda, Phrase, "error=2 : out of memory", "", "CUDA FAIL error=2 : out of memory", ""),
-    row(W::Runtime, P::Cuda, Phrase, "cuda runtime error (2) : out of memory", "",
-        "RuntimeError: cuda runtime error (2) : out of memory at csrc/ops.cu:7", ""),
+    bare(W::PyTorch, P::Cuda, Phrase, "error=2 : out of memory",
+        "THCudaCheck FAIL file=/tmp/torch/lib/THC/THCGeneral.c line=9 error=2 : out of memory").near("/THC").until((0, 4)),
+    bare(W::Runtime, P::Cuda, Phrase, "error=2 : out of memory", "CUDA FAIL error=2 : out of memory"),
+    bare(W::Runtime, P::Cuda, Phrase, "cuda runtime error (2) : out of memory",
+        "RuntimeError: cuda runtime error (2) : out of memory at csrc/ops.cu:7"),
     row(W::CudaMallocAsync, P::Cuda, Sure, "Allocation on device", ASYNC,
         "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 100.00 \
         MiB\nRequested               : 3.00 GiB\nDevice limit            : 2.00 GiB\nFree (according to CUDA): 1.61 GiB\nPyTorch limit \

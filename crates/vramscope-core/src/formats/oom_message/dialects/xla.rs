@@ -1,7 +1,7 @@
 //! XLA (as JAX and torch_xla use it) and TensorFlow.
 
 use crate::formats::oom_message::row::Trust::{Figures, Phrase, Sure};
-use crate::formats::oom_message::row::{Row, row};
+use crate::formats::oom_message::row::{Row, bare, row};
 use crate::formats::oom_message::{Platform as P, Writer as W};
 
 const TENSOR: &str = "shape {tensor} | device:GPU:{gpu} | <Limit: {limit#} InUse: {allocated#} MaxInUse: {peak#} \
@@ -12,7 +12,8 @@ const DRIVER: &str = "<({requested}) | <failed to allocate {requested} | <total 
 const TRACE: &str = "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[64,1024,3] and type float on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc";
 const VMEM: &str = "A kernel needs more of the TPU's on-chip memory (vmem, smem) than one core has; the TPU's HBM is not what ran out. Its blocks have to be smaller.";
 const VMEM_TIPS: &[&str] = &[
-    "Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
+    "[not tensorflow] Use smaller blocks in the kernel (block_shape of its BlockSpec), or fewer of them at once.",
+    "[tensorflow] XLA chose the blocks itself: make the operation smaller, such as a loss over fewer classes, or update TensorFlow.",
     "The compiler's own limit is `--xla_tpu_scoped_vmem_limit_kib` in LIBTPU_INIT_ARGS.",
 ];
 const GOES_ON: &[&str] = &[
@@ -39,8 +40,8 @@ pub(super) const ROWS: &[Row] = &[
     row(W::Xla, P::Unknown, Figures, "Failed to allocate request for",
         "request for {_} ({requested}) | request for {requested} | device ordinal {gpu}",
         "RESOURCE_EXHAUSTED: Failed to allocate request for 6.27GiB (6727663616B) on device ordinal 0", "requested 6.27 GiB, gpu 0"),
-    row(W::Xla, P::Tpu, Sure, "Resource exhausted: From /job:tpu_worker", "",
-        "RuntimeError: Resource exhausted: From /job:tpu_worker/replica:0/task:0:", ""),
+    bare(W::TorchXla, P::Tpu, Sure, "Resource exhausted: From /job:tpu_worker",
+        "RuntimeError: Resource exhausted: From /job:tpu_worker/replica:0/task:0:"),
     row(W::Xla, P::Tpu, Figures, "Ran out of memory in memory space hbm", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: Compilation failure: Ran out of memory in memory space hbm. Used 18.25G of 15.50G hbm. Exceeded hbm \
         capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
@@ -82,8 +83,8 @@ pub(super) const ROWS: &[Row] = &[
         allocator cpu", "requested 4.00 GiB").near("by allocator cpu"),
     row(W::TensorFlow, P::Unknown, Sure, "OOM when allocating tensor", TENSOR,
         "ResourceExhaustedError (see above for traceback): OOM when allocating tensor with shape[2304,384]", ""),
-    row(W::TensorFlow, P::Unknown, Sure, "failed to allocate memory [Op:", "",
-        "ResourceExhaustedError: failed to allocate memory [Op:AddV2]", ""),
+    bare(W::TensorFlow, P::Unknown, Sure, "failed to allocate memory [Op:",
+        "ResourceExhaustedError: failed to allocate memory [Op:AddV2]"),
     row(W::TensorFlow, P::Cuda, Phrase, "Dst tensor is not initialized", "<free memory: {free} | <total memory: {capacity}",
         "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.", "")
         .says("TensorFlow could not copy a tensor to the card, which had no room for it (\"Dst tensor is not initialized\" means that){?: {free} of \
@@ -103,9 +104,9 @@ pub(super) const ROWS: &[Row] = &[
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB.  Current allocation summary follows.\nStats:\nLimit: \
         4294967296\nInUse: 2147483648\nMaxInUse: 3221225472",
         "requested 3.37 GiB, limit 4.00 GiB, allocated 2.00 GiB, peak 3.00 GiB, gpu 0"),
-    row(W::TensorFlow, P::Cuda, Sure, "== cuDevicePrimaryCtxGetState(device", "",
-        "cuda_driver.cc:351] Check failed: CUDA_SUCCESS == cuDevicePrimaryCtxGetState(device, &flags, &active) (0 vs. 2) CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-        "").near("(0 vs. 2)").says(NO_CONTEXT).tips(NO_CONTEXT_TIPS),
+    bare(W::TensorFlow, P::Cuda, Sure, "== cuDevicePrimaryCtxGetState(device",
+        "cuda_driver.cc:351] Check failed: CUDA_SUCCESS == cuDevicePrimaryCtxGetState(device, &flags, &active) (0 vs. 2) \
+        CUDA_ERROR_OUT_OF_MEMORY: out of memory").near("(0 vs. 2)").says(NO_CONTEXT).tips(NO_CONTEXT_TIPS),
     row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", DRIVER,
         "&former_primary_context_is_active) (0 vs. 2) CUDA_ERROR_OUT_OF_MEMORY: out of memory\ncuda_driver.cc:806] failed to allocate 3.91G (4194304000 bytes) \
         from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 3.91 GiB").near("former_primary_context_is_active")

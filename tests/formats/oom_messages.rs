@@ -42,3 +42,27 @@ fn messages_of_other_releases_decode() {
         println!("{} {}", m.dialect.name(), explain(&m).sentence);
     }
 }
+
+/// Published failures that people read with care: who wrote each, of which device, and what ran out. `explain_open.tsv` has a short line
+/// of each, built from the reading's figures; where it is empty the line is in the corpus.
+#[test]
+fn published_failures_are_read_as_people_read_them() {
+    let lines = corpus().and_then(|dir| std::fs::read_to_string(dir.join("explain_open.jsonl")).ok()).unwrap_or_default();
+    let of_corpus: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for row in include_str!("explain_open.tsv").lines() {
+        let [id, dialect, platform, cause, line] = row.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let key_line = || of_corpus.iter().find(|row| row["id"] == id).and_then(|row| row["key_line"].as_str());
+        let Some(text) = Some(line).filter(|line| !line.is_empty()).or_else(key_line) else { continue };
+        seen += 1;
+        let Some(told) = parse(&text.replace("\\n", "\n")).map(|m| explain(&m)) else {
+            wrong.push(format!("{id}: not recognised"));
+            continue;
+        };
+        if !told.dialect.starts_with(dialect) || (told.platform, told.cause) != (platform, cause) {
+            wrong.push(format!("{id}: {} {} {}, not {dialect} {platform} {cause}: {}", told.dialect, told.platform, told.cause, told.sentence));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen >= 70 && (of_corpus.is_empty() || seen == of_corpus.len()), "{seen} of {}", of_corpus.len());
+}

@@ -50,7 +50,7 @@ struct Table {
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let patterns: Vec<Pattern> = ROWS.iter().flat_map(|rows| rows.iter()).map(Pattern::of).collect();
+    let patterns: Vec<Pattern> = ROWS.iter().copied().flatten().map(Pattern::of).collect();
     let mut table = Table { by_key: FxHashMap::default(), mask: [false; 4096], patterns };
     for (i, pattern) in table.patterns.iter().enumerate() {
         if let Some(key) = key_of(pattern.anchor.as_bytes()) {
@@ -294,19 +294,13 @@ const ANY: u32 = 10;
 /// Sets a figure unless it was already read. Returns false for an unknown name.
 fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
     let f = &mut message.figures;
-    let first = |slot: &mut Option<Figure>| *slot = slot.or(Some(figure));
     match name {
-        "requested" => first(&mut f.requested),
         // Added to the request.
         "more" => f.requested = Some(f.requested.map_or(figure, |q| q.plus(figure))),
         // The exact request, if it was also printed rounded.
         "exact" if f.requested.is_none_or(|q| q.low() <= figure.bytes && figure.bytes <= q.high()) => f.requested = Some(figure),
         // The request truncated to whole GiB.
-        "whole" if figure.bytes > 0 => first(&mut f.requested),
-        "capacity" => first(&mut f.capacity),
-        "free" => first(&mut f.free),
-        "limit" if !figure.is_unlimited() && figure.bytes > 0 => first(&mut f.limit),
-        "allocated" => first(&mut f.allocated),
+        "whole" if figure.bytes > 0 => f.requested = f.requested.or(Some(figure)),
         // Allocated bytes including the request.
         "total" => f.allocated = f.allocated.or(f.requested.map(|q| figure.minus(q))),
         // Bytes of the device in use by anyone: gives `free` from `capacity`, or `capacity` from `free`.
@@ -314,23 +308,17 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
             f.free = f.free.or(f.capacity.map(|capacity| capacity.minus(figure)));
             f.capacity = f.capacity.or(f.free.map(|free| figure.plus(free)));
         }
-        "pools" => first(&mut f.private_pools),
-        "unallocated" => first(&mut f.unallocated),
-        "reserved" => first(&mut f.reserved),
-        "other" => first(&mut f.other_allocations),
-        "largest" => first(&mut f.largest_block),
-        "weights" => first(&mut f.weights),
-        "activations" => first(&mut f.activations),
-        "short" => first(&mut f.short),
-        "peak" => first(&mut f.peak),
-        "room" => first(&mut f.room),
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "elements" => message.elements = message.elements.or(Some(figure.bytes)),
         "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
         "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
-        "exact" | "whole" | "limit" | "_" | "tensor" | "processes" => {}
-        _ => return false,
+        "limit" if figure.is_unlimited() || figure.bytes == 0 => {}
+        "exact" | "whole" | "_" | "tensor" | "processes" => {}
+        _ => match f.all_mut().into_iter().find(|(known, _)| *known == name) {
+            Some((_, slot)) => *slot = slot.or(Some(figure)),
+            None => return false,
+        },
     }
     true
 }
@@ -380,27 +368,12 @@ mod tests {
 
     /// A message as one line: `requested 20.00 MiB, free 1.20 MiB, gpu 0`.
     fn told(m: &OomMessage) -> String {
-        let f = &m.figures;
-        let mut out: Vec<String> = [
-            ("requested", f.requested),
-            ("capacity", f.capacity),
-            ("free", f.free),
-            ("limit", f.limit),
-            ("allocated", f.allocated),
-            ("pools", f.private_pools),
-            ("unallocated", f.unallocated),
-            ("reserved", f.reserved),
-            ("other", f.other_allocations),
-            ("largest", f.largest_block),
-            ("weights", f.weights),
-            ("activations", f.activations),
-            ("short", f.short),
-            ("peak", f.peak),
-            ("room", f.room),
-        ]
-        .into_iter()
-        .filter_map(|(name, figure)| Some(format!("{name} {}", figure?.printed())))
-        .collect();
+        let mut figures = m.figures;
+        let mut out: Vec<String> = figures
+            .all_mut()
+            .into_iter()
+            .filter_map(|(name, figure)| Some(format!("{name} {}", figure.as_ref()?.printed())))
+            .collect();
         out.extend(
             m.context
                 .into_iter()
@@ -421,16 +394,12 @@ mod tests {
     #[test]
     fn every_row_reads_its_example() {
         let mut wrong = Vec::new();
-        for row in ROWS.iter().flat_map(|rows| rows.iter()) {
+        for (row, example) in ROWS.iter().copied().flatten().map(|row| (row, row.example)) {
             let name = Dialect { writer: row.writer, platform: row.platform, since: None, until: None }.name();
-            let lines: String = row
-                .example
-                .split_inclusive(' ')
-                .enumerate()
-                .map(|(i, w)| if i % 8 == 7 { format!("{w}\n") } else { w.to_owned() })
-                .collect();
-            let ranked: String = row.example.lines().map(|l| format!("[rank3]: {l}\n")).collect();
-            let texts = [row.example.to_owned(), format!("step 1\n{}\nstep 2\n", row.example), ranked, lines];
+            let words = example.split_inclusive(' ').enumerate();
+            let lines: String = words.map(|(i, w)| if i % 8 == 7 { format!("{w}\n") } else { w.to_owned() }).collect();
+            let ranked: String = example.lines().map(|l| format!("[rank3]: {l}\n")).collect();
+            let texts = [example.to_owned(), format!("step 1\n{example}\nstep 2\n"), ranked, lines];
             for (i, text) in texts.iter().enumerate() {
                 // A row that needs a whole line, or an error word in the same line, may fail when the line is broken.
                 if i == 3 && !matches!(row.trust, Trust::Sure | Trust::Figures) {

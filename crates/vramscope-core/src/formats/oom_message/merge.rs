@@ -125,11 +125,15 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         }
         return apart <= APART.0
             && f.requested.is_some() == g.requested.is_some()
-            && agree(f.requested, g.requested)
-            && agree(f.capacity, g.capacity)
-            && agree(f.free, g.free)
-            && agree(f.allocated, g.allocated)
-            && agree(f.unallocated, g.unallocated)
+            && [
+                (f.requested, g.requested),
+                (f.capacity, g.capacity),
+                (f.free, g.free),
+                (f.allocated, g.allocated),
+                (f.unallocated, g.unallocated),
+            ]
+            .into_iter()
+            .all(|(x, y)| agree(x, y))
             && a.context == b.context
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }
@@ -160,14 +164,10 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
         return;
     }
     let exact = |a: Option<Figure>, b: Option<Figure>| a.filter(|a| b.is_none_or(|b| a.slack <= b.slack)).or(b).or(a);
-    let (f, g) = (&mut first.figures, &later.figures);
-    f.requested = exact(f.requested, g.requested);
-    f.capacity = exact(f.capacity, g.capacity);
-    f.free = exact(f.free, g.free);
-    f.allocated = exact(f.allocated, g.allocated);
-    f.unallocated = exact(f.unallocated, g.unallocated);
-    f.limit = exact(f.limit, g.limit);
-    f.peak = exact(f.peak, g.peak);
+    let mut later_figures = later.figures;
+    for ((_, slot), (_, other)) in first.figures.all_mut().into_iter().zip(later_figures.all_mut()) {
+        *slot = exact(*slot, *other);
+    }
     first.gpu = first.gpu.or(later.gpu);
     if first.dialect.platform == Platform::Unknown {
         first.dialect.platform = later.dialect.platform;

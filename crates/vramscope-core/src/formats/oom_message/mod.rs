@@ -48,52 +48,38 @@ pub enum Cause {
     SegmentReserve,
 }
 
-/// The kind of device whose memory a message is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Platform {
-    /// NVIDIA, through CUDA.
-    Cuda,
-    /// AMD, through HIP.
-    Hip,
-    /// Intel, through PyTorch's XPU backend or Level Zero.
-    Xpu,
-    /// Apple, through PyTorch's MPS backend.
-    Mps,
-    /// Huawei's Ascend, through torch_npu.
-    Npu,
-    /// Google's TPU, through XLA.
-    Tpu,
-    /// Any GPU through Microsoft's DirectML.
-    DirectMl,
-    /// Any GPU through Vulkan.
-    Vulkan,
-    /// Apple, through Metal without PyTorch.
-    Metal,
-    /// Host memory: the system's own, not a device's.
-    Cpu,
-    /// The message does not say.
-    #[default]
-    Unknown,
+macro_rules! platforms {
+    ($($platform:ident $name:literal $doc:literal,)*) => {
+        /// The kind of device whose memory a message is about.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum Platform {
+            $(#[doc = $doc] $platform,)*
+            /// The message does not say.
+            #[default]
+            Unknown,
+        }
+
+        impl Platform {
+            /// A short name, which is stable and used in JSON.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Platform::$platform => $name,)* Platform::Unknown => "unknown" }
+            }
+        }
+    };
 }
 
-impl Platform {
-    /// `cuda`, `hip`, `xpu`, `mps`, `npu`, `tpu`, `directml`, `vulkan`, `metal`, `cpu`, `unknown`: stable, used in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Platform::Cuda => "cuda",
-            Platform::Hip => "hip",
-            Platform::Xpu => "xpu",
-            Platform::Mps => "mps",
-            Platform::Npu => "npu",
-            Platform::Tpu => "tpu",
-            Platform::DirectMl => "directml",
-            Platform::Vulkan => "vulkan",
-            Platform::Metal => "metal",
-            Platform::Cpu => "cpu",
-            Platform::Unknown => "unknown",
-        }
-    }
+platforms! {
+    Cuda "cuda" "NVIDIA, through CUDA.",
+    Hip "hip" "AMD, through HIP.",
+    Xpu "xpu" "Intel, through PyTorch's XPU backend or Level Zero.",
+    Mps "mps" "Apple, through PyTorch's MPS backend.",
+    Npu "npu" "Huawei's Ascend, through torch_npu.",
+    Tpu "tpu" "Google's TPU, through XLA.",
+    DirectMl "directml" "Any GPU through Microsoft's DirectML.",
+    Vulkan "vulkan" "Any GPU through Vulkan.",
+    Metal "metal" "Apple, through Metal without PyTorch.",
+    Cpu "cpu" "Host memory: the system's own, not a device's.",
 }
 
 /// A PyTorch release: major, minor.
@@ -124,25 +110,23 @@ impl Dialect {
             (Writer::Runtime, Platform::Xpu) => "xpu-error",
             (writer, _) => writer.key(),
         };
-        match (self.since, self.until) {
-            (Some(a), Some(b)) if a == b => format!("{base}-{}.{}", a.0, a.1),
-            (Some(a), Some(b)) => format!("{base}-{}.{}-{}.{}", a.0, a.1, b.0, b.1),
-            (Some(a), None) => format!("{base}-{}.{}+", a.0, a.1),
-            (None, Some(b)) => format!("{base}-up-to-{}.{}", b.0, b.1),
-            (None, None) => base.to_owned(),
-        }
+        base.to_owned() + &self.releases(["-", "-", "+", "-up-to-"])
     }
 
     /// The program and its releases for people: `PyTorch 2.4 to 2.9`, `PyTorch 2.2 or later`, `XLA (JAX)`.
     #[must_use]
     pub fn title(&self) -> String {
-        let program = self.writer.title();
+        self.writer.title().to_owned() + &self.releases([" ", " to ", " or later", " up to "])
+    }
+
+    /// The releases behind a name, with the words before the first, between the two, after an open first, and before a last alone.
+    fn releases(&self, [from, to, later, until]: [&str; 4]) -> String {
         match (self.since, self.until) {
-            (Some(a), Some(b)) if a == b => format!("{program} {}.{}", a.0, a.1),
-            (Some(a), Some(b)) => format!("{program} {}.{} to {}.{}", a.0, a.1, b.0, b.1),
-            (Some(a), None) => format!("{program} {}.{} or later", a.0, a.1),
-            (None, Some(b)) => format!("{program} up to {}.{}", b.0, b.1),
-            (None, None) => program.to_owned(),
+            (Some(a), Some(b)) if a == b => format!("{from}{}.{}", a.0, a.1),
+            (Some(a), Some(b)) => format!("{from}{}.{}{to}{}.{}", a.0, a.1, b.0, b.1),
+            (Some(a), None) => format!("{from}{}.{}{later}", a.0, a.1),
+            (None, Some(b)) => format!("{until}{}.{}", b.0, b.1),
+            (None, None) => String::new(),
         }
     }
 }
@@ -159,39 +143,54 @@ pub struct ProcessUse {
     pub is_this: bool,
 }
 
-/// The figures of a message, as printed. `None` if the message lacks the figure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+macro_rules! figures {
+    ($($(#[$doc:meta])* $field:ident $name:literal,)*) => {
+        /// The figures of a message, as printed. `None` if the message lacks the figure.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Figures {
+            $($(#[$doc])* pub $field: Option<Figure>,)*
+        }
+
+        impl Figures {
+            /// All of them, with the names that they have in the dialects' fields.
+            fn all_mut(&mut self) -> [(&'static str, &mut Option<Figure>); [$($name),*].len()] {
+                [$(($name, &mut self.$field)),*]
+            }
+        }
+    };
+}
+
+figures! {
     /// The request that failed. For PyTorch on a GPU: rounded up to a segment, not the tensor's size.
-    pub requested: Option<Figure>,
+    requested "requested",
     /// Total memory of the GPU.
-    pub capacity: Option<Figure>,
+    capacity "capacity",
     /// Free on the device, for any process.
-    pub free: Option<Figure>,
+    free "free",
     /// The most that this process may allocate ("allowed").
-    pub limit: Option<Figure>,
+    limit "limit",
     /// "already allocated", "allocated by PyTorch". From 2.4 on this includes [`private_pools`](Self::private_pools).
-    pub allocated: Option<Figure>,
+    allocated "allocated",
     /// Free blocks cached in private pools (2.4 and later; the wording is "allocated in private pools").
-    pub private_pools: Option<Figure>,
+    private_pools "pools",
     /// Reserved by PyTorch but not allocated: holes.
-    pub unallocated: Option<Figure>,
+    unallocated "unallocated",
     /// "reserved in total by PyTorch" (1.4 to 2.0).
-    pub reserved: Option<Figure>,
+    reserved "reserved",
     /// Memory that the same process allocated outside the allocator (MPS: "other allocations").
-    pub other_allocations: Option<Figure>,
+    other_allocations "other",
     /// The largest single block that the platform allows, if that was the reason (Intel's 4 GB).
-    pub largest_block: Option<Figure>,
+    largest_block "largest",
     /// The weights of a model, as the server that loaded it counts them.
-    pub weights: Option<Figure>,
+    weights "weights",
     /// What a server sets aside for the activations of its largest batch.
-    pub activations: Option<Figure>,
+    activations "activations",
     /// How much is missing: a server counts less than nothing for its KV cache.
-    pub short: Option<Figure>,
+    short "short",
     /// The most that was in use at once.
-    pub peak: Option<Figure>,
+    peak "peak",
     /// What it may still take under a limit of its own.
-    pub room: Option<Figure>,
+    room "room",
 }
 
 /// vLLM's figures in tokens.

@@ -459,3 +459,47 @@ fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {
     assert_eq!(writer(warning), Writer::Xla);
     assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TensorFlow);
 }
+
+/// XLA's errors have no name of the framework that compiled the program.
+#[test]
+fn an_error_of_xla_is_of_the_program_that_compiled_it() {
+    let error = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 29.75G of 7.75G hbm.";
+    for (text, name) in [
+        (error.to_owned(), "xla"),
+        (format!("import torch_xla.core.xla_model as xm\n{error}"), "torch-xla"),
+        (format!("tensorflow.python.framework.errors_impl.ResourceExhaustedError: {error}"), "tensorflow-bfc"),
+        (format!("jaxlib.xla_extension.XlaRuntimeError: {error}"), "xla"),
+        (format!("external/org_tensorflow/tensorflow/core/x.cc:1] {error}"), "xla"),
+    ] {
+        assert_eq!(parse(&text).unwrap().dialect.name(), name, "{text}");
+    }
+}
+
+#[test]
+fn ranks_of_one_job_on_a_card_are_known_by_their_ids() {
+    let message = |rank: u32, others: &[u32]| {
+        let others: String = others.iter().map(|pid| format!("Process {pid} has 9.00 GiB memory in use. ")).collect();
+        format!(
+            "[rank{rank}]: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.50 GiB of which 1.00 GiB is free. \
+             {others}Including non-PyTorch memory, this process has 9.50 GiB memory in use.\n"
+        )
+    };
+    let peers = |text: &str| find_all(text).iter().map(|m| m.has_peers).collect::<Vec<_>>();
+    assert_eq!(peers(&message(0, &[4101, 4102, 4104])), [true]);
+    assert_eq!(peers(&message(0, &[311, 4102, 90_201])), [false]);
+    assert_eq!(peers(&[message(0, &[311, 4102]), message(1, &[311, 90_201])].concat()), [true, true]);
+}
+
+/// PyTorch holds nothing, but every process has a context: the listed one, beside which nothing is free, is this one.
+#[test]
+fn a_process_beside_which_no_context_fits_is_this_one() {
+    let m = parse("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 22.19 GiB of which 1.50 MiB is free. Process 885415 has 22.18 GiB memory in use. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.").unwrap();
+    assert!(m.processes[0].is_this);
+}
+
+#[test]
+fn a_sentence_beside_the_message_is_no_further_failure() {
+    let text = format!("I am on a laptop.\n{MODERN}\nWith a batch of 4 I get CUDA out of memory, my card is small.");
+    assert_eq!(find_all(&text).len(), 1);
+    assert_eq!(find_all("With a batch of 4 I get CUDA out of memory, my card is small.").len(), 1);
+}

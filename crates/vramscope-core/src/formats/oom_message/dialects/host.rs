@@ -115,8 +115,7 @@ pub(super) const ROWS: &[Row] = &[
         {capacity} was in use}.").tips(OOMD_TIPS),
     bare(W::Killer, P::Cpu, Sure, "due to memory pressure for",
         "systemd-oomd[840]: Killed /user.slice/run.scope due to memory pressure for /user.slice being 51.07% > 50.00% for > 20s \
-        with reclaim activity")
-        .near("systemd-oomd")
+        with reclaim activity").near("systemd-oomd")
         .says("Programs waited for the machine's memory (not the GPU's) for too long, and systemd-oomd killed this one.").tips(OOMD_TIPS),
     row(W::Killer, P::Cpu, Sure, "Memory cgroup out of memory: Kill", "anon-rss:{allocated} | <<memory: usage {_}, limit {limit},",
         "memory: usage 67108864kB, limit 67108864kB, failcnt 7\nMemory cgroup out of memory: Killed process 1440763 (python3) total-vm:87033376kB, \
@@ -193,8 +192,7 @@ pub(super) const ROWS: &[Row] = &[
     bare(W::Slurm, P::Cpu, Sure, "oom_kill event",
         "slurmstepd: error: Detected 1 oom_kill event in StepId=647.7. Some of the step tasks have been OOM Killed.")
         .near("detected").says(SLURM),
-    bare(W::Slurm, P::Cpu, Phrase, ": Out Of Memory", "srun: error: nid001277: tasks 1-3: Out Of Memory")
-        .near("srun: error")
+    bare(W::Slurm, P::Cpu, Phrase, ": Out Of Memory", "srun: error: nid001277: tasks 1-3: Out Of Memory").near("srun: error")
         .says(SLURM),
     bare(W::Slurm, P::Cpu, Phrase, "Exceeded job memory limit", "slurmstepd: error: Exceeded job memory limit at some point.")
         .says(SLURM),

@@ -239,8 +239,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("{?The model and its buffers take {allocated}, and this Mac's GPU may use {limit}|Metal gave no buffer: the model and its buffers take \
         more than this Mac's GPU may use}."),
     bare(W::LlamaCpp, P::Unknown, Sure, "data != NULL && \"failed to allocate buffer\"",
-        "GGML_ASSERT: whisper.cpp/ggml-backend.c:460: data != NULL && \"failed to allocate buffer\"")
-        .near("GGML_ASSERT:")
+        "GGML_ASSERT: whisper.cpp/ggml-backend.c:460: data != NULL && \"failed to allocate buffer\"").near("GGML_ASSERT:")
         .says("ggml, which llama.cpp and whisper.cpp compute with, could not get memory for a buffer. The message does not say how much was \
         requested, nor whether the card's memory or the machine's ran out.").tips(&["Use a smaller model, or one of fewer bits (q5_0, q8_0).",
             "Run on the CPU to see which memory it is: `--no-gpu` of whisper.cpp, --n-gpu-layers 0 of llama.cpp.", "See who else holds the card: {tool}."]),
@@ -304,8 +303,7 @@ pub(super) const ROWS: &[Row] = &[
         .says("llama.cpp could not get {?{requested}|memory} for its compute buffers and tried again without pipeline parallelism. Where the \
         model loaded after that, nothing failed.").tips(&[
     "Nothing has to be done while the program goes on: look further down in the log for an error that stopped it.",
-    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.",
-]),
+    "If it did stop: a lower `--ubatch-size` makes the compute buffers smaller, a lower --ctx-size also the KV cache.", ]),
     row(W::LlamaCpp, P::Cuda, Sure, "cudaMalloc failed: out of memory", GGML,
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 0: cudaMalloc failed: out of memory\nllama_init_from_model: \
         failed to allocate buffer for kv cache", "requested 4096.00 MiB, gpu 0").near("for kv cache")

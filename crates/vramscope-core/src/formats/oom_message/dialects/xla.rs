@@ -47,8 +47,7 @@ pub(super) const ROWS: &[Row] = &[
         capacity by 2.75G.", "requested 18.25 GiB, capacity 15.50 GiB"),
     row(W::Xla, P::Tpu, Phrase, "Ran out of memory in memory space", "used {requested} of {capacity}",
         "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. Used 20.25M of 16.00M vmem.",
-        "requested 20.25 MiB, capacity 16.00 MiB")
-        .says(VMEM).tips(VMEM_TIPS),
+        "requested 20.25 MiB, capacity 16.00 MiB").says(VMEM).tips(VMEM_TIPS),
     row(W::Xla, P::Tpu, Figures, "Aborting compilation early because it's unlikely to have enough", "requires {requested}, has {capacity} available",
         "RESOURCE_EXHAUSTED: Compilation failure: Aborting compilation early because it's unlikely to have enough device memory. Requires \
         23.00G, has 14.50G available.", "requested 23.00 GiB, capacity 14.50 GiB"),
@@ -115,8 +114,7 @@ pub(super) const ROWS: &[Row] = &[
         "2025-03-17 17:48:09.854267: I tensorflow/stream_executor/cuda/cuda_driver.cc:739] failed to allocate 2.12G (2282521344 bytes) from \
         device: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "requested 2.13 GiB")
         .near("I tensorflow/stream_executor|I tensorflow/compiler|I external/local_|I tensorflow/tsl").warning().tips(GOES_ON),
-    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY",
-        DRIVER,
+    row(W::TensorFlow, P::Cuda, Figures, "from device: CUDA_ERROR_OUT_OF_MEMORY", DRIVER,
         "cuda_driver.cc:828] failed to allocate 3.91G (4194304000 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
         "requested 3.91 GiB"),
     row(W::TensorFlow, P::Hip, Figures, "from device: HIP_ERROR", DRIVER,
@@ -128,6 +126,5 @@ pub(super) const ROWS: &[Row] = &[
         .says("TensorFlow could not get {?{requested}|a part} of the machine's memory (not the GPU's) in pages that stay in place, as transfers to \
         the card need them.").tips(&[
     "Pin less: fewer or smaller buffers in the input pipeline, or a machine with more memory.",
-    "See what limits locked memory: `ulimit -l`.",
-]),
+    "See what limits locked memory: `ulimit -l`.", ]),
 ];

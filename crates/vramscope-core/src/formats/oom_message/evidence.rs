@@ -2,7 +2,7 @@
 
 use super::prefix::stripped;
 use super::row::Trust;
-use super::text::Window;
+use super::text::{Window, has};
 
 /// Occurs in lines of code and patterns, but not in errors.
 const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
@@ -152,9 +152,12 @@ pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
 
 /// True if the words stand in a sentence of the writer's, not in an error as a program prints it.
 pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
+    if window.raw_line().len() > LONG {
+        return false;
+    }
     let line = window.raw_line().to_ascii_lowercase();
-    let Some((before, _)) = line.split_once(&words.to_ascii_lowercase()).filter(|_| line.len() < LONG) else { return false };
-    has(&line, FIRST_PERSON) && !ends_as_error(before)
+    let before = line.split_once(&words.to_ascii_lowercase()).map(|(before, _)| before);
+    has(&line, FIRST_PERSON) && before.is_some_and(|before| !ends_as_error(before))
 }
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
@@ -212,11 +215,6 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     // A list of "errors" reports none.
     let both = both.replace("errors", "");
     trust == Trust::Phrase || has(&both, ERROR)
-}
-
-/// True if the text contains one of the words.
-fn has(text: &str, words: &str) -> bool {
-    words.split('|').any(|word| text.contains(word))
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

@@ -1,7 +1,7 @@
 //! The programs that print messages, and detection of the program behind an error without figures.
 
 use super::row::{Row, Trust};
-use super::text::Window;
+use super::text::{Window, has};
 use super::{OomMessage, Platform, Writer as W};
 
 /// Whose memory a message is about.
@@ -166,31 +166,35 @@ const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xl
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
-/// Number of lines above a message in which the failed call is searched.
-const PINNED: usize = 3;
-/// Number of lines above a message in which a call that loads a model is searched.
-const LOADED: usize = 10;
-/// The same for frames of vLLM, which has many between loading and the failure.
-const BUILT: usize = 60;
-/// Number of lines above a message in which a frame that captures a CUDA graph is searched.
-const CAPTURED: usize = 16;
-const CAPTURES: [&str; 5] = ["in capture_end", "torch.cuda.graph(", "in capture_model", "in capture_begin", "in _capture_graphs"];
-/// How people and programs name the system, in lower case; under WSL it is Linux.
-const WINDOWS: &str =
-    "windows_portable|windows 10|windows 11|windows-1|system: windows|os: windows|platform: windows|**os:** nt|win_amd64";
-const BUILDS: [&str; 4] = ["in create_weights", "initialize_model(", "in make_layers", "in load_weights"];
-/// Calls that load a model or move it to the card.
-const LOADS: [&str; 9] = [
-    "pipe.to(",
-    "pipeline.to(",
-    "model.to(",
-    "model.cuda()",
-    "from_pretrained(",
-    "load_state_dict(",
-    "load_model(",
-    "load_pretrained_model",
-    "set_module_tensor_to_device",
+/// What lines around a message tell beside its program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    WindowsPath,
+    WindowsName,
+    Pins,
+    Loads,
+    Captures,
+}
+
+/// Per sign: lines above and below in which it is searched, and its words in small letters. Between loading and the failure vLLM has many
+/// frames; a progress bar is printed after the error where it breaks off.
+#[rustfmt::skip]
+const SIGNS: [(Sign, usize, usize, &str); 7] = [
+    (Sign::WindowsPath, LINES.0, LINES.1, ":\\|winerror"),
+    (Sign::WindowsName, LINES.0, LINES.1,
+        "windows_portable|windows 10|windows 11|windows-1|system: windows|os: windows|platform: windows|**os:** nt|win_amd64"),
+    (Sign::Pins, 3, 0, "pin_memory"),
+    (Sign::Loads, 10, 0, "pipe.to(|pipeline.to(|model.to(|model.cuda()|from_pretrained(|load_state_dict(|load_model(|load_pretrained_model|\
+        set_module_tensor_to_device"),
+    (Sign::Loads, 60, 0, "in create_weights|initialize_model(|in make_layers|in load_weights"),
+    (Sign::Loads, 10, 2, "loading checkpoint shards:"),
+    (Sign::Captures, 16, 0, "in capture_end|torch.cuda.graph(|in capture_model|in capture_begin|in _capture_graphs"),
 ];
+
+fn sees(window: &Window<'_>, sign: Sign) -> bool {
+    let is_around = |above, below, words| has(&window.around(above, below).to_ascii_lowercase(), words);
+    SIGNS.iter().any(|&(known, above, below, words)| known == sign && is_around(above, below, words))
+}
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
@@ -206,28 +210,24 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
         return;
     }
-    let around = window.around(LINES.0, LINES.1);
-    message.on_windows = [":\\\\", ":\\", "WinError"].iter().any(|mark| around.contains(mark));
-    let around = around.to_ascii_lowercase();
-    let has = |cues: &str| cues.split('|').any(|cue| around.contains(cue));
-    message.on_windows |= has(WINDOWS) && !has("wsl");
-    let frames = window.around(CAPTURED, 0);
-    message.is_capturing = CAPTURES.iter().any(|call| frames.contains(call));
-    if row.writer == W::TensorFlow && has(TENSORFLOW_1) {
+    let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
+    // Under WSL the program itself runs on Linux.
+    message.on_windows = sees(window, Sign::WindowsPath) || !around.contains("wsl") && sees(window, Sign::WindowsName);
+    message.is_capturing = sees(window, Sign::Captures);
+    message.is_loading = row.writer == W::PyTorch && sees(window, Sign::Loads);
+    // A failed call that pins memory needs host memory, but the error has the words of a device error.
+    message.is_pinned = is_bare && (row.platform == Platform::Cpu || sees(window, Sign::Pins));
+    if row.writer == W::TensorFlow && has(&around, TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.writer == W::TensorFlow && has("tsl/framework|local_tsl|xla/tsl|local_xla") && !has("tensorflow|keras") {
+    if row.writer == W::TensorFlow
+        && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla")
+        && !has(&around, "tensorflow|keras")
+    {
         message.dialect.writer = W::Xla;
         message.tips = &[];
     }
-    // A failed call that pins memory needs host memory, but the error has the words of a device error.
-    let is_within = |calls: &[&str], lines: usize| calls.iter().any(|call| window.around(lines, 0).contains(call));
-    // A progress bar is printed after the error where it breaks off.
-    let is_between_shards = window.around(LOADED, 2).contains("Loading checkpoint shards:");
-    message.is_loading =
-        row.writer == W::PyTorch && (is_between_shards || is_within(&LOADS, LOADED) || is_within(&BUILDS, BUILT));
-    message.is_pinned = is_bare && (row.platform == Platform::Cpu || window.around(PINNED, 0).contains("pin_memory"));
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
         match nearest(&around, place, window.raw_line().len()) {
@@ -246,14 +246,14 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     };
     message.around = first(servers, &around);
     // llama.cpp for AMD prints CUDA's names.
-    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has("rocm") {
+    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has(&around, "rocm") {
         message.dialect.platform = Platform::Hip;
     }
 }
 
 /// What the first cue stands for that occurs in a text of small letters.
 fn first<T: Copy>(of: &[(&str, T)], text: &str) -> Option<T> {
-    of.iter().find(|(cues, _)| cues.split('|').any(|cue| text.contains(cue))).map(|&(_, what)| what)
+    of.iter().find(|(cues, _)| has(text, cues)).map(|&(_, what)| what)
 }
 
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error

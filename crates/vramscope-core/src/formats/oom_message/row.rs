@@ -68,42 +68,28 @@ impl Row {
     pub(super) fn may_stand_apart(&self) -> bool {
         matches!(self.writer, Writer::PyTorch | Writer::CudaMallocAsync) && self.trust == Trust::Figures && !self.is_warning
     }
+}
 
-    pub(super) const fn near(mut self, words: &'static str) -> Self {
-        self.near = words;
-        self
-    }
+macro_rules! with {
+    ($($(#[$doc:meta])* $name:ident ($($value:ident: $type:ty)?) $field:ident = $to:expr;)*) => {
+        impl Row {
+            $($(#[$doc])* pub(super) const fn $name(mut self $(, $value: $type)?) -> Self {
+                self.$field = $to;
+                self
+            })*
+        }
+    };
+}
 
-    pub(super) const fn since(mut self, release: Release) -> Self {
-        self.since = Some(release);
-        self
-    }
-
-    pub(super) const fn until(mut self, release: Release) -> Self {
-        self.until = Some(release);
-        self
-    }
-
-    pub(super) const fn warning(mut self) -> Self {
-        self.is_warning = true;
-        self
-    }
-
+with! {
+    near(words: &'static str) near = words;
+    since(release: Release) since = Some(release);
+    until(release: Release) until = Some(release);
+    warning() is_warning = true;
     /// Words that other messages start with do not end this one.
-    pub(super) const fn whole(mut self) -> Self {
-        self.is_whole = true;
-        self
-    }
-
+    whole() is_whole = true;
     /// Advice, if the program's usual advice does not fit: lines as in `diagnose::explain::advice`.
-    pub(super) const fn tips(mut self, lines: &'static [&'static str]) -> Self {
-        self.tips = lines;
-        self
-    }
-
+    tips(lines: &'static [&'static str]) tips = lines;
     /// The meaning as a sentence, with placeholders as in `diagnose::explain::words`.
-    pub(super) const fn says(mut self, sentence: &'static str) -> Self {
-        self.says = sentence;
-        self
-    }
+    says(sentence: &'static str) says = sentence;
 }

@@ -283,6 +283,11 @@ fn entity(text: &str) -> Option<(char, &str)> {
     ENTITIES.iter().find_map(|&(name, c)| Some((c, text.strip_prefix(name)?)))
 }
 
+/// True if the text contains one of the words between the bars.
+pub(super) fn has(text: &str, words: &str) -> bool {
+    words.split('|').any(|word| text.contains(word))
+}
+
 /// The first `most` bytes of a text.
 pub(super) fn clamped(text: &str, most: usize) -> &str {
     let mut end = most.min(text.len());

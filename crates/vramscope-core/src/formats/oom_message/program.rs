@@ -203,7 +203,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.dialect.platform = first(&CARDS, &around).unwrap_or(row.platform);
     }
     if row.writer == W::Xla && row.platform != Platform::Cuda {
-        let around = SOURCES.iter().fold(window.vicinity().to_ascii_lowercase(), |text, path| text.replace(path, ""));
+        let around =
+            SOURCES.iter().fold(window.around(LINES.0, LINES.1).to_ascii_lowercase(), |text, path| text.replace(path, ""));
         message.dialect.writer = first(&COMPILED_BY, &around).unwrap_or(W::Xla);
     }
     let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);

@@ -60,7 +60,10 @@ fn published_failures_are_read_as_people_read_them() {
             continue;
         };
         if !told.dialect.starts_with(dialect) || (told.platform, told.cause) != (platform, cause) {
-            wrong.push(format!("{id}: {} {} {}, not {dialect} {platform} {cause}: {}", told.dialect, told.platform, told.cause, told.sentence));
+            wrong.push(format!(
+                "{id}: {} {} {}, not {dialect} {platform} {cause}: {}",
+                told.dialect, told.platform, told.cause, told.sentence
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -2,7 +2,9 @@
 
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::model::{Recording, StackId};
+use std::path::Path;
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, Recording, StackId};
 
 #[test]
 fn a_buffer_that_is_copied_to_grow() {
@@ -194,4 +196,17 @@ fn under(role: &str, limit: u64) -> Recording {
     let mut recording = filled_with(role, false);
     recording.devices[0].limit = Some(limit);
     recording
+}
+
+/// `zero_grad(set_to_none=False)` keeps gradients through the forward pass; another program frees them.
+#[test]
+fn gradients_that_stay_are_told() {
+    let recorded = |name: &str| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/warm");
+        formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+    };
+    let found = said(&recorded("adam_inplace.python"), "gradients_kept");
+    // 92.08 MiB of gradients, as the program counted them.
+    assert_eq!(found.saving.unwrap().bytes(), found.bytes);
+    silent(&recorded("own_adam_none.none"), "gradients_kept");
 }

@@ -1,6 +1,6 @@
 //! Changes to the optimizer and to how long gradients live.
 
-use super::draft::{Draft, Edits};
+use super::draft::{Draft, Draw, Edits};
 use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
@@ -52,21 +52,22 @@ pub(super) fn sgd(draft: &mut Draft<'_>) {
 pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
     let mut edits = Edits::default();
     let mut is_any = false;
-    for step in 1..=draft.steps() {
-        let Some((_, end)) = draft.reach(step, Phase::Optimizer).or_else(|| draft.reach(step, Phase::Backward)) else { continue };
-        let kept = draft.of_step(step, |r| r.role == Role::Gradients && (r.freed == NEVER || outlives(draft, r.freed, step)));
+    let over = |step| Some(draft.reach(step, Phase::Optimizer).or_else(|| draft.reach(step, Phase::Backward))?.1 + 1);
+    for step in 0..=draft.steps() {
+        // Gradients older than the recording are gone when it begins.
+        let Some(end) = over(step).or((step == 0).then_some(0)) else { continue };
+        let is_kept = |r: &Draw| r.role == Role::Gradients && (r.freed == NEVER || outlives(draft, r.freed, step));
+        let kept = if step == 0 { draft.which(|r| r.step == 0 && is_kept(r)) } else { draft.of_step(step, is_kept) };
         for &row in &kept {
             is_any = true;
-            edits.free_at(draft, row, end + 1);
+            edits.free_at(draft, row, end);
         }
         for later in step + 1..=draft.steps() {
-            let Some((_, end)) = draft.reach(later, Phase::Optimizer).or_else(|| draft.reach(later, Phase::Backward)) else {
-                continue;
-            };
+            let Some(end) = over(later) else { continue };
             let mut made = draft.of_step(later, |r| r.phase == Phase::Backward && r.is_short());
             for &row in &kept {
                 if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {
-                    edits.free_at(draft, made.remove(at), end + 1);
+                    edits.free_at(draft, made.remove(at), end);
                 }
             }
         }

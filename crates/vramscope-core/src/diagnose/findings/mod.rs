@@ -140,8 +140,10 @@ fn with_failed_request(findings: &mut [Finding], request: u64) {
     for finding in findings {
         let Some(saving) = finding.saving.filter(|s| !s.is_nothing()) else { continue };
         if std::mem::take(&mut is_first) {
-            let needed = Bytes(saving.after.saturating_add(request));
-            finding.sentence += &format!(" The request of {} that failed comes on top: up to {needed}.", Bytes(request));
+            let needed = Bytes(saving.after.saturating_add(request)).to_string();
+            if needed != Bytes(saving.after).to_string() {
+                finding.sentence += &format!(" The request of {} that failed comes on top: up to {needed}.", Bytes(request));
+            }
         }
         finding.verify = format!("The run gets past the request of {}.", Bytes(request));
     }

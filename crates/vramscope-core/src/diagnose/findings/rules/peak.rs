@@ -384,25 +384,27 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Optimizer state: at least a quarter of the peak, if a smaller state would lower it or memory is short.
+/// Optimizer state: at least an eighth of the peak, if a smaller state would lower it by a tenth, or a quarter where memory is short.
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = of_role(p, Role::OptimizerState);
     let peak = peak(p);
-    if bytes.saturating_mul(4) < peak || bytes < LEAST {
+    if bytes.saturating_mul(8) < peak || bytes < LEAST {
         return Vec::new();
     }
     let Some((saving, _)) = p.with_change(Change::EightBit) else { return Vec::new() };
-    if !p.is_short() && saving.bytes().saturating_mul(10) < peak {
+    let is_large = bytes.saturating_mul(4) >= peak;
+    if saving.bytes().saturating_mul(10) < peak && !(is_large && p.is_short()) {
         return Vec::new();
     }
     let (of_weights, weights) = of_role(p, Role::Weights);
+    let title = if is_large { "Optimizer state takes a large share" } else { "Optimizer state could be smaller" };
     // More goes than the state itself: the temporaries of a step on all weights.
     let with = match saving.bytes() > bytes {
         true => "With 8-bit state, without the step's temporaries,",
         false => "With 8-bit state instead of fp32",
     };
     vec![
-        Finding::new("optimizer_state", Class::Peak, "Optimizer state takes a large share", bytes)
+        Finding::new("optimizer_state", Class::Peak, title, bytes)
             .says(format!(
                 "{} of the {} at the peak is {}optimizer state, beside {}{} of weights.",
                 Bytes(bytes),
@@ -424,15 +426,48 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Activations kept for the backward pass: at least half of the peak, if checkpointing would lower it or memory is short.
+/// Gradients that stay until the next backward pass though nothing reads them any more.
+pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
+    let peak = peak(p);
+    let (blocks, bytes) = of_role(p, Role::Gradients);
+    if bytes < LEAST || p.steps.is_inferred() {
+        return Vec::new();
+    }
+    let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
+    if saving.bytes().saturating_mul(10) < peak {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("gradients_kept", Class::Peak, "Gradients stay through the forward pass", bytes)
+            .says(format!(
+                "{} of the {} at the peak is {}gradients of the step before.",
+                Bytes(bytes),
+                Bytes(peak),
+                probably(p, &blocks)
+            ))
+            .saves("Freed right after optimizer.step()", saving)
+            .bytes_of("gradients", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("optimizer.step(); optimizer.zero_grad(set_to_none=True)")
+            .advice(
+                "The backward pass makes them again. Nothing reads them in between, unless the program clips or logs them there.",
+            )
+            .check("Gradients are gone at the end of each step."),
+    ]
+}
+
+/// Activations kept for the backward pass: at least a third of the peak, if checkpointing would lower it by a fifth, or half where
+/// memory is short or nothing tells what would stay.
 pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (blocks, bytes) = of_role(p, Role::Activations);
     let peak = peak(p);
     // A graph that nothing uses has a rule of its own: it is not to be checkpointed but not to be made.
-    if bytes.saturating_mul(2) < peak || bytes < LEAST || keeps_unused_graph(p) {
+    if bytes.saturating_mul(3) < peak || bytes < LEAST || keeps_unused_graph(p) {
         return Vec::new();
     }
+    let is_half = bytes.saturating_mul(2) >= peak;
     // Operators that a trace names without a line of Python are no layers.
     let has_lines = blocks.iter().any(|b| line_of(&p.recording.stacks, lifetimes.stack(p.device, b.lifetime)).is_some());
     // The backward pass holds one layer at a time. What each layer begins with stays: one block of the most frequent size.
@@ -464,12 +499,13 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         None if has_lines => is_trace && bytes.saturating_mul(5) >= peak.saturating_mul(3),
         None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
-    if !p.is_short() && !is_much {
+    if !is_much && !(is_half && p.is_short()) {
         return Vec::new();
     }
     let origin =
         if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
-    let finding = Finding::new("activations", Class::Peak, "Activations make the peak", bytes).says(format!(
+    let title = if is_half { "Activations make the peak" } else { "Activations hold much of the peak" };
+    let finding = Finding::new("activations", Class::Peak, title, bytes).says(format!(
         "{} of the {} at the peak are {}activations kept for the backward pass{origin}.",
         Bytes(bytes),
         Bytes(peak),

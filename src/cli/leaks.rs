@@ -9,7 +9,7 @@ use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
-use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, growth, how_often, looked_at, pace, saw_tooth};
+use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, floors, growth, how_often, no_leak, pace, saw_tooth};
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
@@ -74,7 +74,10 @@ fn over_steps(
     let mut text = whose
         + &match (&cannot_tell, leaks.first()) {
             (Some(why), _) => format!("{why}\n"),
-            (None, None) => format!("No leak: nothing grows steadily over {}.\n", looked_at(&steps)),
+            (None, None) => {
+                let (title, sentence) = no_leak(&floors(device, tables, &steps.bounds));
+                format!("{title}. {sentence}\n")
+            }
             (None, Some(first)) => {
                 let number = vramscope_core::units::counted(leaks.len() as u64, "call stack", "call stacks");
                 let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());

@@ -197,3 +197,15 @@ fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
     let leak = diagnoses(&sample("leak.pickle"));
     assert!(leak.iter().flat_map(|f| &f.findings).all(|f| !f.sentence.contains("comes on top")));
 }
+
+/// Memory that rises with the load is no leak, and not nothing either.
+#[test]
+fn a_rise_without_a_steady_line_is_told() {
+    use vramscope_core::diagnose::leaks::no_leak;
+    const M: u64 = 1 << 20;
+    let plain = |floors: &[u64]| no_leak(floors).1.replace('\u{a0}', " ");
+    assert_eq!(plain(&[100 * M; 8]), "Nothing grows steadily over 8 steps.");
+    let rising: Vec<u64> = (1..=8).map(|i| i * 100 * M).collect();
+    assert!(plain(&rising).starts_with("The least in use in a step rises from about 150 MiB to 750 MiB over 8 steps"));
+    assert_eq!(plain(&[]), "Nothing grows steadily over 0 steps.");
+}

@@ -24,7 +24,7 @@ use crate::app::widgets::{label, pane, row};
 use between::Between;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
-    Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, pace, saw_tooth,
+    Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, no_leak, pace, saw_tooth,
 };
 use vramscope_core::model::StackId;
 use vramscope_core::tables::LifetimeId;
@@ -198,7 +198,8 @@ impl LeaksView {
                 ),
                 None => String::new(),
             };
-            ("No leak".to_owned(), t.text1, format!("Nothing grows steadily over {}.{rest}", found.looked_at))
+            let (title, sentence) = no_leak(&found.floors);
+            (title.to_owned(), t.text1, sentence + &rest)
         };
         ui.add_space(10.0);
         pane::headline(ui, "verdict", |ui| {

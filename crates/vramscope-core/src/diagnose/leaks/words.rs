@@ -2,7 +2,7 @@
 
 use super::{Growth, Rhythm};
 use crate::anatomy::steps::number;
-use crate::units::Bytes;
+use crate::units::{Bytes, MEBIBYTE, counted};
 
 /// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
 #[must_use]
@@ -10,6 +10,21 @@ pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
     let steps = leaks.iter().map(|g| g.steps).max().unwrap_or(0);
     let adds = |step: usize| leaks.iter().any(|g| g.by_step.get(step).is_some_and(|&b| b > 0));
     ((0..steps).filter(|&step| adds(step)).count(), steps)
+}
+
+/// That no leak was found, with its title. `floors`: the least in use in each step. Memory may rise all the same, as under a growing
+/// load.
+#[must_use]
+pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
+    let over = counted(floors.len() as u64, "step", "steps");
+    let quarter = (floors.len() / 4).max(1);
+    let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len().max(1) as u64;
+    let (first, last) = (mean(&floors[..quarter.min(floors.len())]), mean(&floors[floors.len().saturating_sub(quarter)..]));
+    if last.saturating_sub(first) < (16 * MEBIBYTE).max(first / 4) {
+        return ("No leak", format!("Nothing grows steadily over {over}."));
+    }
+    let rise = format!("The least in use in a step rises from about {} to {} over {over}", Bytes(first), Bytes(last));
+    ("No steady growth", format!("{rise}, but no line adds to it step by step. A load that grows looks like this."))
 }
 
 /// The one rhythm of these stacks, if they have one.

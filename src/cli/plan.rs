@@ -317,7 +317,7 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
         );
     }
     if plan.ends_at_failure() {
-        out += "The recording ends where it failed: what would have come after is not in it.\n";
+        out += "The recording ends where it failed: what comes after is not recorded.\n";
     }
     if report.largest.len() > 1 {
         let mut table = Table::new("lrl");

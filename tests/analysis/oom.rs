@@ -157,7 +157,7 @@ fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
     let said = raise(&helped);
     for part in [
         "at least 2,360 MiB for this request (with memory as it was at the failure)",
-        "If the cap applies from the start of the recording, 2,000 MiB is enough",
+        "Set before the first allocation, 2,000 MiB is enough for all recorded requests",
     ] {
         assert!(said.contains(part), "no \"{part}\" in {said}");
     }

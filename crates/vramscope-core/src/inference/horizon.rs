@@ -54,9 +54,9 @@ impl Horizon {
     #[must_use]
     pub fn warning(&self) -> &'static str {
         if self.is_growing {
-            "memory was still growing there, so it may only postpone the failure"
+            "memory was still growing at the end, so it may only postpone the failure"
         } else {
-            "what would have come after is not in it"
+            "what comes after the failure is not recorded"
         }
     }
 }

@@ -193,7 +193,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                     ));
                 }
                 if !r.oom && failed {
-                    lines.extend(h.remedies.ends_at_failure.map(|_| format!("Served{}.{}", h.reach(), h.warning())));
+                    lines.extend(h.remedies.ends_at_failure.map(|_| format!("All recorded requests succeed.{}", h.warning())));
                 }
                 lines.push(if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") });
                 response.on_hover_text(lines.join("\n"));
@@ -206,8 +206,8 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
         if failed {
             let helps = match h.remedies.ends_at_failure {
-                Some(end) if end.is_growing => format!("serves all{}, where memory was still growing", h.reach()),
-                Some(_) => format!("serves all{}", h.reach()),
+                Some(end) if end.is_growing => "serves all recorded requests; memory was still growing".to_owned(),
+                Some(_) => "serves all recorded requests".to_owned(),
                 None => "helps".to_owned(),
             };
             group(ui, cx, &helps, passing(true).count());

@@ -83,7 +83,7 @@ impl PlanView {
             }
             if scene.plan.programs().iter().any(|p| p.ends_at_failure) {
                 ui.add_space(4.0);
-                let words = "The recording ends where it failed: what would have come after is not in it.";
+                let words = "The recording ends where it failed: what comes after is not recorded.";
                 label::paragraph(ui, words, Type::Body, t.amber);
             }
             if let Some(cap) = self.estimate.filter(|cap| self.room == Some(Room::Cap(cap.least))) {

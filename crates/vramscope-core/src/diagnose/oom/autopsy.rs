@@ -23,6 +23,8 @@ pub struct Autopsy {
     pub is_private: bool,
     /// Total memory of the device; `None` if the file does not say it.
     pub capacity: Option<u64>,
+    /// What all of a predicted run reserves, where this request of it fails; `None` for what was recorded.
+    pub needs: Option<u64>,
     /// The request's size in bytes, rounded to the block size as PyTorch records it.
     pub requested: u64,
     /// Size of the segment that it would have needed.

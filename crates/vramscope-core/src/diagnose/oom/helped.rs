@@ -7,7 +7,7 @@ use super::autopsy::Autopsy;
 use super::verdict::Verdict;
 use crate::diagnose::vendor::Words;
 use crate::inference::whatif::{Row, WhatIf};
-use crate::inference::{CapFrom, CapRange, Horizon, Remedies, Remedy};
+use crate::inference::{CapFrom, CapRange, Remedies, Remedy};
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
@@ -91,16 +91,10 @@ impl Helped {
     #[must_use]
     pub fn about(&self, remedy: &Remedy) -> String {
         if remedy.conf.is_empty() && !self.own.conf.is_empty() {
-            return format!("PyTorch's defaults, without {}.", self.own.conf);
+            return format!("These are PyTorch's defaults, without {}.", self.own.conf);
         }
         let mut letters = remedy.about.chars();
         letters.next().map_or(String::new(), |c| format!("{}{}.", c.to_uppercase(), letters.as_str()))
-    }
-
-    /// What "all served" reaches to: nothing to add, or `up to where the recording ends` behind a blank.
-    #[must_use]
-    pub fn reach(&self) -> String {
-        self.remedies.ends_at_failure.map_or(String::new(), |_| format!(" {}", Horizon::REACH))
     }
 
     /// What a recording that ends at its failure leaves open, as a sentence behind a blank; empty for others.
@@ -164,27 +158,32 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     // What is larger than all there could be fits under no setting and no cap. Where the next request like it would fail, a setting
     // that serves this one is no remedy.
     let helped = helped.filter(|_| a.verdict != Verdict::TooLarge && !a.is_used_up());
-    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true));
+    // Said once, of the first that rests on a replay.
+    let mut warning = helped.map_or(String::new(), Helped::warning);
+    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true, &mut warning));
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
         setting: setting.map(str::to_owned),
         support: Support::Formula,
     };
     let segment = Bytes(a.segment);
-    let raise = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment).map(|cap| {
+    let cap = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment);
+    let raise = |cap: CapRange, warning: &mut String| {
+        // Nobody set this cap: the plan asked whether the run fits into it.
+        if let Some(needs) = a.needs {
+            let needs = Bytes(needs.max(a.reserved.saturating_add(a.segment))).limit();
+            return formula(format!("Take a card, or a cap, of {needs} or more: this predicted run reserves that much."), None);
+        }
         let least = a.reserved.saturating_add(a.segment);
         let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
         // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
         let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
         let whole = needed.map_or(String::new(), |n| {
-            let (whole, reach) = (Bytes(n.smallest_limit_bytes).limit(), helped.map_or(String::new(), Helped::reach));
-            let warning = helped.map_or(String::new(), Helped::warning);
+            let (whole, warning) = (Bytes(n.smallest_limit_bytes).limit(), std::mem::take(warning));
             if is_less {
-                return format!(
-                    " If the cap applies from the start of the recording, {whole} is enough for all requests{reach}.{warning}"
-                );
+                return format!(" Set before the first allocation, {whole} is enough for all recorded requests.{warning}");
             }
-            format!(" With the recorded settings all requests{reach} need a cap of {whole}.{warning}")
+            format!(" With the recorded settings all recorded requests need a cap of {whole}.{warning}")
         });
         let premise = if is_less { " (with memory as it was at the failure)" } else { "" };
         let fits = a.device_free_known().map_or(String::new(), |free| {
@@ -216,12 +215,12 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             ),
             Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
         )
-    });
+    };
     // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
-    let (before, after) = if a.verdict == Verdict::Cap { (raise, None) } else { (None, raise) };
-    all.extend(before);
-    all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false)));
-    all.extend(after);
+    let is_first = a.verdict == Verdict::Cap;
+    all.extend(cap.filter(|_| is_first).map(|cap| raise(cap, &mut warning)));
+    all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false, &mut warning)));
+    all.extend(cap.filter(|_| !is_first).map(|cap| raise(cap, &mut warning)));
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
             format!(
@@ -278,10 +277,10 @@ pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
     all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
 }
 
-/// The best three settings that certainly pass, or that may pass, each with its margin. If none passes, the former says so.
-fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
+/// The best three settings that certainly pass, or that may pass, each with its margin; the first with the warning. If none passes,
+/// the former says so.
+fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
     let requests = count(h.requests.max(1));
-    let (reach, warning) = (h.reach(), h.warning());
     let passing: Vec<&Remedy> = h.remedies.passing().collect();
     let mut told: Vec<&Remedy> = Vec::new();
     for remedy in passing.iter().filter(|r| r.certain == certain) {
@@ -295,20 +294,20 @@ fn simulated(h: &Helped, certain: bool) -> Vec<Advice> {
     let mut all: Vec<Advice> = told
         .into_iter()
         .map(|r| {
-            let (about, peak) = (h.about(r), Bytes(r.peak_reserved_bytes));
+            let (about, peak, warning) = (h.about(r), Bytes(r.peak_reserved_bytes), std::mem::take(warning));
             let sentence = match (certain, limit_of(h), h.passes_from(r)) {
                 (true, ..) => {
                     let margin = h.margin(r).map_or(String::new(), |m| format!(", {m}"));
                     format!(
-                        "In a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak{margin}.{warning} {about}"
+                        "{about} In a replay all {requests} recorded requests then succeed, with {peak} reserved at the peak{margin}.{warning}"
                     )
                 }
                 (false, Some(limit), Some(from)) => format!(
-                    "May help: in a replay with this setting all {requests} requests{reach} succeed if the cap is {} or more. It is {limit}.{warning} {about}",
+                    "May help. {about} In a replay all {requests} recorded requests then succeed if the cap is {} or more; it is {limit}.{warning}",
                     Bytes(from).limit()
                 ),
                 (false, ..) => format!(
-                    "May help: in a replay with this setting all {requests} requests{reach} succeed, with {peak} reserved at the peak. This is not certain: {}.{warning} {about}",
+                    "May help. {about} In a replay all {requests} recorded requests then succeed, with {peak} reserved at the peak; but {}.{warning}",
                     h.doubt(r)
                 ),
             };

@@ -127,6 +127,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         words: Words::of(device),
         is_private: servers.pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0)),
         capacity: device.capacity,
+        needs: device.needs,
         requested,
         segment,
         device_free,

@@ -21,8 +21,20 @@ pub(super) const LINKS: f32 = 27.0;
 pub(super) const LINKED: [ViewKind; 5] =
     [ViewKind::Accounting, ViewKind::Leaks, ViewKind::Steps, ViewKind::Allocations, ViewKind::Events];
 
-/// Rows of a table before the rest is folded into one.
-const MOST: usize = 9;
+/// Which rows of a table are shown.
+#[derive(Clone, Copy)]
+pub struct Folds<'a> {
+    /// The keys of the rows that are open.
+    pub open: &'a HashSet<String>,
+    /// Rows of a level before the rest is folded into one.
+    pub most: usize,
+}
+
+/// Rows of a level in a pane of a height: fewer where the findings below would not be seen.
+pub fn most(height: f32) -> usize {
+    (((height - 660.0) / 20.0) as usize).clamp(4, 9)
+}
+
 /// What is narrower is left out of the bar.
 const NARROWEST: f32 = 2.0;
 
@@ -164,11 +176,11 @@ struct Own {
 }
 
 /// Rows of one level of a table of `whole` bytes, one for what is folded, and one for the `own` bytes and blocks of their module that are in
-/// none of them. `open` has the keys of the rows that are open.
-fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), open: &HashSet<String>) -> Vec<Row> {
+/// none of them.
+fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), folds: Folds<'_>) -> Vec<Row> {
     let rest_key = folded(prefix);
-    let is_folded = all.len() > MOST + 1 && !open.contains(&rest_key);
-    let shown = if is_folded { MOST } else { all.len() };
+    let is_folded = all.len() > folds.most + 1 && !folds.open.contains(&rest_key);
+    let shown = if is_folded { folds.most } else { all.len() };
     let (bytes, blocks) = all[shown..].iter().fold((0, 0), |(bytes, blocks), r| (bytes + r.bytes, blocks + r.count));
     let more = all.len() - shown;
     let mut rows: Vec<Row> = all.into_iter().take(shown).collect();
@@ -184,20 +196,13 @@ fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), op
 }
 
 /// The rows of modules, with those inside the open ones.
-pub fn module_rows(held: &Composition, open: &HashSet<String>) -> Vec<Row> {
+pub fn module_rows(held: &Composition, folds: Folds<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
-    within(&held.modules, Own::default(), held.bytes, (0, ""), open, &mut rows);
+    within(&held.modules, Own::default(), held.bytes, (0, ""), folds, &mut rows);
     rows
 }
 
-fn within(
-    parts: &[ModuleHeld],
-    own: Own,
-    whole: u64,
-    (depth, prefix): (usize, &str),
-    open: &HashSet<String>,
-    rows: &mut Vec<Row>,
-) {
+fn within(parts: &[ModuleHeld], own: Own, whole: u64, (depth, prefix): (usize, &str), folds: Folds<'_>, rows: &mut Vec<Row>) {
     let all = parts.iter().map(|m| {
         // Two modules may have collapsed into parts of one name: their paths differ.
         let key = format!("{prefix}/{}{}", m.path.join("/"), if m.is_rest { "/" } else { "" });
@@ -207,7 +212,7 @@ fn within(
             line: m.line,
             bytes: m.bytes,
             count: m.count,
-            is_open: (!m.parts.is_empty()).then(|| open.contains(&key)),
+            is_open: (!m.parts.is_empty()).then(|| folds.open.contains(&key)),
             which: Some(m.which()),
             about: match (m.is_module, m.line) {
                 (true, _) if !m.is_named() => "The stacks do not name modules: this is the line that calls one.",
@@ -218,7 +223,7 @@ fn within(
             ..Row::default()
         }
     });
-    for (i, row) in level(all.collect(), own, whole, (depth, prefix), open).into_iter().enumerate() {
+    for (i, row) in level(all.collect(), own, whole, (depth, prefix), folds).into_iter().enumerate() {
         let (is_open, key) = (row.is_open == Some(true), row.key.clone());
         rows.push(row);
         if is_open && let Some(module) = parts.get(i) {
@@ -228,13 +233,13 @@ fn within(
                 count: module.count.saturating_sub(inside.1),
                 which: Some(Which::Directly(module.path.clone())),
             };
-            within(&module.parts, own, whole, (depth + 1, &key), open, rows);
+            within(&module.parts, own, whole, (depth + 1, &key), folds, rows);
         }
     }
 }
 
 /// The rows of lines, or of sizes where there are no lines.
-pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<Row> {
+pub fn line_rows(lines: &[LineHeld], bytes: u64, folds: Folds<'_>) -> Vec<Row> {
     let all = lines.iter().map(|l| Row {
         key: l.place.clone(),
         name: l.place.clone(),
@@ -245,7 +250,7 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, open: &HashSet<String>) -> Vec<
         which: Some(l.which()),
         ..Row::default()
     });
-    level(all.collect(), Own::default(), bytes, (0, "lines"), open)
+    level(all.collect(), Own::default(), bytes, (0, "lines"), folds)
 }
 
 #[cfg(test)]
@@ -325,14 +330,14 @@ mod tests {
         let bytes = modules.iter().map(|m| m.bytes).sum();
         let held = Composition { bytes, modules, ..Composition::default() };
         let mut open = HashSet::new();
-        let rows = module_rows(&held, &open);
+        let rows = module_rows(&held, Folds { open: &open, most: 9 });
         assert_eq!(rows.len(), 10);
         assert_eq!((rows[0].is_open, rows[0].line, rows[1].line), (Some(false), Some(FrameId(1)), None));
         assert_eq!((rows[9].name.as_str(), rows[9].count), ("4 more", 8));
         assert_eq!(rows.iter().map(|r| r.bytes).sum::<u64>(), bytes);
         open.insert(rows[0].key.clone());
         open.insert(rows[9].key.clone());
-        let rows = module_rows(&held, &open);
+        let rows = module_rows(&held, Folds { open: &open, most: 9 });
         let inside: Vec<_> = rows.iter().filter(|r| r.depth == 1).map(|r| (r.name.as_str(), r.figure.as_str())).collect();
         assert_eq!(inside, [("model.py:20", "40.00"), ("model.py:21", "5.00"), ("elsewhere", "15.00")]);
         assert_eq!(rows.len(), 13 + 3);
@@ -351,7 +356,7 @@ mod tests {
         let rows = line_rows(
             &[line("train.py:3", Some(vramscope_core::model::StackId(4))), line("backward, no stack", None)],
             2 * M,
-            &HashSet::new(),
+            Folds { open: &HashSet::new(), most: 9 },
         );
         let places = ["train.py:3", "backward, no stack"];
         assert_eq!(rows.iter().map(|r| r.which.clone()).collect::<Vec<_>>(), places.map(|p| Some(Which::Line(p.to_owned()))));

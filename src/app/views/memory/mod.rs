@@ -26,7 +26,7 @@ use crate::app::widgets::how::recorded_by;
 use crate::app::widgets::label;
 use crate::app::widgets::pane::{PaneHeader, padded, rule};
 use found::{Found, Whole};
-use layout::{LINKS, Row};
+use layout::{Folds, LINKS, Row};
 use tables::{Columns, square};
 use vramscope_core::anatomy::{OwnBlocks, Role, Which};
 use vramscope_core::diagnose::source_limits::records_stacks;
@@ -277,9 +277,10 @@ impl Memory {
         columns.captions(ui, &[layout::unit(found.held.bytes), "blocks", "share, %"][..columns.shown()]);
         ui.add_space(2.0);
         only_some(ui, cx);
+        let folds = Folds { open: &self.open, most: layout::most(ui.clip_rect().height()) };
         let rows = match !found.has_stacks || by == 1 {
-            true => layout::line_rows(&found.lines, found.held.bytes, &self.open),
-            false => layout::module_rows(&found.held, &self.open),
+            true => layout::line_rows(&found.lines, found.held.bytes, folds),
+            false => layout::module_rows(&found.held, folds),
         };
         let mut over = None;
         for row in &rows {

@@ -15,6 +15,7 @@ use crate::app::widgets::icons::Icon;
 use crate::app::widgets::label;
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::tooltip::Tip;
+use vramscope_core::model::Frame;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// True while a click on the row dims the others.
@@ -43,8 +44,13 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
         _ => {}
     }
     let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
-    columns.figures(ui, [&row.figure, &blocks, &share], [t.text1, t.text3, t.text3]);
-    let room = response.rect.across(left + 16.0, columns.names_end(ui, row));
+    // A long name takes the room of the number of blocks, which the tooltip has too.
+    let is_long = columns.shown() == 2 && left + 16.0 + name_width(ui, cx, row) > columns.names_end(ui, row);
+    let shown = if is_long { 1 } else { columns.shown() };
+    let figures = [(row.figure.as_str(), t.text1), (blocks.as_str(), t.text3), (share.as_str(), t.text3)];
+    columns.figures(ui, &figures[..shown]);
+    let end = if is_long { columns.figure_left(ui, row) } else { columns.names_end(ui, row) };
+    let room = response.rect.across(left + 16.0, end);
     let link = named(ui, cx, row, room);
     let tip = Tip::new(&row.name)
         .row("bytes", Bytes(row.bytes).to_string())
@@ -62,12 +68,7 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
 /// The name; where it is a line of code, a link to it. Returns whether that was clicked.
 fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     let (t, p) = (cx.tokens, ui.painter());
-    // "8 \u{d7} modeling_gpt2.py:608": the place alone is the link.
-    let linked = openable(cx, row.line).and_then(|frame| {
-        let before = row.name.strip_suffix(cx.data.recording.stacks.location(frame).as_str())?;
-        Some((frame, before.trim_end()))
-    });
-    if let Some((frame, before)) = linked {
+    if let Some((frame, before, _)) = linked(cx, row) {
         return Some(place_link(ui, cx, frame, before, room, &row.key).1);
     }
     let name = match row.name.strip_prefix("probably ") {
@@ -77,6 +78,23 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     let short = label::without_middle(p, &name, Type::Body, room.width());
     label::text_in(p, room, &short, Type::Body, if row.depth > 0 { t.text2 } else { t.text1 });
     None
+}
+
+/// "8 \u{d7} modeling_gpt2.py:608": the place alone is the link. The frame, what stands before it, and the place.
+fn linked<'a>(cx: &ViewContext<'_>, row: &'a Row) -> Option<(Frame, &'a str, String)> {
+    let frame = openable(cx, row.line)?;
+    let place = cx.data.recording.stacks.location(frame);
+    let before = row.name.strip_suffix(place.as_str())?.trim_end();
+    Some((frame, before, place))
+}
+
+fn name_width(ui: &Ui, cx: &ViewContext<'_>, row: &Row) -> f32 {
+    let width = |text: &str, face| label::width(ui.painter(), text, face);
+    match linked(cx, row) {
+        Some((_, "", place)) => width(&place, Type::Mono),
+        Some((_, before, place)) => width(before, Type::Body) + 4.0 + width(&place, Type::Mono),
+        None => width(&row.name, Type::Body),
+    }
 }
 
 /// Where the columns of a row end.
@@ -111,16 +129,21 @@ impl Columns {
         }
     }
 
-    fn figures(&self, ui: &Ui, texts: [&str; 3], inks: [Color32; 3]) {
-        for i in 0..self.shown() {
-            label::figure(ui.painter(), self.at(i), texts[i], inks[i]);
+    fn figures(&self, ui: &Ui, figures: &[(&str, Color32)]) {
+        for (i, &(text, ink)) in figures.iter().enumerate() {
+            label::figure(ui.painter(), self.at(i), text, ink);
         }
+    }
+
+    /// Where a name has to end that takes the room of all columns but the last.
+    fn figure_left(&self, ui: &Ui, row: &Row) -> f32 {
+        self.at(0).right() - label::width(ui.painter(), &row.figure, Type::Mono) - 8.0
     }
 
     /// Where a name has to end.
     fn names_end(&self, ui: &Ui, row: &Row) -> f32 {
         match self.shown() {
-            1 => self.at(0).right() - label::width(ui.painter(), &row.figure, Type::Mono) - 8.0,
+            1 => self.figure_left(ui, row),
             2 => self.at(1).right() - label::width(ui.painter(), &count(row.count), Type::Mono) - 8.0,
             _ => self.at(2).right() - 40.0,
         }

@@ -1,6 +1,6 @@
 //! Changes to what the forward pass keeps for the backward pass.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::draft::{Draft, Edits};
 use super::repeats::{Instance, MOST_NAMES, NOTHING_REPEATS, find};
@@ -187,21 +187,41 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     is_any
 }
 
-/// Autocast without its cache: a copy goes as soon as it was used, unless the backward pass needs it. False where it does.
+/// Autocast without its cache: a copy goes as soon as it was used, unless a graph keeps it for a backward pass. False where one does.
 pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     let copies = draft.which(|r| r.role == Role::AutocastCopies && r.born != NEVER);
+    let in_graph = steps_of_unused_graph(draft, &copies);
     let mut edits = Edits::default();
     let mut is_any = false;
     for row in copies {
         let r = draft.rows[row as usize];
         let is_kept = draft.reach(r.step, Phase::Backward).is_some_and(|(first, _)| r.freed >= first);
-        if !is_kept && r.freed > r.born + 3 {
+        if !is_kept && !in_graph.contains(&r.step) && r.freed > r.born + 3 {
             is_any = true;
             edits.free_at(draft, row, r.born + 3);
         }
     }
     draft.apply(edits);
     is_any
+}
+
+/// The steps where a graph keeps autocast's copies: at least half as many activations live as long as the first copy that is freed.
+fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
+    let mut of_step: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
+    for &row in copies {
+        let r = draft.rows[row as usize];
+        let (first, number) = of_step.entry(r.step).or_insert((r.freed, 0));
+        *first = (*first).min(r.freed);
+        *number += 1;
+    }
+    let mut kept: FxHashMap<u32, usize> = FxHashMap::default();
+    for row in draft.which(|r| r.role == Role::Activations && r.born != NEVER) {
+        let r = draft.rows[row as usize];
+        if of_step.get(&r.step).is_some_and(|&(first, _)| r.freed >= first) {
+            *kept.entry(r.step).or_default() += 1;
+        }
+    }
+    of_step.into_iter().filter(|(step, (_, number))| kept.get(step).is_some_and(|kept| kept * 2 >= *number)).map(|s| s.0).collect()
 }
 
 /// `del` of the tensors that a line makes, itself or in functions it calls, at the end of the phase that made them. False if none

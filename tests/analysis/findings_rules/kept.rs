@@ -187,6 +187,41 @@ fn temporaries_of_one_line() {
     silent(&run(400 * MIB, "cross_entropy"), "temporaries");
 }
 
+/// Each step makes some layers' tensors and a result, which goes before the next step or when that has made its own.
+#[test]
+fn a_result_that_is_held_over() {
+    let run = |is_held: bool| {
+        let mut t = Tape::new();
+        let weight = t.stack(&[("/home/me/model.py", "build")]);
+        let (layer, head) = (t.stack(&[("/home/me/model.py", "forward")]), t.stack(&[("/home/me/model.py", "head")]));
+        t.alloc(500 * MIB, weight);
+        t.role("parameter");
+        let mut last = None;
+        for _ in 0..6 {
+            t.step();
+            for size in [10, 16, 24] {
+                let h = t.alloc(size * MIB, layer);
+                t.role("temporary");
+                t.free(h);
+            }
+            let made = t.alloc(200 * MIB, head);
+            t.role("temporary");
+            if is_held {
+                if let Some(last) = last.replace(made) {
+                    t.free(last);
+                }
+            } else {
+                t.free(made);
+            }
+        }
+        t.finish()
+    };
+    let found = said(&run(true), "last_result");
+    assert_eq!(found.bytes, 200 * MIB);
+    assert_eq!(found.saving.unwrap().bytes(), 200 * MIB);
+    silent(&run(false), "last_result");
+}
+
 /// Equal blocks that stay are weights, whatever server's cache they look like.
 #[test]
 fn weights_are_no_cache() {

@@ -5,6 +5,7 @@ use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording, StackId};
+use vramscope_core::units::Bytes;
 
 #[test]
 fn a_buffer_that_is_copied_to_grow() {
@@ -43,6 +44,30 @@ fn one_block_that_makes_the_peak() {
     };
     assert_eq!(said(&run(600 * MIB), "spike").bytes, 600 * MIB);
     silent(&run(100 * MIB), "spike");
+}
+
+/// `x = f(x)`: each block goes when the next is made, so that two are alive at once.
+#[test]
+fn blocks_that_follow_each_other() {
+    let mut t = Tape::new();
+    let work = t.stack(&[("/home/me/model.py", "forward")]);
+    t.alloc(512 * MIB, work);
+    for _ in 0..40 {
+        let h = t.alloc(16 * MIB, work);
+        t.free(h);
+    }
+    let scale = t.stack(&[("/home/me/scale.py", "scale")]);
+    let mut last = t.alloc(600 * MIB, scale);
+    for _ in 0..4 {
+        let next = t.alloc(600 * MIB, scale);
+        t.free(last);
+        last = next;
+    }
+    t.free(last);
+    let found = said(&t.finish(), "spike");
+    assert_eq!(found.bytes, 1200 * MIB);
+    assert!(found.sentence.contains(&format!("2 blocks of {}", Bytes(600 * MIB))), "{}", found.sentence);
+    assert_eq!(found.saving.unwrap().bytes(), 900 * MIB);
 }
 
 /// A block with these frames beside 2 GiB of something else, live for most of the run or for a moment.

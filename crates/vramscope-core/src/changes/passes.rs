@@ -221,7 +221,11 @@ fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
             *kept.entry(r.step).or_default() += 1;
         }
     }
-    of_step.into_iter().filter(|(step, (_, number))| kept.get(step).is_some_and(|kept| kept * 2 >= *number)).map(|s| s.0).collect()
+    of_step
+        .into_iter()
+        .filter(|(step, (_, number))| kept.get(step).is_some_and(|kept| kept * 2 >= *number))
+        .map(|s| s.0)
+        .collect()
 }
 
 /// `del` of the tensors that a line makes, itself or in functions it calls, at the end of the phase that made them. False if none

@@ -10,19 +10,35 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 /// eight bytes an event while it runs.
 #[must_use]
 pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
-    live_with(device, tables, &size).max().unwrap_or(0)
+    live_with(device, tables, &size, &|id| tables.lifetimes.gone(id)).max().unwrap_or(0)
 }
 
 /// As [`peak_with`], plus the memory that the source reports beyond its allocations, which stays as it is.
 #[must_use]
 pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
+    peak_of(device, tables, &size, &|id| tables.lifetimes.gone(id))
+}
+
+/// As [`peak_after`] with the recorded sizes, where each block is freed at the event that `gone` gives.
+#[must_use]
+pub fn peak_if_freed(device: &DeviceRecording, tables: &DeviceTables, gone: impl Fn(LifetimeId) -> u32) -> u64 {
+    peak_of(device, tables, &|_, block| block, &gone)
+}
+
+fn peak_of(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    size: &dyn Fn(LifetimeId, u64) -> u64,
+    gone: &dyn Fn(LifetimeId) -> u32,
+) -> u64 {
     let totals = &device.source_totals;
+    let held = live_with(device, tables, size, gone);
     if !totals.allocated.is_known() {
-        return peak_with(device, tables, size);
+        return held.max().unwrap_or(0);
     }
-    let known = live_with(device, tables, &|_, block| block);
+    let known = live_with(device, tables, &|_, block| block, &|id| tables.lifetimes.gone(id));
     let events = std::iter::once(NO_EVENT).chain(0..);
-    let held = live_with(device, tables, &size).zip(known).zip(events);
+    let held = held.zip(known).zip(events);
     held.map(|((live, known), event)| live.saturating_add(totals.beyond(event, known))).max().unwrap_or(0)
 }
 
@@ -31,6 +47,7 @@ fn live_with(
     device: &DeviceRecording,
     tables: &DeviceTables,
     size: &dyn Fn(LifetimeId, u64) -> u64,
+    gone: &dyn Fn(LifetimeId) -> u32,
 ) -> impl Iterator<Item = u64> + use<> {
     let lifetimes = &tables.lifetimes;
     let mut changes = vec![0i64; device.events.len()];
@@ -41,7 +58,7 @@ fn live_with(
             Some(change) => *change = change.saturating_add(bytes),
             None => before = before.saturating_add(bytes),
         }
-        if let Some(change) = changes.get_mut(lifetimes.gone(id) as usize) {
+        if let Some(change) = changes.get_mut(gone(id) as usize) {
             *change = change.saturating_sub(bytes);
         }
     }

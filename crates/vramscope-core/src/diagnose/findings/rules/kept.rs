@@ -9,6 +9,7 @@ use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
+use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
@@ -56,12 +57,23 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_freed = freed * 2 > bytes;
     // Where a variable holds the pass's result, its graph lives until the next one gives the variable another.
     let (_, older) = held(p, |b| p.roles.is_of_older_graph(b.lifetime));
+    let mut of_pass: FxHashMap<usize, u64> = FxHashMap::default();
+    for (b, step) in blocks.iter().filter_map(|b| Some((b, step_of(p, b.lifetime)?))) {
+        *of_pass.entry(step).or_default() += b.size;
+    }
+    // A few small tensors may stay from any pass.
+    let passes = of_pass.values().filter(|&&of_pass| of_pass.saturating_mul(SHARE) >= bytes).count();
     let sentence = format!(
-        "The forward pass keeps {} in {} for a backward pass, most at {}, and {}.{}",
+        "{} {} in {} for a backward pass, most at {}, and {}.{}{}",
+        match passes {
+            0 | 1 => "The forward pass keeps".to_owned(),
+            more => format!("{more} forward passes keep"),
+        },
         Bytes(bytes),
         counted(blocks.len() as u64, "block", "blocks"),
         lines(p, &blocks),
         if is_freed { "they are freed without one" } else { "no backward pass was recorded" },
+        if passes == 2 { " A variable holds the last pass's result until the next one is made." } else { "" },
         match older {
             0 => String::new(),
             older => format!(
@@ -99,6 +111,61 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
                 "{advice} evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
             ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
+    ]
+}
+
+/// What the step before the peak made last and a variable still holds: it is freed only when this step has made its own.
+pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) {
+        return Vec::new();
+    }
+    // By step, line and size: when the first such block of a step was made.
+    let mut made: FxHashMap<(usize, FrameId, u64), u32> = FxHashMap::default();
+    let key = |id: LifetimeId| {
+        Some((p.steps.of(lifetimes.born(id))?, line_of(&p.recording.stacks, p.stack_of(id)?)?, lifetimes.requested(p.device, id)))
+    };
+    let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    for id in ids() {
+        if let Some(key) = key(id) {
+            made.entry(key).or_insert(lifetimes.born(id));
+        }
+    }
+    // The event at which the next step begins, for a block that lives until that step made another like it.
+    let held_over = |id: LifetimeId| {
+        let is_of_pass = matches!(p.roles.of(id), Role::Temporaries | Role::Activations);
+        let (step, line, size) = key(id).filter(|_| is_of_pass)?;
+        let next = *p.steps.bounds.get(step + 1)?;
+        let gone = lifetimes.gone(id);
+        let is_replaced = made.get(&(step + 1, line, size)).is_some_and(|&other| gone > other);
+        (is_replaced && gone != NO_EVENT && p.steps.of(gone) == Some(step + 1)).then_some(next)
+    };
+    let Some((blocks, bytes)) = much(p, |b| held_over(b.lifetime).is_some_and(|next| next <= p.peak_event)) else {
+        return Vec::new();
+    };
+    let after = peak_if_freed(p.device, p.tables, |id| held_over(id).unwrap_or_else(|| lifetimes.gone(id)));
+    let saving = Saving { before: peak(p), after };
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    let is_one = blocks.len() == 1;
+    vec![
+        Finding::new("last_result", Class::Peak, "The last step's result is held while the next is made", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} made in the step before, at {}, and freed only after this step has made {} own.",
+                Bytes(bytes),
+                Bytes(saving.before),
+                if is_one { "was" } else { "were" },
+                lines(p, &blocks),
+                if is_one { "its" } else { "their" },
+            ))
+            .saves("With a del at the end of each step", saving)
+            .bytes_of("held from the step before", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, &blocks))
+            .remedy("del output")
+            .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
+            .check(&format!("The peak falls to about {}.", Bytes(after))),
     ]
 }
 

@@ -300,8 +300,8 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "spike",
         class: Class::Peak,
-        finds: "One short-lived block makes the peak",
-        when: "the largest block at the peak ≥ 256 MiB and ≥ 1/3 of it, live for < 1/10 of a step",
+        finds: "One short-lived block makes the peak, or several of its size at once",
+        when: "the largest block at the peak ≥ 256 MiB and ≥ 1/3 of it, live for ≤ 1/10 of a step",
         source: "row 17",
         measured: "3 of 3",
         shown_by: "generated: one large block for two events",
@@ -386,6 +386,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "generated: four blocks a layer from one line",
         run: kept::written_out,
+    },
+    Rule {
+        name: "last_result",
+        class: Class::Peak,
+        finds: "What a step made last, held by a variable until the next step made its own",
+        when: "≥ 2 known steps; at the peak, temporaries or activations of the step before that are freed only after this step made the same again: ≥ 64 MiB and ≥ 10 % of it; freeing them between the steps lowers the peak by ≥ 1 %; and no graph that nothing uses",
+        source: "measured on published recordings",
+        measured: "",
+        shown_by: "generated: a result that is held over",
+        run: kept::last_result,
     },
     Rule {
         name: TEMPORARIES,

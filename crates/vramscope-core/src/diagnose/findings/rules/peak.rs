@@ -11,7 +11,7 @@ use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, Format, StackId};
-use crate::tables::{LifetimeId, NO_EVENT, Quantity, own_frame};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// What one line of the program allocated over the recording.
@@ -117,57 +117,67 @@ fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
     copied
 }
 
-/// One short-lived block that makes the peak.
+/// Short-lived blocks of one size that make the peak: one, or as many as exist at once where each is made from the one before.
 pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
-    let (peak, at) = p.tables.curves.peak(Quantity::Active);
-    let Some(block) = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive).max_by_key(|b| b.size) else {
-        return Vec::new();
-    };
-    let life = p.tables.lifetimes.get(p.device, block.lifetime);
-    let Some(life) = life.filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT) else { return Vec::new() };
-    let lived = life.gone - life.born;
+    const CHUNKS: u64 = 4;
     let n = p.device.events.len() as u32;
     let typical = if p.steps.is_empty() { n } else { n / p.steps.len() as u32 };
-    if block.size < 256 * MEBIBYTE || block.size * 3 < peak || lived * 10 > typical {
+    let life = |b: &BlockAt| p.tables.lifetimes.get(p.device, b.lifetime).filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT);
+    let is_short = |b: &BlockAt| life(b).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
+    let (live, _) = held(p, |_| true);
+    let Some(largest) = live.first().filter(|b| is_short(b)) else { return Vec::new() };
+    let peak = peak(p);
+    if largest.size < 256 * MEBIBYTE || largest.size * 3 < peak {
         return Vec::new();
     }
-    let is_workspace = p.roles.of(block.lifetime) == Role::Workspaces;
-    let (title, what, advice) = match is_workspace {
-        true => (
-            "Scratch memory of one operation holds much of the peak",
-            "one workspace, made",
-            "cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.",
-        ),
-        false => (
-            "One short-lived block holds much of the peak",
-            "one block, made",
-            "Compute it in chunks or in place. If it is the logits of a large vocabulary, use a fused linear cross entropy.",
+    let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b)).collect();
+    let bytes = largest.size * blocks.len() as u64;
+    let stacks: FxHashSet<StackId> = blocks.iter().filter_map(|b| p.stack_of(b.lifetime)).collect();
+    let is_its = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| stacks.contains(&stack));
+    let in_chunks = saving(p, |id, size| if is_its(id) { size / CHUNKS } else { size });
+    let is_workspace = p.roles.of(largest.lifetime) == Role::Workspaces;
+    let title = match (is_workspace, blocks.len()) {
+        (true, _) => "Scratch memory of one operation holds much of the peak",
+        (false, 1) => "One short-lived block holds much of the peak",
+        (false, _) => "Short-lived blocks of one size hold much of the peak",
+    };
+    let lived = blocks.iter().filter_map(|b| life(b)).map(|l| u64::from(l.gone - l.born)).max().unwrap_or(0);
+    let lived = counted(lived, "event", "events");
+    let of_peak = match Bytes(bytes).to_string() == Bytes(peak).to_string() {
+        true => format!("All of the {} at the peak", Bytes(peak)),
+        false => format!("{} of the {} at the peak", Bytes(bytes), Bytes(peak)),
+    };
+    let says = match blocks.len() {
+        1 => {
+            let what = if is_workspace { "one workspace" } else { "one block" };
+            format!("{of_peak} is {what}, made at {} and live for {lived} only.", made_at(p, largest.lifetime))
+        }
+        many => format!(
+            "{of_peak} is in {many} blocks of {}, made at {}. None lives longer than {lived}, but the next is made before the last is freed.",
+            Bytes(largest.size),
+            lines(p, &blocks),
         ),
     };
-    vec![Finding {
-        rule: "spike",
-        class: Class::Peak,
-        title: title.to_owned(),
-        bytes: block.size,
-        saving: None,
-        sentence: format!(
-            "{} of the {} at the peak is {what} at {} and live for {} only.",
-            Bytes(block.size),
-            Bytes(peak),
-            made_at(p, life.id),
-            counted(u64::from(lived), "event", "events")
-        ),
-        evidence: vec![Evidence::bytes("the block", block.size), Evidence::bytes("peak active", peak)],
-        place: Place {
-            event: Some(at),
-            stack: life.stack.is_some().then_some(life.stack),
-            lifetimes: vec![life.id],
-            range: None,
-        },
-        remedy: None,
-        advice: advice.to_owned(),
-        verify: "The peak falls by about the block's size.".to_owned(),
-    }]
+    let finding = Finding::new("spike", Class::Peak, title, bytes)
+        .says(says)
+        .bytes_of("each block", largest.size)
+        .bytes_of("peak active", peak)
+        .at(place(p, &blocks));
+    // Only the program's own tensors can be cut into parts.
+    if is_workspace {
+        return vec![finding
+            .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
+            .check("The workspace is smaller, or gone.")];
+    }
+    let check = match in_chunks.is_nothing() {
+        true => "The block is smaller.".to_owned(),
+        false => format!("The peak falls to about {}.", Bytes(in_chunks.after)),
+    };
+    let advice = match blocks.len() {
+        1 => "Compute it in chunks or in place.",
+        _ => "Compute in place (x.mul_(2), out=x), so that the next needs no block of its own, or in chunks.",
+    };
+    vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
 }
 
 /// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.

@@ -3,6 +3,7 @@
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
+use crate::model::conf::SMALL_SEGMENT;
 use crate::model::{Action, BlockState, DeviceKind, FrameId};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt, is_framework};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
@@ -280,7 +281,11 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
         Flush::Retry => (
             "Requests find room only after the cache is emptied",
             format!(
-                "{times} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU."
+                "{times} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU.{}",
+                match bursts.iter().map(|&burst| of_other_streams(p, burst)).sum::<u64>() * 2 > bytes {
+                    true => " Most of it was free memory of other CUDA streams: a stream reuses only its own.",
+                    false => "",
+                }
             ),
             "The memory that this process may take is nearly used up. Use a smaller batch, so that about a tenth stays free.",
         ),
@@ -330,8 +335,8 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
             frames[at..].iter().find(|&&f| stacks.frame(f).is_some_and(|frame| is_line(&&f) && !is_framework(stacks, frame)));
         return own.or(frames[at..].iter().find(is_line)).map_or(Flush::Unknown, |&f| Flush::Called(f));
     }
-    // After such a burst PyTorch takes the segment that it had no room for: more than was ever reserved, and larger than all that went
-    // back, for a free one as large would have served the request.
+    // After such a burst PyTorch takes the segment that it had no room for: more than was ever reserved, and larger than all of its stream
+    // and pool that went back, for a free one as large would have served the request.
     let next = (event..events.len()).find(|&i| !events.action[i].shrinks_reserved());
     let before = match event.checked_sub(1) {
         Some(before) => p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Reserved, before as u32),
@@ -339,9 +344,20 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     };
     let is_retry = next.is_some_and(|i| {
         let (takes, size) = (events.action[i] == Action::SegmentAlloc, events.size[i]);
-        takes && before.saturating_add(size) > most && events.size[event..i].iter().all(|&went| went < size)
+        let is_small = |size: u64| size <= SMALL_SEGMENT;
+        let would_serve = |went: usize| {
+            events.stream[went] == events.stream[i] && is_small(events.size[went]) == is_small(size) && events.size[went] >= size
+        };
+        takes && before.saturating_add(size) > most && !(event..i).any(would_serve)
     });
     if is_retry { Flush::Retry } else { Flush::Unknown }
+}
+
+/// Bytes that a burst of released segments gave back from other streams than that of the request behind it.
+fn of_other_streams(p: &RuleInput<'_>, burst: usize) -> u64 {
+    let events = &p.device.events;
+    let Some(next) = (burst..events.len()).find(|&i| !events.action[i].shrinks_reserved()) else { return 0 };
+    (burst..next).filter(|&i| events.stream[i] != events.stream[next]).map(|i| events.size[i]).sum()
 }
 
 /// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.

@@ -11,7 +11,7 @@ use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, Format, StackId};
-use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, is_framework, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
 /// What one line of the program allocated over the recording.
@@ -293,13 +293,17 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let optimizer = of_pytorch(p, (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)));
     let is_fused = ["Adam", "AdamW", "SGD"].contains(&optimizer);
     let way = if is_fused { "fused=True" } else { "foreach=False" };
+    let finding = Finding::new("foreach_optimizer", class, title, bytes);
+    let says = format!("optimizer.step() makes up to {} of temporaries at once, for all weights together.", Bytes(bytes));
+    let finding = match blocks.is_empty() && saving.is_nothing() {
+        true => Finding {
+            saving: Some(saving),
+            ..finding.says(format!("{says} {way} saves them there; the peak of {} is at another moment and stays.", Bytes(peak)))
+        },
+        false => finding.says(says).saves(&format!("With {way}"), saving),
+    };
     vec![
-        Finding::new("foreach_optimizer", class, title, bytes)
-            .says(format!(
-                "optimizer.step() makes up to {} of temporaries at once, for all weights together.",
-                Bytes(bytes),
-            ))
-            .saves(&format!("With {way}"), saving)
+        finding
             .bytes_of("temporaries", bytes)
             .bytes_of("peak", peak)
             .at(place)
@@ -366,6 +370,20 @@ fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) ->
     blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f)))
 }
 
+/// The line of the program that makes most optimizer state itself, not through a library's optimizer.
+fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<String> {
+    let stacks = &p.recording.stacks;
+    let is_own = |b: &&&BlockAt| {
+        let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
+        let first = frames.iter().filter_map(|&f| stacks.frame(f)).find(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
+        first.is_some_and(|f| !is_framework(stacks, f))
+    };
+    let own: Vec<&BlockAt> = blocks.iter().filter(is_own).copied().collect();
+    let bytes = |blocks: &[&BlockAt]| blocks.iter().map(|b| b.size).sum::<u64>();
+    let is_known = optimizer(p, blocks.iter().map(|b| b.lifetime)).is_some();
+    (!is_known && bytes(&own).saturating_mul(2) > bytes(blocks)).then(|| lines(p, &own))
+}
+
 /// DDP's buckets beside the gradients they are copied from.
 pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
@@ -428,10 +446,13 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("weights", weights)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice(&format!(
-                "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
-                in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
-            ))
+            .advice(&match of_own_code(p, &blocks) {
+                Some(line) => format!("The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'."),
+                None => format!(
+                    "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
+                    in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
+                ),
+            })
             .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
     ]
 }
@@ -491,7 +512,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let of_module = p.with_change(Change::Checkpoint(None)).and_then(|(saving, answer)| {
         let (line, times) = answer.place?;
-        Some((saving, format!("With the {} at {line} checkpointed", counted(times as u64, "call", "calls"))))
+        Some((saving, format!("With the {} called at {line} checkpointed", counted(times as u64, "layer", "layers"))))
     });
     // A trace's stacks number every module, so its layers do not look alike.
     let is_trace = p.recording.source.format == Format::KinetoTrace;
@@ -532,9 +553,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         None => finding,
     };
     let finding = match helps {
-        true => finding
-            .remedy("torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
-            .advice("Checkpoint the layers that hold most (gradient_checkpointing_enable() with use_cache=False in Transformers), or use a smaller micro-batch with accumulation."),
+        true => {
+            let (remedy, advice) = checkpointing_of(p, &blocks);
+            finding.remedy(remedy).advice(advice)
+        }
         false => finding.advice("Use a smaller micro-batch with accumulation, or smaller inputs."),
     };
     vec![
@@ -545,4 +567,37 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place(p, &blocks))
             .check(&check),
     ]
+}
+
+/// How to checkpoint the layers of the model that made most of some activations: the library's own switch where it has one.
+fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'static str, &'static str) {
+    let stacks = &p.recording.stacks;
+    let is_of = |b: &BlockAt, library: &str| {
+        let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
+        frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| stacks.text(f.file).replace('\\', "/").contains(library))
+    };
+    let all: u64 = blocks.iter().map(|b| b.size).sum();
+    let is_most = |library| blocks.iter().filter(|b| is_of(b, library)).map(|b| b.size).sum::<u64>().saturating_mul(2) > all;
+    if is_most("transformers/models/") {
+        return (
+            "model.gradient_checkpointing_enable(); model.config.use_cache = False",
+            "Transformers then checkpoints each layer. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    if is_most("timm/models/") {
+        return (
+            "model.set_grad_checkpointing()",
+            "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    if is_most("diffusers/models/") {
+        return (
+            "unet.enable_gradient_checkpointing()",
+            "Diffusers then checkpoints each block. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    (
+        "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+        "Checkpoint the layers that hold most, or use a smaller micro-batch with accumulation.",
+    )
 }

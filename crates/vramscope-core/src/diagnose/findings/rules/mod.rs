@@ -8,6 +8,7 @@ mod beside;
 mod growth;
 mod hygiene;
 mod kept;
+mod library;
 mod oom;
 mod peak;
 mod samples;

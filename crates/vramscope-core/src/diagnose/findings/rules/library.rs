@@ -1,0 +1,104 @@
+//! Whose code made what is at the peak: the optimizer and the models of known libraries, or the program itself.
+
+use super::at_peak::lines;
+use crate::diagnose::findings::RuleInput;
+use crate::tables::{BlockAt, LifetimeId, is_framework};
+
+/// The optimizer of PyTorch's whose code made the first of these blocks that tells it; `AdamW` where none does.
+pub(super) fn of_pytorch(p: &RuleInput<'_>, blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
+    optimizer(p, blocks).unwrap_or("AdamW")
+}
+
+/// What can keep the optimizer's state in eight bits.
+pub(super) fn in_eight_bits(optimizer: Option<&str>) -> String {
+    match optimizer {
+        Some("AdamW") => "An 8-bit Adam keeps a quarter and makes no temporaries".to_owned(),
+        Some(name @ ("SGD" | "Adagrad" | "RMSprop" | "Lion")) => {
+            format!("An 8-bit {name} (bitsandbytes) keeps a quarter and makes no temporaries")
+        }
+        Some(name) => {
+            format!("{name} has no 8-bit version in common use; an 8-bit AdamW, Lion or SGD (bitsandbytes) keeps a quarter")
+        }
+        None => "An optimizer with 8-bit state (bitsandbytes has AdamW, Lion, SGD and others) keeps a quarter".to_owned(),
+    }
+}
+
+/// The optimizer whose code made some blocks; `None` where no stack goes through one that is known.
+pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> Option<&'static str> {
+    const OF_PYTORCH: [(&str, &str); 12] = [
+        // Its newer versions step in Adam's code, which does not tell the two apart.
+        ("adam.py", "AdamW"),
+        ("adamw.py", "AdamW"),
+        ("sgd.py", "SGD"),
+        ("adagrad.py", "Adagrad"),
+        ("rmsprop.py", "RMSprop"),
+        ("adadelta.py", "Adadelta"),
+        ("adamax.py", "Adamax"),
+        ("nadam.py", "NAdam"),
+        ("radam.py", "RAdam"),
+        ("asgd.py", "ASGD"),
+        ("rprop.py", "Rprop"),
+        ("_adafactor.py", "Adafactor"),
+    ];
+    let stacks = &p.recording.stacks;
+    let of_frame = |frame| {
+        let file = stacks.text(stacks.frame(frame)?.file).replace('\\', "/");
+        match file.rsplit_once("torch/optim/") {
+            Some((_, name)) => OF_PYTORCH.iter().find(|(file, _)| *file == name).map(|(_, class)| *class),
+            None => {
+                let name = file.rsplit_once('/').map_or(file.as_str(), |f| f.1);
+                let is_lion = ["lion.py", "lion_pytorch.py", "foreach_lion.py"].contains(&name);
+                (is_lion || name == "adafactor.py").then_some(if is_lion { "Lion" } else { "Adafactor" })
+            }
+        }
+    };
+    let frames = |id| p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
+    blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f)))
+}
+
+/// The line of the program that makes most optimizer state itself, not through a library's optimizer.
+pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<String> {
+    let stacks = &p.recording.stacks;
+    let is_own = |b: &&&BlockAt| {
+        let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
+        let first = frames.iter().filter_map(|&f| stacks.frame(f)).find(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
+        first.is_some_and(|f| !is_framework(stacks, f))
+    };
+    let own: Vec<&BlockAt> = blocks.iter().filter(is_own).copied().collect();
+    let bytes = |blocks: &[&BlockAt]| blocks.iter().map(|b| b.size).sum::<u64>();
+    let is_known = optimizer(p, blocks.iter().map(|b| b.lifetime)).is_some();
+    (!is_known && bytes(&own).saturating_mul(2) > bytes(blocks)).then(|| lines(p, &own))
+}
+
+/// How to checkpoint the layers of the model that made most of some activations: the library's own switch where it has one.
+pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'static str, &'static str) {
+    let stacks = &p.recording.stacks;
+    let is_of = |b: &BlockAt, library: &str| {
+        let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
+        frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| stacks.text(f.file).replace('\\', "/").contains(library))
+    };
+    let all: u64 = blocks.iter().map(|b| b.size).sum();
+    let is_most = |library| blocks.iter().filter(|b| is_of(b, library)).map(|b| b.size).sum::<u64>().saturating_mul(2) > all;
+    if is_most("transformers/models/") {
+        return (
+            "model.gradient_checkpointing_enable(); model.config.use_cache = False",
+            "Transformers then checkpoints each layer. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    if is_most("timm/models/") {
+        return (
+            "model.set_grad_checkpointing()",
+            "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    if is_most("diffusers/models/") {
+        return (
+            "unet.enable_gradient_checkpointing()",
+            "Diffusers then checkpoints each block. Or use a smaller micro-batch with accumulation.",
+        );
+    }
+    (
+        "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+        "Checkpoint the layers that hold most, or use a smaller micro-batch with accumulation.",
+    )
+}

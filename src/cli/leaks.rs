@@ -9,7 +9,7 @@ use super::args::LeaksArgs;
 use super::oom::frames;
 use super::{About, Table, choose_device, open_blocks, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
-use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, floors, growth, how_often, no_leak, pace, saw_tooth};
+use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, floors, growth, leaking, no_leak, saw_tooth};
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
@@ -69,7 +69,6 @@ fn over_steps(
     }
     let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
     let cannot_tell = cannot_tell(device, &steps);
-    let step = "step";
     let whose = of_device(recording, device);
     let mut text = whose
         + &match (&cannot_tell, leaks.first()) {
@@ -78,24 +77,7 @@ fn over_steps(
                 let (title, sentence) = no_leak(&floors(device, tables, &steps.bounds));
                 format!("{title}. {sentence}\n")
             }
-            (None, Some(first)) => {
-                let number = vramscope_core::units::counted(leaks.len() as u64, "call stack", "call stacks");
-                let bytes = Bytes(leaks.iter().map(|g| g.bytes).sum());
-                let (often, pace) = (how_often(&leaks, step), pace(&leaks, step));
-                let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
-                let fate = match first.freed {
-                    Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
-                    _ if freed > 0 => format!(
-                        "of which {} freed at once in the end",
-                        Bytes(leaks.iter().filter(|g| g.freed.is_some()).map(|g| g.bytes).sum())
-                    ),
-                    _ => "live at the end".to_owned(),
-                };
-                format!(
-                    "{number} grow{} with {often}, {pace}: {bytes} in all, {fate}.\n",
-                    if leaks.len() == 1 { "s" } else { "" }
-                )
-            }
+            (None, Some(_)) => leaking(&leaks) + "\n",
         };
     if cannot_tell.is_none() {
         let caveat = steps.caveat(&names, device.events.len()).map_or_else(String::new, |c| format!("{c}\n"));
@@ -131,7 +113,15 @@ fn over_steps(
     if grown.len() > LISTED {
         text += &format!("{} of {} stacks shown\n", LISTED, grown.len());
     }
+    text += &others(recording, device);
     print_of(out, &[About::by(recording, tables)], &text)
+}
+
+/// How to see the other devices; empty where no other has events.
+fn others(recording: &Recording, shown: &DeviceRecording) -> String {
+    let others = recording.devices.iter().filter(|d| d.id != shown.id && !d.events.is_empty());
+    let named: Vec<String> = others.map(|d| format!("--device {}", d.id.index)).take(8).collect();
+    if named.is_empty() { String::new() } else { format!("Other devices of this recording: {}\n", named.join(", ")) }
 }
 
 /// `GPU 1: ` where the recording has several devices, else nothing.

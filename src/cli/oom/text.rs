@@ -241,7 +241,6 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
             figure(out, label, value);
         }
     }
-    blockers(out, &p.blockers, p.blockers_total);
     held(out, &p.held);
 }
 
@@ -387,7 +386,8 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     let mut rows = Vec::new();
     let size = SizeColumn::of(w.tried.iter().map(|r| r.peak_reserved_bytes));
     for r in &w.tried {
-        let spare = match r.margin_bytes {
+        // Where a request fails nothing was to spare, however low the peak until then.
+        let spare = match r.margin_bytes.filter(|_| r.oom_request.is_none() || r.oom_varies) {
             Some(m) if m < 0 => format!("-{}", Bytes(m.unsigned_abs())),
             Some(m) => Bytes(m.unsigned_abs()).to_string(),
             None => String::new(),

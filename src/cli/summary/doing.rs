@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
+use vramscope_core::diagnose::leaks::{Growth, cannot_tell, growth, leaking};
 use vramscope_core::diagnose::limits::Limit;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
@@ -27,6 +28,8 @@ pub(in crate::cli) struct Doing {
     /// In order; where there are more than 2,000 the first of them.
     pub(in crate::cli) phases: Vec<PhaseFound>,
     pub(in crate::cli) peak: Peak,
+    /// What grows with the steps, in a sentence; null where nothing does.
+    pub(in crate::cli) leak: Option<String>,
     /// What the recording lacks, where that decides what can be said of the peak; null where it has all.
     pub(in crate::cli) limit: Option<Lacks>,
 }
@@ -74,13 +77,12 @@ pub(in crate::cli) struct Peak {
     pub(in crate::cli) sentence: String,
 }
 
-/// The role of a line's blocks, to write beside its name: `activations and others`. Empty where the name says it or none is known.
+/// The roles of a line's blocks, to write beside its name: `activations, inputs`. Empty where the name says it or none is known.
 pub(in crate::cli) fn role_beside(l: &LineHeld) -> String {
     if l.role == Role::Unknown || l.place.ends_with(l.role.text()) {
         return String::new();
     }
-    // A line of several roles holds less of this one than its bytes.
-    let others = if l.of_role < l.bytes / 10 * 9 { " and others" } else { "" };
+    let others: String = l.other_roles.iter().map(|role| format!(", {}", role.text())).collect();
     format!("{}{others}", l.role_text())
 }
 
@@ -152,6 +154,8 @@ impl Doing {
         let roles = |of: fn(&vramscope_core::anatomy::RoleHeld) -> u64| {
             held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
         };
+        let grown = growth(device, tables, &anatomy.steps);
+        let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
         let runs = anatomy.phases.runs.iter().take(PHASES);
         let phases =
             runs.map(|r| PhaseFound { name: r.phase.name(), first_event: r.events.0, last_event: r.events.1.saturating_sub(1) });
@@ -170,6 +174,7 @@ impl Doing {
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
                 sentence: sentence(&held, !tables.lifetimes.has_allocations(), &anatomy.words_at(event)),
             },
+            leak: (!leaks.is_empty() && cannot_tell(device, &anatomy.steps).is_none()).then(|| leaking(&leaks)),
             limit: Limit::of(recording, device, tables, event).map(|limit| {
                 let line = limit.line.map(|line| Words::of(device).say(line).into_owned());
                 Lacks { sentence: limit.sentence, line }
@@ -216,6 +221,11 @@ impl Doing {
         let place = self.peak.event.map_or_else(String::new, |event| format!(", event {}", count(u64::from(event))));
         let when = if is_state { "" } else { " at the peak" };
         format!("\n{whose}largest lines{when}{place}\n{table}")
+    }
+
+    /// The line about what leaks; empty where nothing does.
+    pub(super) fn leak(&self, whose: &str) -> String {
+        self.leak.as_ref().map_or_else(String::new, |leak| format!("  {whose}{leak}\n"))
     }
 
     /// The line about the steps; empty without steps.

@@ -31,6 +31,7 @@ pub(super) fn of(s: &Summary) -> String {
             2.. => out += &limit,
             _ => out += &doing.limit(&whose),
         }
+        out += &doing.leak(&whose);
         out += &doing.steps(&whose);
     }
     let read = Micros((s.load.seconds * 1e6) as i64);

@@ -35,8 +35,8 @@ pub struct LineHeld {
     pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
-    /// Bytes of that role.
-    pub of_role: u64,
+    /// Its other roles of at least a tenth of its bytes, largest first.
+    pub other_roles: Vec<Role>,
     /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
     /// Bytes of whole blocks.
@@ -164,8 +164,11 @@ impl Composition {
         let mut lines: Vec<LineHeld> = lines
             .into_iter()
             .map(|(place, (line, of_line))| {
-                let most = (0..of_line.len()).max_by_key(|&i| of_line[i]).unwrap_or(0);
-                LineHeld { place: place.to_owned(), role: Role::ALL[most], of_role: of_line[most], ..line }
+                let mut roles: Vec<Role> = Role::ALL.to_vec();
+                roles.sort_by_key(|role| std::cmp::Reverse(of_line[role.index()]));
+                let role = roles.remove(0);
+                roles.retain(|role| of_line[role.index()] > 0 && of_line[role.index()] * 10 >= line.bytes);
+                LineHeld { place: place.to_owned(), role, other_roles: roles, ..line }
             })
             .collect();
         let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));

@@ -162,6 +162,9 @@ pub struct Row {
     pub about: &'static str,
 }
 
+/// Said of what stands beside the modules: weights, state, the backward pass.
+pub const NO_MODULE: &str = "These blocks are of no module.";
+
 /// The key of the row for everything that is folded.
 fn folded(prefix: &str) -> String {
     format!("{prefix}/\u{2026}")
@@ -217,6 +220,7 @@ fn within(parts: &[ModuleHeld], own: Own, whole: u64, (depth, prefix): (usize, &
             about: match (m.is_module, m.line) {
                 (true, _) if !m.is_named() => "The stacks do not name modules: this is the line that calls one.",
                 (false, Some(_)) => "This line is in no module.",
+                (false, None) if prefix.is_empty() => NO_MODULE,
                 _ => "",
             },
             key,

@@ -76,7 +76,8 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
         _ => row.name.clone(),
     };
     let short = label::without_middle(p, &name, Type::Body, room.width());
-    label::text_in(p, room, &short, Type::Body, if row.depth > 0 { t.text2 } else { t.text1 });
+    let is_beside = row.depth > 0 || row.about == layout::NO_MODULE;
+    label::text_in(p, room, &short, Type::Body, if is_beside { t.text2 } else { t.text1 });
     None
 }
 

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub use self::between::{Survivors, between};
 pub use self::saw_tooth::{SawTooth, saw_tooth};
-pub use self::words::{adding, adds, how_often, no_leak, pace};
+pub use self::words::{adding, adds, how_often, leaking, no_leak, pace};
 use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::{DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};

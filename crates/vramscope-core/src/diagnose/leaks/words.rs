@@ -2,7 +2,7 @@
 
 use super::{Growth, Rhythm};
 use crate::anatomy::steps::number;
-use crate::units::{Bytes, MEBIBYTE, counted};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
 #[must_use]
@@ -25,6 +25,27 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     }
     let rise = format!("The least in use in a step rises from about {} to {} over {over}", Bytes(first), Bytes(last));
     ("No steady growth", format!("{rise}, but no line adds to it step by step. A load that grows looks like this."))
+}
+
+/// What leaks, in one sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.` Empty without any.
+#[must_use]
+pub fn leaking(leaks: &[&Growth]) -> String {
+    let Some(first) = leaks.first() else { return String::new() };
+    let bytes = |leaks: &mut dyn Iterator<Item = &&Growth>| Bytes(leaks.map(|g| g.bytes).sum());
+    let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
+    let fate = match first.freed {
+        Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
+        _ if freed > 0 => format!("of which {} freed at once in the end", bytes(&mut leaks.iter().filter(|g| g.freed.is_some()))),
+        _ => "live at the end".to_owned(),
+    };
+    format!(
+        "{} {} with {}, {}: {} in all, {fate}.",
+        counted(leaks.len() as u64, "call stack", "call stacks"),
+        if leaks.len() == 1 { "grows" } else { "grow" },
+        how_often(leaks, "step"),
+        pace(leaks, "step"),
+        bytes(&mut leaks.iter()),
+    )
 }
 
 /// The one rhythm of these stacks, if they have one.

@@ -5,7 +5,7 @@
 //! not decide them, `>?` holds then, and `<` and `>=` compare what is printed.
 
 use super::{compare, device, figures};
-use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Release, Writer};
+use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer, release};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
@@ -130,12 +130,6 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
             // False where every release that writes the message is older.
             None => release(name).is_some_and(|first| until.is_none_or(|until| until >= first)),
         }
-}
-
-/// Reads `2.1`.
-fn release(text: &str) -> Option<Release> {
-    let (major, minor) = text.split_once('.')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]

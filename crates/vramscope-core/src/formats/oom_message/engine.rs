@@ -1,6 +1,6 @@
 //! Reads messages by the table of dialects: one engine for all programs.
 //!
-//! A row is found by its `anchor`. Its `fields` are clauses separated by bars: words as the program prints them, with a `{name}`
+//! A row (`row`) is found by its words. Its `fields` are clauses separated by bars: words as the program prints them, with a `{name}`
 //! for each number. A number needs a unit, except `{free#}` (bytes without one), `{free#G}` (GiB), `{free#M}` and `{free#K}` (KiB). `{_}`
 //! matches any number. `<` before a clause searches before the anchor. Case and white space are ignored. Fields of a clause that
 //! is not found stay unread. A clause must be near the one before it, so that no number of another line is taken; after `<<` it may
@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::dialects::ROWS;
-use super::row::{Row, Trust};
+use super::entries::entries;
+use super::row::{DIALECTS, Row, Trust};
 use super::text::{Span, Window, clamped};
 use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Writer};
 
@@ -36,7 +36,7 @@ struct Clause {
 
 /// A row prepared for matching.
 pub(super) struct Pattern {
-    pub(super) row: &'static Row,
+    pub(super) row: Row,
     anchor: String,
     near: Vec<String>,
     clauses: Vec<Clause>,
@@ -47,11 +47,15 @@ struct Table {
     patterns: Vec<Pattern>,
     by_key: FxHashMap<u32, Vec<usize>>,
     mask: [bool; 4096],
+    /// Sentences that several rows share.
+    sentences: FxHashMap<&'static str, &'static str>,
 }
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let patterns: Vec<Pattern> = ROWS.iter().copied().flatten().map(Pattern::of).collect();
-    let mut table = Table { by_key: FxHashMap::default(), mask: [false; 4096], patterns };
+    let all = entries(&DIALECTS);
+    let patterns: Vec<Pattern> = all.iter().filter_map(Row::of).map(Pattern::of).collect();
+    let sentences = all.iter().filter_map(|entry| Some((entry.head, entry.lines.first()?.1))).collect();
+    let mut table = Table { patterns, by_key: FxHashMap::default(), mask: [false; 4096], sentences };
     for (i, pattern) in table.patterns.iter().enumerate() {
         if let Some(key) = key_of(pattern.anchor.as_bytes()) {
             table.by_key.entry(key).or_default().push(i);
@@ -111,10 +115,15 @@ pub(super) fn pattern(index: usize) -> &'static Pattern {
     &TABLE.patterns[index]
 }
 
+/// The sentence of an entry such as `$KILLED`.
+pub(super) fn sentence(name: &str) -> &'static str {
+    TABLE.sentences.get(name).copied().unwrap_or("")
+}
+
 /// Reads figures of PyTorch's allocator from a text without the beginning of the message.
 pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
-    let row = TABLE.patterns.iter().find(|p| p.row.fields == super::dialects::NATIVE)?;
-    let mut message = OomMessage::new(Dialect { platform: Platform::Unknown, ..row.dialect() });
+    let row = TABLE.patterns.iter().find(|p| p.row.anchor == "CUDA out of memory")?;
+    let mut message = OomMessage::new(Dialect { platform: Platform::Unknown, ..row.row.dialect });
     for clause in &row.clauses {
         clause.read(window.own(), usize::MAX, &mut message);
     }
@@ -134,28 +143,23 @@ const BEFORE: (usize, usize) = (600, 16_000);
 const NEAR: (usize, usize) = (200, 400);
 
 impl Pattern {
-    fn of(row: &'static Row) -> Self {
-        let clauses = row.fields.split('|').map(str::trim).filter(|c| !c.is_empty()).map(Clause::of).collect();
-        let near = row.near.split('|').map(squeezed).filter(|n| !n.is_empty()).collect();
-        Pattern { row, anchor: squeezed(row.anchor), near, clauses }
-    }
-
-    fn dialect(&self) -> Dialect {
-        let Row { writer, platform, since, until, .. } = *self.row;
-        Dialect { writer, platform, since, until }
+    fn of(row: Row) -> Self {
+        let clauses = row.fields.iter().copied().map(Clause::of).collect();
+        let near = row.near.iter().copied().map(squeezed).collect();
+        Pattern { anchor: squeezed(row.anchor), near, clauses, row }
     }
 
     /// Reads the message at the start of the window; returns it with its length.
-    pub(super) fn read(&self, window: &Window<'_>) -> Option<(OomMessage, usize)> {
+    pub(super) fn read(&'static self, window: &Window<'_>) -> Option<(OomMessage, usize)> {
         let (before, behind) = (window.before(NEAR.0).low, clamped(window.after().low, NEAR.1));
         let is_near = |word: &String| before.contains(word.as_str()) || behind.contains(word.as_str());
         if !self.near.is_empty() && !self.near.iter().any(is_near) {
             return None;
         }
-        let mut message = OomMessage::new(self.dialect());
+        let mut message = OomMessage::new(self.row.dialect);
         message.is_warning = self.row.is_warning;
         message.says = self.row.says;
-        message.tips = self.row.tips;
+        message.tips = &self.row.tips;
         let mut span = window.own();
         if self.row.is_whole {
             span = window.after();
@@ -178,7 +182,7 @@ impl Pattern {
         if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;
         }
-        if self.row.writer == Writer::PyTorch {
+        if self.row.dialect.writer == Writer::PyTorch {
             super::pytorch::finish(window, used, &mut message);
         }
         // A quoted text in source code has at most a size.
@@ -394,12 +398,16 @@ mod tests {
     #[test]
     fn every_row_reads_its_example() {
         let mut wrong = Vec::new();
-        for (row, example) in ROWS.iter().copied().flatten().map(|row| (row, row.example)) {
-            let name = Dialect { writer: row.writer, platform: row.platform, since: None, until: None }.name();
+        for entry in entries(&DIALECTS).iter().filter(|entry| !entry.head.starts_with('$')) {
+            let row = Row::of(entry).unwrap_or_else(|| panic!("no row: {}", entry.head));
+            let example = entry.all(">").collect::<Vec<_>>().join("\n");
+            let reads = entry.all("=").collect::<String>();
+            assert!(row.anchor.len() > 5 && example.len() > 5, "{}", row.anchor);
+            let name = Dialect { since: None, until: None, ..row.dialect }.name();
             let words = example.split_inclusive(' ').enumerate();
             let lines: String = words.map(|(i, w)| if i % 8 == 7 { format!("{w}\n") } else { w.to_owned() }).collect();
             let ranked: String = example.lines().map(|l| format!("[rank3]: {l}\n")).collect();
-            let texts = [example.to_owned(), format!("step 1\n{example}\nstep 2\n"), ranked, lines];
+            let texts = [example.clone(), format!("step 1\n{example}\nstep 2\n"), ranked, lines];
             for (i, text) in texts.iter().enumerate() {
                 // A row that needs a whole line, or an error word in the same line, may fail when the line is broken.
                 if i == 3 && !matches!(row.trust, Trust::Sure | Trust::Figures) {
@@ -414,8 +422,8 @@ mod tests {
                     ));
                     continue;
                 };
-                if !m.dialect.name().starts_with(&name) || told(m) != row.reads || m.is_warning != row.is_warning {
-                    wrong.push(format!("{name}: {} reads {:?}, not {:?}: {text:?}", m.dialect.name(), told(m), row.reads));
+                if !m.dialect.name().starts_with(&name) || told(m) != reads || m.is_warning != row.is_warning {
+                    wrong.push(format!("{name}: {} reads {:?}, not {:?}: {text:?}", m.dialect.name(), told(m), reads));
                 }
             }
         }
@@ -425,12 +433,27 @@ mod tests {
     /// A clause with a mistyped name would never be read.
     #[test]
     fn every_clause_names_known_fields() {
-        for row in ROWS.iter().flat_map(|rows| rows.iter()) {
-            for name in row.fields.split(['{', '}']).skip(1).step_by(2) {
-                let name = name.split('#').next().unwrap();
-                assert!(set(&mut OomMessage::default(), name, Figure::exact(1)), "{name} of {}", row.anchor);
+        for pattern in &TABLE.patterns {
+            let names = pattern.row.fields.iter().flat_map(|fields| fields.split(['{', '}']).skip(1).step_by(2));
+            for name in names.map(|name| name.split('#').next().unwrap()) {
+                assert!(set(&mut OomMessage::default(), name, Figure::exact(1)), "{name} of {}", pattern.row.anchor);
             }
-            assert!(row.anchor.len() > 5 && row.example.len() > 5, "{}", row.anchor);
         }
+    }
+
+    /// A mark with a mistyped name would be left out.
+    #[test]
+    fn every_line_has_a_known_mark() {
+        for entry in entries(&DIALECTS) {
+            for (mark, text) in &entry.lines {
+                let is_known = ["near", "fields", "says", "tip", ">", "="].contains(mark) != entry.head.starts_with('$');
+                assert!(
+                    is_known && (*mark == ">" || !text.is_empty() && !text.starts_with('$')),
+                    "{mark} {text} of {}",
+                    entry.head
+                );
+            }
+        }
+        assert!(["$KILLED", "$RAY_LOST"].iter().all(|name| !sentence(name).is_empty()));
     }
 }

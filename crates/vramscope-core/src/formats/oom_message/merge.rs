@@ -1,6 +1,5 @@
 //! Merges messages of one failure: a traceback prints it again, and a program reports it at every layer that it passes.
 
-use super::dialects::{KILLED, RAY_LOST};
 use super::{Figure, OomMessage, Platform, Writer};
 
 /// Maximum distance in lines between messages of one failure, with figures and without.
@@ -150,8 +149,9 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
         // A list that stood beside only one of them.
         let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
+        let [killed, ray_lost] = ["$KILLED", "$RAY_LOST"].map(super::engine::sentence);
         // "The container reached its limit" is more informative than "killed", and that than a worker that is gone.
-        if [KILLED, RAY_LOST].contains(&later.says) && !["", RAY_LOST].contains(&first.says) {
+        if [killed, ray_lost].contains(&later.says) && !["", ray_lost].contains(&first.says) {
             first.beside.extend(beside);
             return;
         }

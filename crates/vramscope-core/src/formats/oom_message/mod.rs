@@ -5,8 +5,8 @@
 //! figure. Prefixes of launchers and loggers are removed (`prefix`), and interleaved lines of several writers are separated
 //! (`streams`).
 //!
-//! The messages of each program are a table (`dialects`): a row has the words, the meaning of each number, and an example. One
-//! engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
+//! The messages of each program are a table of plain text (`dialects`): a row has the words, the meaning of each number, and an
+//! example (`row`). One engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
 //!
 //! * [`parse`] reads the first message with figures, [`find_all`] all messages with their lines.
 //! * [`OomMessage`] contains the figures, each with its rounding error ([`Figure::slack`]).
@@ -16,8 +16,8 @@
 use std::collections::BTreeSet;
 
 mod beside;
-mod dialects;
 mod engine;
+pub(crate) mod entries;
 mod evidence;
 mod figure;
 mod given;
@@ -65,6 +65,10 @@ macro_rules! platforms {
             pub fn name(self) -> &'static str {
                 match self { $(Platform::$platform => $name,)* Platform::Unknown => "unknown" }
             }
+
+            fn of_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Platform::$platform),)* "unknown" => Some(Platform::Unknown), _ => None }
+            }
         }
     };
 }
@@ -84,6 +88,12 @@ platforms! {
 
 /// A PyTorch release: major, minor.
 pub type Release = (u8, u8);
+
+/// Reads `2.1`.
+pub(crate) fn release(text: &str) -> Option<Release> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
 
 /// Who wrote a message, and which releases use this wording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -437,7 +447,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         if message.dialect.writer == Writer::Xla {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
-            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.writer == Writer::Xla);
+            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.dialect.writer == Writer::Xla);
             let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
             xla::buffers(&text::Window { to, ..window }, &mut message);
         }
@@ -453,7 +463,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         } else if last > first && squeezed.are_counted(first, last) {
             message.rank = None;
         }
-        program::look_around(&window, pattern.row, &mut message);
+        program::look_around(&window, &pattern.row, &mut message);
         beside::look(&window, &mut message);
         if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
             message.mig_slice = mig::slice(window.vicinity(), capacity);

@@ -35,6 +35,10 @@ macro_rules! programs {
                 match self { $(Writer::$variant => $name,)* }
             }
 
+            pub(super) fn of_key(key: &str) -> Option<Self> {
+                match key { $($key => Some(Writer::$variant),)* _ => None }
+            }
+
             fn owner(self) -> MemoryOwner {
                 match self { $(Writer::$variant => MemoryOwner::$owner,)* }
             }
@@ -198,31 +202,31 @@ fn sees(window: &Window<'_>, sign: Sign) -> bool {
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    if matches!(row.writer, W::Vllm | W::Sglang | W::Tgi) {
+    if matches!(row.dialect.writer, W::Vllm | W::Sglang | W::Tgi) {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        message.dialect.platform = first(&CARDS, &around).unwrap_or(row.platform);
+        message.dialect.platform = first(&CARDS, &around).unwrap_or(row.dialect.platform);
     }
-    if row.writer == W::Xla && row.platform != Platform::Cuda {
+    if row.dialect.writer == W::Xla && row.dialect.platform != Platform::Cuda {
         let around =
             SOURCES.iter().fold(window.around(LINES.0, LINES.1).to_ascii_lowercase(), |text, path| text.replace(path, ""));
         message.dialect.writer = first(&COMPILED_BY, &around).unwrap_or(W::Xla);
     }
-    let is_bare = matches!(row.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
-    if !is_bare && !matches!(row.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
+    let is_bare = matches!(row.dialect.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
+    if !is_bare && !matches!(row.dialect.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
         return;
     }
     let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
     // Under WSL the program itself runs on Linux.
     message.on_windows = sees(window, Sign::WindowsPath) || !around.contains("wsl") && sees(window, Sign::WindowsName);
     message.is_capturing = sees(window, Sign::Captures);
-    message.is_loading = row.writer == W::PyTorch && sees(window, Sign::Loads);
+    message.is_loading = row.dialect.writer == W::PyTorch && sees(window, Sign::Loads);
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
-    message.is_pinned = is_bare && (row.platform == Platform::Cpu || sees(window, Sign::Pins));
-    if row.writer == W::TensorFlow && has(&around, TENSORFLOW_1) {
+    message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, Sign::Pins));
+    if row.dialect.writer == W::TensorFlow && has(&around, TENSORFLOW_1) {
         message.dialect.until = Some((1, 15));
     }
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.writer == W::TensorFlow
+    if row.dialect.writer == W::TensorFlow
         && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla")
         && !has(&around, "tensorflow|keras")
     {
@@ -236,13 +240,13 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
             // In Ollama, the process that runs out is llama.cpp.
             Some(W::Ollama) => message.dialect.writer = W::LlamaCpp,
             Some(writer) => message.dialect.writer = writer,
-            None => message.is_foreign = row.trust == Trust::Name && row.writer == W::Runtime,
+            None => message.is_foreign = row.trust == Trust::Name && row.dialect.writer == W::Runtime,
         }
     }
     let servers: &[(&str, W)] = match message.dialect.writer {
         W::LlamaCpp => &OLLAMA,
         W::TensorFlow => &[],
-        _ if is_bare || matches!(row.writer, W::PyTorch | W::CudaMallocAsync) => &AROUND,
+        _ if is_bare || matches!(row.dialect.writer, W::PyTorch | W::CudaMallocAsync) => &AROUND,
         _ => &[],
     };
     message.around = first(servers, &around);

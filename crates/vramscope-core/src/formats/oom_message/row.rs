@@ -1,6 +1,31 @@
-//! A row of the table of dialects: one program's wording for "out of memory".
+//! A row of the table of dialects: one program's wording for "out of memory". The rows are in `dialects`, as plain text:
+//!
+//! ```text
+//! rmm cuda sure: Maximum pool size exceeded
+//!     near rmm|memory_resource
+//!     fields failed to allocate {requested} | max/try size = {_}, {limit}
+//!     says RMM's pool reached the largest size that it was given.
+//!     tip Let the pool grow.
+//!     > Maximum pool size exceeded (failed to allocate 64.0 MiB): current/max/try size = 256.0 MiB, 256.0 MiB, 64.0 MiB
+//!     = requested 64.0 MiB, limit 256.0 MiB
+//! ```
+//!
+//! The head is the program, the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
+//! or `until 0.4` (releases), `warning` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
+//! from it: both are tested. The other lines are fields of [`Row`].
 
-use super::{Platform, Release, Writer};
+use super::entries::Entry;
+use super::{Dialect, Platform, Writer, release};
+
+/// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
+pub(super) const DIALECTS: [&str; 6] = [
+    include_str!("dialects/pytorch.txt"),
+    include_str!("dialects/xla.txt"),
+    include_str!("dialects/servers.txt"),
+    include_str!("dialects/programs.txt"),
+    include_str!("dialects/devices.txt"),
+    include_str!("dialects/host.txt"),
+];
 
 /// How much the words alone prove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,78 +43,67 @@ pub(super) enum Trust {
 }
 
 pub(super) struct Row {
-    pub(super) writer: Writer,
-    pub(super) platform: Platform,
-    pub(super) since: Option<Release>,
-    pub(super) until: Option<Release>,
+    /// The program, and the releases with this wording.
+    pub(super) dialect: Dialect,
+    pub(super) trust: Trust,
     /// The words that identify the row.
     pub(super) anchor: &'static str,
     /// One of these must occur near the anchor; empty if the anchor is enough.
-    pub(super) near: &'static str,
+    pub(super) near: Vec<&'static str>,
     /// The meaning of each number; see `engine` for the syntax.
-    pub(super) fields: &'static str,
-    pub(super) trust: Trust,
+    pub(super) fields: Vec<&'static str>,
     /// The program continues after the message.
     pub(super) is_warning: bool,
-    /// The message may contain words that other messages start with.
+    /// Words that other messages start with do not end this one.
     pub(super) is_whole: bool,
-    /// The meaning, if the figures do not decide it.
+    /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
     pub(super) says: &'static str,
-    /// Advice, if the program's usual advice does not fit.
-    pub(super) tips: &'static [&'static str],
-    /// A line as the program prints it, and the figures read from it: both are tested.
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(super) example: &'static str,
-    #[cfg_attr(not(test), allow(dead_code))]
-    pub(super) reads: &'static str,
-}
-
-pub(super) const fn row(
-    writer: Writer,
-    platform: Platform,
-    trust: Trust,
-    anchor: &'static str,
-    fields: &'static str,
-    example: &'static str,
-    reads: &'static str,
-) -> Row {
-    let (since, until, near, says) = (None, None, "", "");
-    let (is_warning, is_whole, tips): (_, _, &[_]) = (false, false, &[]);
-    Row { writer, platform, since, until, anchor, near, fields, trust, is_warning, is_whole, says, tips, example, reads }
-}
-
-/// A message without figures.
-pub(super) const fn bare(writer: Writer, platform: Platform, trust: Trust, anchor: &'static str, example: &'static str) -> Row {
-    row(writer, platform, trust, anchor, "", example, "")
+    /// Advice, if the program's usual advice does not fit: lines as in `diagnose::explain::advice`.
+    pub(super) tips: Vec<&'static str>,
 }
 
 impl Row {
+    /// `None` for an entry that is no row.
+    pub(super) fn of(entry: &Entry) -> Option<Self> {
+        let (head, anchor) = entry.head.split_once(": ")?;
+        let mut words = head.split(' ');
+        let (writer, platform) = (Writer::of_key(words.next()?)?, Platform::of_name(words.next()?)?);
+        let trust = match words.next()? {
+            "sure" => Trust::Sure,
+            "figures" => Trust::Figures,
+            "phrase" => Trust::Phrase,
+            "name" => Trust::Name,
+            "line" => Trust::Line,
+            _ => return None,
+        };
+        let parts = |mark| entry.all(mark).flat_map(|line| line.split('|')).map(str::trim).filter(|part| !part.is_empty());
+        let mut row = Row {
+            dialect: Dialect { writer, platform, since: None, until: None },
+            trust,
+            anchor,
+            near: parts("near").collect(),
+            fields: parts("fields").collect(),
+            is_warning: false,
+            is_whole: false,
+            says: entry.all("says").next().unwrap_or(""),
+            tips: entry.all("tip").collect(),
+        };
+        while let Some(word) = words.next() {
+            match word {
+                "since" => row.dialect.since = Some(release(words.next()?)?),
+                "until" => row.dialect.until = Some(release(words.next()?)?),
+                "warning" => row.is_warning = true,
+                "whole" => row.is_whole = true,
+                _ => return None,
+            }
+        }
+        Some(row)
+    }
+
     /// True for messages of several lines and many figures, which other lines may interrupt.
     pub(super) fn may_stand_apart(&self) -> bool {
-        matches!(self.writer, Writer::PyTorch | Writer::CudaMallocAsync) && self.trust == Trust::Figures && !self.is_warning
+        matches!(self.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)
+            && self.trust == Trust::Figures
+            && !self.is_warning
     }
-}
-
-macro_rules! with {
-    ($($(#[$doc:meta])* $name:ident ($($value:ident: $type:ty)?) $field:ident = $to:expr;)*) => {
-        impl Row {
-            $($(#[$doc])* pub(super) const fn $name(mut self $(, $value: $type)?) -> Self {
-                self.$field = $to;
-                self
-            })*
-        }
-    };
-}
-
-with! {
-    near(words: &'static str) near = words;
-    since(release: Release) since = Some(release);
-    until(release: Release) until = Some(release);
-    warning() is_warning = true;
-    /// Words that other messages start with do not end this one.
-    whole() is_whole = true;
-    /// Advice, if the program's usual advice does not fit: lines as in `diagnose::explain::advice`.
-    tips(lines: &'static [&'static str]) tips = lines;
-    /// The meaning as a sentence, with placeholders as in `diagnose::explain::words`.
-    says(sentence: &'static str) says = sentence;
 }

@@ -1,7 +1,7 @@
 //! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
-//! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), a figure that it
-//! tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
+//! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), the program that
+//! wrote it or around it (`by rmm|hami`, `in vllm`), a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
 //! not decide them, `>?` holds then, and `<` and `>=` compare what is printed.
 
 use super::{compare, device, figures};
@@ -23,6 +23,11 @@ pub(super) fn holds(m: &OomMessage, condition: &str) -> Option<(bool, bool)> {
         }
     }
     Some((true, is_sure))
+}
+
+/// True if it holds by the printed figures.
+pub(super) fn is_true(m: &OomMessage, condition: &str) -> bool {
+    holds(m, condition).is_some_and(|(yes, _)| yes)
 }
 
 /// `None` if it is not a comparison.
@@ -71,14 +76,13 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
 type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
-const FACTS: [Fact; 37] = [
+const FACTS: &[Fact] = &[
     ("expands", |m| m.expandable_segments == Some(true)),
     // Windows' PyTorch has no expandable segments.
     ("windows", |m| m.on_windows),
     // Has expandable segments: PyTorch 2.1, on AMD 2.11.
     ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
     ("capturing", |m| m.is_capturing),
-    ("vllm", |m| m.around == Some(Writer::Vllm)),
     ("driver", |m| m.dialect.writer == Writer::Runtime && m.says.contains("expandable segments")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
@@ -87,16 +91,12 @@ const FACTS: [Fact; 37] = [
     ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
     ("foreign", |m| m.is_foreign),
     ("nvidia", |m| !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu | Platform::Npu)),
-    // PyTorch's own allocator has handed its cache back before it gives up; others fail beside a full cache.
-    ("pytorch", |m| m.dialect.writer == Writer::PyTorch),
-    ("async", |m| m.dialect.writer == Writer::CudaMallocAsync),
     ("pytorch's", |m| matches!(m.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)),
-    ("cublas", |m| m.dialect.writer == Writer::Cublas),
-    ("nccl", |m| m.dialect.writer == Writer::Nccl),
     ("pool allocator", |m| m.cause == Some(Cause::PoolAllocator)),
     ("segment reserve", |m| m.cause == Some(Cause::SegmentReserve)),
     ("rejected", |m| m.cause == Some(Cause::Rejected)),
     ("tokens", |m| m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none()),
+    ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
     ("fits", |m| m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.bytes)),
     ("pools hold it", device::pools_hold_it),
@@ -108,11 +108,18 @@ const FACTS: [Fact; 37] = [
     ("spilled", device::is_spilled),
     ("small beside a server", device::are_small_beside_a_server),
     ("kernel", |m| m.killed.is_some()),
-    ("tensorflow", |m| m.dialect.writer == Writer::TensorFlow),
     // What the text shows to be set already.
     ("checkpointing", |m| m.gives("gradient_checkpointing") && !m.is_given("gradient_checkpointing=False")),
     ("half", |m| ["bf16", "fp16", "torch_dtype=torch.bfloat16", "torch_dtype=torch.float16", "mixed_precision="].iter().any(|name| m.gives(name))),
     ("peers", |m| m.has_peers),
+    ("in a program", |m| m.around.is_some()),
+    ("other program", |m| m.dialect.writer.neighbour().is_some()),
+    ("of the machine", |m| m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu),
+    ("impossible", OomMessage::asks_for_the_impossible),
+    ("pinned", |m| m.is_pinned),
+    ("loading", |m| m.is_loading),
+    ("sliced", |m| m.mig_slice.is_some()),
+    ("lists no process", |m| m.processes.is_empty()),
 ];
 
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {
@@ -122,7 +129,11 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
     if let Some(name) = name.strip_suffix(" told") {
         return figures::figure(m, name).is_some();
     }
-    let fact = FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m));
+    if let Some(writers) = name.strip_prefix("by ") {
+        return writers.split('|').any(|key| key == m.dialect.writer.key());
+    }
+    let fact = name.strip_prefix("in ").is_some_and(|key| m.around.is_some_and(|around| around.key() == key));
+    let fact = fact || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m));
     let until = m.dialect.until;
     fact || name == m.dialect.platform.name()
         || match name.strip_prefix('-') {
@@ -134,24 +145,24 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{advice, rules};
+    use super::super::rules::tests::conditions;
     use super::*;
 
     /// A name that is mistyped would never hold.
     #[test]
     fn every_condition_names_what_there_is() {
-        let of_rules = rules::ALL.iter().copied().flatten().flat_map(|rule| [rule.when, rule.says]);
-        let of_advice = advice::ALL.iter().copied().flatten().copied();
-        let known = super::super::KNOWN.iter().map(|known| known.1);
-        for text in of_rules.chain(of_advice).chain(known) {
-            let bracketed = text.split('[').skip(1).filter_map(|rest| rest.split_once(']')).map(|(inside, _)| inside);
-            let whole = if text.contains('{') || text.ends_with('.') || text.contains('[') { "" } else { text };
-            for part in bracketed.chain([whole]).flat_map(|condition| condition.split(", ")).filter(|part| *part != "0") {
+        for text in conditions() {
+            for part in text.split(", ") {
+                let part = part.strip_prefix("not ").unwrap_or(part);
+                if let Some(writers) = part.strip_prefix("by ").or(part.strip_prefix("in ").filter(|name| *name != "a program")) {
+                    assert!(writers.split('|').all(|key| Writer::of_key(key).is_some()), "{part}: {text}");
+                    continue;
+                }
                 let names = part.split(['<', '>', '=', '?', '+', '-', '/']).map(|name| name.trim());
-                for name in names.map(|name| name.strip_prefix("not ").unwrap_or(name)).filter(|name| !name.is_empty()) {
+                for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
-                    let platform = ["hip", "xpu", "npu", "tpu", "cpu"].contains(&name);
+                    let platform = ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml"].contains(&name);
                     assert!(figure || size || platform || FACTS.iter().any(|(known, _)| *known == name), "{name}: {text}");
                 }
             }

@@ -3,7 +3,7 @@
 //!
 //! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
 //! [`certain`](Explanation::certain) only if it holds for every value with the printed decimals, and for everything that the
-//! message leaves out. The rules are in `device`, one per line.
+//! message leaves out. The rules and the advice are tables of plain text (`rules.txt`, `advice.txt`), read by `rules`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ pub use super::oom::Verdict;
 use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Platform, Writer};
 use crate::units::pytorch_size;
 
-mod advice;
 mod condition;
 mod contradict;
 mod device;
@@ -164,7 +163,10 @@ pub fn explain(message: &OomMessage) -> Explanation {
         contradictions,
         known: known(message, is_consistent),
         buffers: largest(message).into_iter().cloned().collect(),
-        not_known: not_known(message),
+        not_known: rules::lines_for(message, "not_known", judged.verdict)
+            .iter()
+            .filter_map(|(_, says)| words::fill(message, says))
+            .collect(),
         remedies: remedies::remedies(message, judged.verdict),
         record: record(message),
     }
@@ -277,70 +279,13 @@ fn largest(message: &OomMessage) -> Vec<&PeakBuffer> {
     buffers
 }
 
-/// Whether the sentence rests on figures, which must not contradict each other; and what.
-type Known = (bool, &'static str);
-
-#[rustfmt::skip]
-const KNOWN: &[Known] = &[
-    (false, "The requested tensor is {tensor}."),
-    (true,
-        "[pytorch] PyTorch holds {reserved}. {unallocated} of it ({share}) is free, in holes between live blocks. It had already given back every \
-        cached segment that was wholly free."),
-    (true, "{private_pool} is free in private pools (CUDA graphs, MemPool); the message counts it as allocated. Live tensors take {live}."),
-    (true, "{outside_pytorch} of this process is outside PyTorch's allocator: its context, kernels, libraries and graphs."),
-    (true,
-        "Process {own pid} is this process, under the number that it has outside its container. As another process it would not fit beside \
-        PyTorch on a card of {capacity}."),
-    (false,
-        "The driver does not tell how much memory {untold} holds: it prints 2^64 bytes where it cannot (WSL, some containers, MIG)."),
-    (false,
-        "[warning] PyTorch (2.13 and later) warned {times} of a request of this size; the figures are those of the last time."),
-    (false, "[not warning] PyTorch had warned {times} of this request; the warning tells its bytes in full."),
-    (false, "It is rank {rank}'s message; other ranks may have failed only because this one did."),
-    (false, "{?[npu]NPU|GPU} {gpu} is how this process numbers it, after {visible name}."),
-    (false, "[breaks off] The message breaks off: what PyTorch holds is in the part that is missing."),
-    (false, "[not breaks off] The text does not give {unread}. PyTorch always prints that: it was cut off, or stands between other lines."),
-];
-
 fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
-    let said = KNOWN.iter().filter(|(rests_on_figures, _)| is_consistent || !rests_on_figures);
+    let said = rules::lines_for(m, "known", Verdict::Unknown).iter().filter(|(mark, _)| is_consistent || *mark != "figures");
     let of_xla = m.extra.iter().map(|(name, figure)| format!("XLA's {name}: {figure}."));
     said.filter_map(|(_, says)| Some(words::fill(m, says)?.trim_start().to_owned()))
         .chain(of_xla)
         .chain(m.beside.iter().cloned())
         .collect()
-}
-
-fn not_known(m: &OomMessage) -> Vec<String> {
-    const LINES: &str = "Which lines of code own the live memory, and whether it was growing.";
-    let f = &m.figures;
-    let of_machine = m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu;
-    let lines: &[&str] = match m.dialect.writer {
-        Writer::PyTorch if m.has_figures() && m.processes.is_empty() => &[
-            "How large the largest hole is, and which live blocks stand between the holes.",
-            LINES,
-            "Whether memory outside PyTorch belongs to this process or to others: the message lists no process.",
-        ],
-        Writer::PyTorch if m.has_figures() => {
-            &["How large the largest hole is, and which live blocks stand between the holes.", LINES]
-        }
-        Writer::CudaMallocAsync => {
-            &["How much freed memory the driver's pool keeps: the message counts what tensors hold, not what is reserved.", LINES]
-        }
-        Writer::Triton => &[],
-        Writer::Shm => &["How much shared memory there is, and what else is in it."],
-        _ if of_machine && f.limit.or(f.capacity).is_some() => &["What else held the machine's memory."],
-        _ if of_machine => &["How much of the machine's memory there is and who holds it."],
-        writer if writer.neighbour().is_some() => &[
-            "What else held the device. It is {program}'s own memory: PyTorch's settings do not change it, and PyTorch's snapshots do not show it.",
-        ],
-        Writer::Vllm | Writer::Sglang if f.weights.is_some() => &[],
-        Writer::Vllm if f.requested.is_none() || m.context.is_some() => &["How much the weights and the activations take."],
-        Writer::Vllm => &["Which programs hold what is not free."],
-        _ if !m.has_figures() => &["Everything about sizes: the message has no figures."],
-        _ => &[LINES],
-    };
-    lines.iter().filter_map(|says| words::fill(m, says)).collect()
 }
 
 /// Dumps a snapshot at the failure, on CUDA and AMD.

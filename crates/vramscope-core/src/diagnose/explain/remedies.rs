@@ -1,10 +1,9 @@
 //! What to change, by verdict, in the words of the card's vendor and with what the release that wrote the message has.
 
-use super::advice::{self, Advice};
-use super::condition::is;
+use super::rules::lines_for;
 use super::words::fill;
 use super::{Remedy, Verdict};
-use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
+use crate::formats::oom_message::OomMessage;
 
 /// A line of advice in the message's words; `None` where it does not apply.
 fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
@@ -18,73 +17,32 @@ fn tip(m: &OomMessage, line: &str) -> Option<Remedy> {
     Some(Remedy { sentence: text.trim_start().replace('`', ""), setting })
 }
 
+/// Where others hold the device this comes first.
+const WHO: &str = "See who else holds the card: {tool}.";
+
+/// Advice of the message's own row, or of the table (`advice.txt`).
 pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
-    let mut out: Vec<Remedy> = lines(m, verdict).into_iter().filter_map(|line| tip(m, line)).collect();
-    // Where others hold the device they come first.
-    if verdict == Verdict::Contention
-        && let Some(who) = tip(m, advice::WHO)
-    {
-        out.sort_by_key(|remedy| *remedy != who);
+    let mut lines = lines(m, verdict);
+    if verdict == Verdict::Contention {
+        lines.sort_by_key(|line| *line != WHO);
     }
-    out
+    lines.into_iter().filter_map(|line| tip(m, line)).collect()
 }
 
 fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
-    let (writer, platform) = (m.dialect.writer, m.dialect.platform);
-    let is_share_too_small = m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none();
-    let fixed: Option<Advice> = match writer {
-        _ if m.asks_for_the_impossible() => Some(advice::BROKEN_SIZE),
-        _ if !m.tips.is_empty() => Some(m.tips),
-        _ if m.is_pinned => Some(advice::PIN_MEMORY),
-        Writer::Vllm if is_share_too_small => Some(advice::VLLM_LARGER),
-        Writer::Vllm if m.figures.requested.is_none() => Some(advice::VLLM_NOTHING_LEFT),
-        Writer::Vllm => Some(advice::VLLM_START),
-        _ if m.is_warning && writer.neighbour().is_some() => Some(advice::GOES_ON),
-        _ if m.is_warning && verdict == Verdict::Unknown => Some(advice::RETRIED),
-        Writer::LlamaCpp if m.around == Some(Writer::Ollama) && platform != Platform::Cpu => Some(advice::OLLAMA_RUNNER),
-        _ => advice::of_program(writer, platform).or(match m.cause {
-            Some(Cause::PoolAllocator) => Some(advice::POOL_ALLOCATOR),
-            Some(Cause::SegmentReserve) => Some(advice::SEGMENT_RESERVE),
-            _ => None,
-        }),
-    };
-    if let Some(lines) = fixed {
-        return lines.to_vec();
+    if !m.tips.is_empty() && !m.asks_for_the_impossible() {
+        return m.tips.to_vec();
     }
-    let full = full(m);
-    let is_sliced = m.mig_slice.is_some() && matches!(verdict, Verdict::Capacity | Verdict::TooLarge | Verdict::Fragmentation);
-    let is_below_the_card = m.figures.requested.zip(m.figures.capacity).is_some_and(|(q, capacity)| q.bytes <= capacity.bytes);
-    let lists: &[Advice] = match verdict {
-        Verdict::Fragmentation if super::device::pools_hold_it(m) => &[advice::PRIVATE_POOLS],
-        Verdict::Fragmentation => &[advice::HOLES],
-        Verdict::Cap => &[advice::CAP, &full[..2]],
-        Verdict::Capacity if m.is_loading && m.around.is_none() => &[advice::LOADING],
-        Verdict::Capacity | Verdict::Unknown if m.is_loading && m.around == Some(Writer::Vllm) => &[advice::LOADING_VLLM],
-        Verdict::Capacity if m.around.is_some() => &[full, advice::OUTSIDE, advice::FEW_HOLES],
-        Verdict::Capacity => &[advice::OTHERS, advice::OUTSIDE, full, advice::FEW_HOLES],
-        Verdict::Contention => &[advice::SHARE],
-        // A server takes the share that it is told to, and its graphs and communicators come on top.
-        Verdict::NonPytorch if m.around.is_some() => &[full, advice::NON_PYTORCH],
-        Verdict::NonPytorch => &[advice::NON_PYTORCH],
-        Verdict::TooLarge if platform == Platform::Xpu && is_below_the_card => &[advice::BLOCK],
-        Verdict::TooLarge if m.figures.allocated.is_some_and(|held| held.bytes == 0) => &[advice::SPLIT, advice::ONE_TENSOR],
-        Verdict::TooLarge => &[advice::SPLIT, &full[1..]],
-        Verdict::Unknown if is(m, "fits") => &[advice::REFUSED, if m.around == Some(Writer::ComfyUi) { full } else { &[] }],
-        Verdict::Unknown if m.around.is_some() => &[advice::CUT, advice::CAPTURING, &full[..2], advice::UNKNOWN],
-        Verdict::Unknown => &[advice::CUT, advice::CAPTURING, advice::UNKNOWN],
-    };
-    lists.iter().copied().chain(is_sliced.then_some(advice::LARGER_SLICE)).flatten().copied().collect()
-}
-
-/// What makes a full card hold less: in a server its own settings, which training's would not be.
-fn full(m: &OomMessage) -> Advice {
-    match m.around {
-        Some(Writer::Sglang) => advice::IN_SGLANG,
-        Some(Writer::Vllm) => advice::IN_VLLM,
-        Some(Writer::Tgi) => advice::IN_TGI,
-        Some(Writer::ComfyUi) => &advice::COMFY_UI[..4],
-        Some(Writer::SdWebUi) => advice::IN_SD_WEBUI,
-        Some(Writer::TrtLlm) => advice::of_program(Writer::TrtLlm, m.dialect.platform).unwrap_or(advice::FULL),
-        _ => advice::FULL,
+    let full = lines_for(m, "full", verdict);
+    let mut out = Vec::new();
+    for &(mark, text) in lines_for(m, "advice", verdict) {
+        match text.split_once("..").filter(|_| mark == "full") {
+            Some((from, to)) => {
+                let part = full.iter().take(to.parse().unwrap_or(full.len())).skip(from.parse().unwrap_or(0));
+                out.extend(part.map(|&(_, line)| line));
+            }
+            None => out.push(text),
+        }
     }
+    out
 }

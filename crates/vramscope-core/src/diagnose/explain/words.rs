@@ -211,11 +211,7 @@ mod tests {
     /// A name that is mistyped would never be told.
     #[test]
     fn every_sentence_names_what_there_is() {
-        let rules = super::super::rules::ALL.iter().copied().flatten();
-        let mut sentences: Vec<&str> = rules.map(|rule| rule.says).collect();
-        sentences.extend(super::super::KNOWN.iter().map(|known| known.1));
-        sentences.extend(super::super::advice::ALL.iter().flat_map(|lines| lines.iter().copied()));
-        for says in sentences {
+        for says in super::super::rules::tests::sentences() {
             for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
                 let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
                 let is_known = super::super::figures::is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);

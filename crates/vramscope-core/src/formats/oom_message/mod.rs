@@ -34,6 +34,8 @@ mod xla;
 
 pub use figure::Figure;
 pub use program::Writer;
+#[cfg(test)]
+pub(crate) use row::DIALECTS;
 pub use text::{decoded, is_utf16};
 pub use xla::PeakBuffer;
 

@@ -25,7 +25,7 @@ macro_rules! programs {
 
         impl Writer {
             /// Its name in [`Dialect::name`](super::Dialect::name).
-            pub(super) fn key(self) -> &'static str {
+            pub(crate) fn key(self) -> &'static str {
                 match self { $(Writer::$variant => $key,)* }
             }
 
@@ -35,7 +35,7 @@ macro_rules! programs {
                 match self { $(Writer::$variant => $name,)* }
             }
 
-            pub(super) fn of_key(key: &str) -> Option<Self> {
+            pub(crate) fn of_key(key: &str) -> Option<Self> {
                 match key { $($key => Some(Writer::$variant),)* _ => None }
             }
 

@@ -18,7 +18,7 @@ use super::entries::Entry;
 use super::{Dialect, Platform, Writer, release};
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
-pub(super) const DIALECTS: [&str; 6] = [
+pub(crate) const DIALECTS: [&str; 6] = [
     include_str!("dialects/pytorch.txt"),
     include_str!("dialects/xla.txt"),
     include_str!("dialects/servers.txt"),

@@ -112,6 +112,7 @@ const FACTS: &[Fact] = &[
     ("checkpointing", |m| m.gives("gradient_checkpointing") && !m.is_given("gradient_checkpointing=False")),
     ("half", |m| ["bf16", "fp16", "torch_dtype=torch.bfloat16", "torch_dtype=torch.float16", "mixed_precision="].iter().any(|name| m.gives(name))),
     ("peers", |m| m.has_peers),
+    ("nothing free", |m| m.figures.free.is_some_and(|free| free.bytes == 0)),
     ("in a program", |m| m.around.is_some()),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
     ("of the machine", |m| m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu),

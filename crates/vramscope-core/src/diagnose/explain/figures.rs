@@ -2,7 +2,7 @@
 
 use super::{device, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage};
-use crate::units::GIBIBYTE;
+use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// A name, and how to get the value from a message.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
@@ -32,13 +32,17 @@ pub(super) const FIGURES: [Named<Figure>; 20] = [
 ];
 
 /// Figures that only sentences have.
-const DERIVED: [Named<Figure>; 15] = [
+const DERIVED: &[Named<Figure>] = &[
     ("free", |m| m.figures.free),
     ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
     ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(device::held(m)?)))),
     ("usual outside", |m| Some(device::usual_outside(m))),
     ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
     ("held", device::held),
+    ("held and free", |m| beside_free(m, device::held(m))),
+    ("listed and free", |m| beside_free(m, m.listed_processes())),
+    // 2 % of the card, or 64 MiB.
+    ("tolerance", |m| Some(Figure::exact(m.figures.capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE)))),
     ("left", device::left),
     ("own", |m| device::own(m, m.figures.free?)),
     ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
@@ -50,13 +54,19 @@ const DERIVED: [Named<Figure>; 15] = [
     ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
 ];
 
+/// The sum of used and free bytes, if each alone fits on the card.
+fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {
+    let (free, used, capacity) = (m.figures.free?, used?, m.figures.capacity?);
+    (free.low().max(used.low()) <= capacity.high()).then(|| free.plus(used))
+}
+
 /// The figure of a name; `None` if the message does not have it or prints it as unlimited.
 pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
     figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
 }
 
 fn figures() -> impl Iterator<Item = Named<Figure>> {
-    FIGURES.iter().chain(&DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
+    FIGURES.iter().chain(DERIVED).map(|&(name, of)| (name.strip_suffix("_bytes").unwrap_or(name), of))
 }
 
 #[cfg(test)]

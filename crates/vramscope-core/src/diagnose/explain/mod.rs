@@ -168,7 +168,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
             .filter_map(|(_, says)| words::fill(message, says))
             .collect(),
         remedies: remedies::remedies(message, judged.verdict),
-        record: record(message),
+        record: rules::lines_for(message, "record", judged.verdict).iter().map(|&(_, line)| line.to_owned()).collect(),
     }
 }
 
@@ -286,43 +286,6 @@ fn known(m: &OomMessage, is_consistent: bool) -> Vec<String> {
         .chain(of_xla)
         .chain(m.beside.iter().cloned())
         .collect()
-}
-
-/// Dumps a snapshot at the failure, on CUDA and AMD.
-const ON_FAILURE: &str = "torch.cuda.memory._record_memory_history(max_entries=1_000_000)
-def dump(device, alloc, device_alloc, device_free):
-    torch.cuda.memory._dump_snapshot(f\"oom.{device}.pickle\")
-torch._C._cuda_attach_out_of_memory_observer(dump)";
-
-/// The lines that record a snapshot on the next run and dump it at the failure.
-fn record(message: &OomMessage) -> Vec<String> {
-    let at_the_end = |import: &str, module: &str, entries: &str| {
-        format!(
-            "{import}\n{module}._record_memory_history({entries})\ntry:\n    train()\nfinally:\n    {module}._dump_snapshot(\"oom.pickle\")"
-        )
-    };
-    let lines = match (message.dialect.writer, message.dialect.platform) {
-        // Nothing of PyTorch's allocator would be in it.
-        (Writer::Mps | Writer::Vllm | Writer::Sglang | Writer::Tgi | Writer::Triton | Writer::Transformers, _) => {
-            return Vec::new();
-        }
-        (writer, _) if writer.neighbour().is_some() || writer.is_host() || message.is_foreign => return Vec::new(),
-        (Writer::ComfyUi, _) => {
-            format!(
-                "# start ComfyUI with --disable-cuda-malloc, and put this at the top of its main.py\nimport torch\n{ON_FAILURE}"
-            )
-        }
-        (Writer::CudaMallocAsync, _) => format!(
-            "# this backend keeps no history: first remove backend:cudaMallocAsync\n# from PYTORCH_CUDA_ALLOC_CONF, then\nimport torch\n# before the model is built; PyTorch 2.1 or later\n{ON_FAILURE}"
-        ),
-        (_, Platform::Npu) => at_the_end("import torch, torch_npu\n# before the model is built", "torch_npu.npu.memory", ""),
-        (_, Platform::Xpu) => {
-            let import = "import torch\n# before the model is built; PyTorch 2.11 or later";
-            at_the_end(import, "torch.xpu.memory", "max_entries=1_000_000")
-        }
-        _ => format!("import torch\n# before the model is built; PyTorch 2.1 or later\n{ON_FAILURE}"),
-    };
-    lines.lines().map(str::to_owned).collect()
 }
 
 /// How two figures compare when both are known only to their rounding.

@@ -2,41 +2,11 @@
 
 use super::prefix::stripped;
 use super::row::Trust;
+use super::signs::{tells, words};
 use super::text::{Window, has};
 
-/// Occurs in lines of code and patterns, but not in errors.
-const CODE: &str = "_t::|self(|==|!=|str(e|str(err|in str(|\" in |' in |re.compile|re.search|re.match|match=|grep|#define|#include|return |case |\
-    raise |throw |assert|except |catch|\\s+|\\s*|\\d+|\\.|.*|r\"|r'|f\"|(f'|{}|%s|%d|%.|= \"|= '|=\"|.contains(|\
-    .includes(|.find(|startswith(|indexof(|if (|if(|elif |import |def |->|=>|const |enum |printf|print(|logger.|logging.|\
-    _error(|new error(|runtimeerror(\"|runtimeerror('|?:|']['|)  # |;  // ";
-
-/// Words of advice and possibility.
-const ADVICE: &str = "if you|if the|if it|if a|if there|when you|you may|you might|you can|avoid|prevent|may |might |could |can cause|\
-    can lead|that is |that are |is there |how do |how to |what happens|in case|handle|handling|fix|should|would|usually|typically|means|detect|instead of|e.g.|such as|workaround|\
-    troubleshoot|test |defaults to|is returned|todo|recover|on oom|like |against|without |no more|either|maps |common ";
-
-/// How people describe their own failure.
-const HAPPENED: &str = "i get|i got|i just get|we get|we got|getting|got a|got an|gives me|encountered|ran into|i receive|i am facing|throws|\
-    threw|when calling|tried to allocate|crashed|returns ze_|returned ze_|terminated with|: terminated|what():|died|exited with";
-
-/// Occurs before an error that a text explains rather than reports.
-const EXPLAINED: &str = "if you|when you|whenever you|you may|you might|how to|what does|what is|what causes|why does|such as|errors like|why am i|sets reason|\
-    is set by|when the pod|when a |faq:|symptom|症状|如果|you will see|will show|kills the pod|you've probably|dreaded|most common";
-/// First person: the writer had the failure.
-const FIRST_PERSON: &str = "i get|i got|i just get|we get|we got|i am |i'm |i was|i have|i run|i ran|my ";
-/// Occurs after an error that a text explains.
-const GOES_ON: &str = "occur|mean|indicate|signif|errors|error stops|error is|error occurs|error means|is a |is an |is the |\
-    or |happens|refers|(128|: reduce|: lower|: use|: try|: increase|: check|: set";
-/// Occurs in the lines around an explained error; the range in lines above and below.
-const EXPLAINS: &str = "if you encounter|if you see|if you get|like the one below|usually means|usually happens|this error occurs|this error means|\
-    this occurs when|this happens when|here's how to|occurs when your|error message becomes";
+/// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
-
-/// Begins an item of a changelog.
-const CHANGED: &str = "fixed|fixes|resolved|resolves|added|removed|changed|improved";
-
-/// Beside an error's name these words show that it happened.
-const ERROR: &str = "error|fail|exception|fatal|abort|terminate|returned|returns|exited|status|killed";
 
 /// Characters that open an argument, a list or a value in code, before a quoted text.
 const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
@@ -97,11 +67,11 @@ fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
     let is_label = ["**:", ":**", "):**"].iter().any(|end| after.starts_with(end));
     let full = after;
     let after = after.trim_start_matches(|c: char| c == ' ' || "\"'`*”’).,".contains(c));
-    let goes_on = GOES_ON.split('|').any(|word| after.starts_with(word));
+    let goes_on = words("goes on").any(|word| after.starts_with(word));
     is_label
         || is_item(window, &before, full)
         || whole.starts_with("##")
-        || has(&before, EXPLAINED)
+        || tells("explained", &before)
         || goes_on
         || before.starts_with("the ") && after.starts_with(char::is_alphabetic)
 }
@@ -118,7 +88,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
             .iter()
             .any(|word| line.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*'])))
     };
-    has(&around, EXPLAINS) || around.lines().any(|line| conditions(line.trim()) || is_heading(line)) || is_catalogue(window)
+    tells("explains", &around) || around.lines().any(|line| conditions(line.trim()) || is_heading(line)) || is_catalogue(window)
 }
 
 /// True for a row of a Markdown table of errors and what they mean.
@@ -137,7 +107,7 @@ fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
     let before = before.trim_matches(marks);
     window.raw_line().trim_start().starts_with(['-', '*', '+', '•'])
         && (before.is_empty() && after.trim_start_matches(marks).starts_with(": ")
-            || has(before.split(' ').next().unwrap_or(""), CHANGED))
+            || tells("changed", before.split(' ').next().unwrap_or("")))
 }
 
 /// True if a text explains an error that did not happen to its writer.
@@ -147,7 +117,7 @@ pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
     }
     let line = window.raw_line().to_ascii_lowercase();
     let Some((before, after)) = line.split_once(&words.to_ascii_lowercase()) else { return false };
-    !has(before, FIRST_PERSON) && is_explained(window, before, after)
+    !tells("first person", before) && is_explained(window, before, after)
 }
 
 /// True if the words stand in a sentence of the writer's, not in an error as a program prints it.
@@ -157,7 +127,7 @@ pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
     }
     let line = window.raw_line().to_ascii_lowercase();
     let before = line.split_once(&words.to_ascii_lowercase()).map(|(before, _)| before);
-    has(&line, FIRST_PERSON) && before.is_some_and(|before| !ends_as_error(before))
+    tells("first person", &line) && before.is_some_and(|before| !ends_as_error(before))
 }
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
@@ -198,23 +168,23 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
-    if has(&both, CODE) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+    if tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
-    if !has(&both, FIRST_PERSON) && (is_explained(window, before, after) || is_introduced(window)) {
+    if !tells("first person", &both) && (is_explained(window, before, after) || is_introduced(window)) {
         return false;
     }
     // A name with a comma, alone on its line, is an element of a list.
     let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
-    if ends_as_error(before) || has(&both, HAPPENED) || is_alone(&both) && !is_listed {
+    if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed {
         return true;
     }
-    if has(&both, ADVICE) {
+    if tells("advice", &both) {
         return false;
     }
     // A list of "errors" reports none.
     let both = both.replace("errors", "");
-    trust == Trust::Phrase || has(&both, ERROR)
+    trust == Trust::Phrase || tells("error", &both)
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.
@@ -223,7 +193,7 @@ fn ends_as_error(before: &str) -> bool {
     ["error:", "exception:", "what():", "fatal:", "failed:", "error :", "failure:", "[e]", "bad_alloc:"]
         .iter()
         .any(|end| before.ends_with(end))
-        || (before.ends_with(':') && !before.ends_with("errors:") && has(before, ERROR) && !before.contains("if "))
+        || (before.ends_with(':') && !before.ends_with("errors:") && tells("error", before) && !before.contains("if "))
 }
 
 /// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`.

@@ -28,6 +28,7 @@ mod prefix;
 mod program;
 mod pytorch;
 mod row;
+mod signs;
 mod streams;
 mod text;
 mod xla;

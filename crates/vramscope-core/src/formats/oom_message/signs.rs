@@ -1,0 +1,78 @@
+//! Words that tell something where they stand near a message (`signs.txt`).
+
+use std::sync::LazyLock;
+
+use super::entries::entries;
+use super::text::Window;
+
+const TABLE: &str = include_str!("signs.txt");
+
+struct Sign {
+    name: &'static str,
+    /// Lines above and below a message that are searched, if the sign itself says so, and the words.
+    lines: Vec<(Option<(usize, usize)>, Vec<&'static str>)>,
+}
+
+static SIGNS: LazyLock<Vec<Sign>> = LazyLock::new(|| {
+    let range = |mark: &str| mark.split_once('+').and_then(|(above, below)| Some((above.parse().ok()?, below.parse().ok()?)));
+    let words = |text: &'static str| text.split('|').filter(|word| !word.is_empty()).collect();
+    let lines =
+        |lines: Vec<(&'static str, &'static str)>| lines.into_iter().map(|(mark, text)| (range(mark), words(text))).collect();
+    entries(&[TABLE]).into_iter().map(|entry| Sign { name: entry.head, lines: lines(entry.lines) }).collect()
+});
+
+/// The words of a sign.
+pub(super) fn words(name: &str) -> impl Iterator<Item = &'static str> {
+    SIGNS.iter().filter(move |sign| sign.name == name).flat_map(|sign| &sign.lines).flat_map(|(_, words)| words.iter().copied())
+}
+
+/// True if a text in small letters has one of the words of a sign.
+pub(super) fn tells(name: &str, text: &str) -> bool {
+    words(name).any(|word| text.contains(word))
+}
+
+/// True if the lines around a message have one of the words of a sign, each in its own range.
+pub(super) fn sees(window: &Window<'_>, name: &str) -> bool {
+    let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&str>)| {
+        let around = range.map(|(above, below)| window.around(above, below).to_ascii_lowercase()).unwrap_or_default();
+        words.iter().any(|word| around.contains(word))
+    };
+    SIGNS.iter().filter(|sign| sign.name == name).any(|sign| sign.lines.iter().any(is_around))
+}
+
+/// What all signs of a kind tell, such as `server`, with their words.
+pub(super) fn of_kind(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let told =
+        move |sign: &'static Sign| sign.name.split_once(' ').filter(|(known, _)| *known == kind).map(|(_, what)| (what, sign));
+    SIGNS
+        .iter()
+        .filter_map(told)
+        .flat_map(|(what, sign)| sign.lines.iter().flat_map(move |(_, words)| words.iter().map(move |word| (what, *word))))
+}
+
+/// What the first sign of a kind tells whose words a text in small letters has.
+pub(super) fn first(kind: &str, text: &str) -> Option<&'static str> {
+    of_kind(kind).find(|(_, word)| text.contains(word)).map(|(what, _)| what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::oom_message::{Platform, Writer};
+
+    #[test]
+    fn every_sign_tells_what_there_is() {
+        for kind in ["program", "server", "runner", "compiler", "card"] {
+            assert!(of_kind(kind).count() > 0, "{kind}");
+            for (what, _) in of_kind(kind) {
+                assert!(
+                    if kind == "card" { Platform::of_name(what).is_some() } else { Writer::of_key(what).is_some() },
+                    "{what}"
+                );
+            }
+        }
+        for sign in &*SIGNS {
+            assert!(sign.lines.iter().flat_map(|(_, words)| words).all(|word| *word == word.to_lowercase()), "{}", sign.name);
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::entries::entries;
-use super::text::Window;
+use super::text::{Window, contains};
 
 const TABLE: &str = include_str!("signs.txt");
 
@@ -28,14 +28,14 @@ pub(super) fn words(name: &str) -> impl Iterator<Item = &'static str> {
 
 /// True if a text in small letters has one of the words of a sign.
 pub(super) fn tells(name: &str, text: &str) -> bool {
-    words(name).any(|word| text.contains(word))
+    words(name).any(|word| contains(text, word))
 }
 
 /// True if the lines around a message have one of the words of a sign, each in its own range.
 pub(super) fn sees(window: &Window<'_>, name: &str) -> bool {
     let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&str>)| {
         let around = range.map(|(above, below)| window.around(above, below).to_ascii_lowercase()).unwrap_or_default();
-        words.iter().any(|word| around.contains(word))
+        words.iter().any(|word| contains(&around, word))
     };
     SIGNS.iter().filter(|sign| sign.name == name).any(|sign| sign.lines.iter().any(is_around))
 }
@@ -52,7 +52,7 @@ pub(super) fn of_kind(kind: &str) -> impl Iterator<Item = (&'static str, &'stati
 
 /// What the first sign of a kind tells whose words a text in small letters has.
 pub(super) fn first(kind: &str, text: &str) -> Option<&'static str> {
-    of_kind(kind).find(|(_, word)| text.contains(word)).map(|(what, _)| what)
+    of_kind(kind).find(|(_, word)| contains(text, word)).map(|(what, _)| what)
 }
 
 #[cfg(test)]

@@ -285,7 +285,12 @@ fn entity(text: &str) -> Option<(char, &str)> {
 
 /// True if the text contains one of the words between the bars.
 pub(super) fn has(text: &str, words: &str) -> bool {
-    words.split('|').any(|word| text.contains(word))
+    words.split('|').any(|word| contains(text, word))
+}
+
+/// As `str::contains`, which takes ten times as long in a build without optimisation: that of `memchr` is always compiled with it.
+pub(super) fn contains(text: &str, word: &str) -> bool {
+    memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some()
 }
 
 /// The first `most` bytes of a text.

@@ -43,6 +43,8 @@ const DERIVED: &[Named<Figure>] = &[
     ("listed and free", |m| beside_free(m, m.listed_processes())),
     // 2 % of the card, or 64 MiB.
     ("tolerance", |m| Some(Figure::exact(m.figures.capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE)))),
+    // A tensor whose type the message does not tell, if it is float32.
+    ("float tensor", |m| Some(Figure::exact(m.elements?.saturating_mul(4)))),
     ("left", device::left),
     ("own", |m| device::own(m, m.figures.free?)),
     ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),

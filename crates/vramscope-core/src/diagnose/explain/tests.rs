@@ -501,3 +501,22 @@ fn a_message_that_breaks_off_behind_its_processes_names_them() {
         e.sentence
     );
 }
+
+/// No pool of this size would ever hold it, whatever else is in the pool.
+#[test]
+fn a_tensor_larger_than_tensorflow_s_pool_is_told() {
+    let stats = "Limit: 4294967296\nInUse: 2147483648\nMaxInUse: 3221225472\n";
+    let tensor = |shape: &str, kind: &str| {
+        verdict_of(&format!(
+            "tensorflow/core/common_runtime/bfc_allocator.cc:1] Stats:\n{stats}tensorflow.ResourceExhaustedError: OOM when allocating tensor with \
+             shape[{shape}]{kind}"
+        ))
+    };
+    let typed = " and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc";
+    for (kind, certain) in [(typed, true), ("", false)] {
+        let large = tensor("1048576,2048", kind);
+        assert_eq!((large.verdict, large.certain), (Verdict::TooLarge, certain), "{}", large.sentence);
+        assert!(large.sentence.contains("this one tensor is larger than the whole pool"), "{}", large.sentence);
+        assert!(!tensor("1024,1024", kind).sentence.contains("larger than"), "{kind}");
+    }
+}

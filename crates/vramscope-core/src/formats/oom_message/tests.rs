@@ -503,3 +503,27 @@ fn a_sentence_beside_the_message_is_no_further_failure() {
     assert_eq!(find_all(&text).len(), 1);
     assert_eq!(find_all("With a batch of 4 I get CUDA out of memory, my card is small.").len(), 1);
 }
+
+/// Its errors do not tell who compiled the program, so the lines around each of them are searched.
+#[test]
+fn many_messages_of_xla_take_no_longer_than_others() {
+    let quickest = |line: fn(usize) -> String| {
+        let log: String = (0..1_000).map(line).collect();
+        let took = |_| {
+            let since = std::time::Instant::now();
+            assert_eq!(find_all(&log).len(), 1_000);
+            since.elapsed()
+        };
+        (0..3).map(took).min().unwrap()
+    };
+    let xla = quickest(|i| {
+        format!("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used {i}.25G of 15.50G hbm. Exceeded by 2G.\n")
+    });
+    let cupy = quickest(|i| {
+        format!(
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating {} bytes (allocated so far: 3,221 bytes).\n",
+            4096 * i
+        )
+    });
+    assert!(xla < cupy * 4, "{xla:?}, and others {cupy:?}");
+}

@@ -163,7 +163,8 @@ mod tests {
                 for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
-                    let platform = ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml"].contains(&name);
+                    let platform =
+                        ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
                     assert!(figure || size || platform || FACTS.iter().any(|(known, _)| *known == name), "{name}: {text}");
                 }
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::oom::Verdict;
-use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Platform, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Writer};
 use crate::units::pytorch_size;
 
 mod condition;
@@ -156,7 +156,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
         parts: if is_consistent { parts(message) } else { Vec::new() },
         limit_parts: if is_consistent { limit_parts(message, judged.verdict) } else { Vec::new() },
         verdict: judged.verdict,
-        cause: cause(message, judged.verdict),
+        cause: rules::lines_for(message, "cause", judged.verdict).first().map_or(judged.verdict.name(), |(_, name)| name),
         certain: judged.doubt.is_none(),
         doubt: judged.doubt,
         sentence,
@@ -169,19 +169,6 @@ pub fn explain(message: &OomMessage) -> Explanation {
             .collect(),
         remedies: remedies::remedies(message, judged.verdict),
         record: rules::lines_for(message, "record", judged.verdict).iter().map(|&(_, line)| line.to_owned()).collect(),
-    }
-}
-
-/// Host memory and messages without a failure have no verdict about a device, but a known cause.
-fn cause(m: &OomMessage, verdict: Verdict) -> &'static str {
-    match m.dialect.writer {
-        _ if verdict != Verdict::Unknown => verdict.name(),
-        _ if m.is_warning => "no_failure",
-        Writer::Shm => "shared_memory",
-        // A worker that is gone, for whatever reason.
-        Writer::Ray if m.dialect.platform == Platform::Unknown => verdict.name(),
-        writer if writer.is_host() || m.dialect.platform == Platform::Cpu || m.is_pinned => "host_memory",
-        _ => verdict.name(),
     }
 }
 

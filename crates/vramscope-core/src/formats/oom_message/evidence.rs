@@ -110,24 +110,24 @@ fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
             || tells("changed", before.split(' ').next().unwrap_or("")))
 }
 
+/// The message's line in small letters, before and after the words; `None` if it is too long.
+fn halves(window: &Window<'_>, words: &str) -> Option<(String, String)> {
+    let line = window.raw_line();
+    let low = (line.len() <= LONG).then(|| line.to_ascii_lowercase())?;
+    low.split_once(&words.to_ascii_lowercase()).map(|(before, after)| (before.to_owned(), after.to_owned()))
+}
+
 /// True if a text explains an error that did not happen to its writer.
 pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
-    if window.raw_line().len() > LONG {
-        return false;
-    }
-    let line = window.raw_line().to_ascii_lowercase();
-    let Some((before, after)) = line.split_once(&words.to_ascii_lowercase()) else { return false };
-    !tells("first person", before) && is_explained(window, before, after)
+    halves(window, words).is_some_and(|(before, after)| !tells("first person", &before) && is_explained(window, &before, &after))
 }
 
 /// True if the words stand in a sentence of the writer's, not in an error as a program prints it.
 pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
-    if window.raw_line().len() > LONG {
-        return false;
-    }
-    let line = window.raw_line().to_ascii_lowercase();
-    let before = line.split_once(&words.to_ascii_lowercase()).map(|(before, _)| before);
-    tells("first person", &line) && before.is_some_and(|before| !ends_as_error(before))
+    let in_sentence = |(before, after): (String, String)| {
+        (tells("first person", &before) || tells("first person", &after)) && !ends_as_error(&before)
+    };
+    halves(window, words).is_some_and(in_sentence)
 }
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.

@@ -136,26 +136,11 @@ fn leading(text: &str) -> (String, usize) {
 }
 
 /// A longer unit comes before those that it starts or ends with.
+#[rustfmt::skip]
 const UNITS: [(&str, u32); 18] = [
-    ("megabytes", 20),
-    ("bytes", 0),
-    ("byte", 0),
-    ("KiB", 10),
-    ("MiB", 20),
-    ("GiB", 30),
-    ("TiB", 40),
-    ("PiB", 50),
-    ("KB", 10),
-    ("MB", 20),
-    ("GB", 30),
-    ("TB", 40),
-    ("PB", 50),
+    ("megabytes", 20), ("bytes", 0), ("byte", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40), ("PiB", 50), ("KB", 10), ("MB", 20),
     // Kubernetes omits the B.
-    ("Ki", 10),
-    ("Mi", 20),
-    ("Gi", 30),
-    ("B", 0),
-    ("b", 0),
+    ("GB", 30), ("TB", 40), ("PB", 50), ("Ki", 10), ("Mi", 20), ("Gi", 30), ("B", 0), ("b", 0),
 ];
 
 /// XLA's units on a TPU, always after decimals. Without white space a word may follow the first four directly.

@@ -45,19 +45,10 @@ fn identity(before: u64, prefix: &str) -> u64 {
 
 /// Line prefixes: `#` is the rank, `@` another number, `%` a name and `+` spaces. Used by launchers of PyTorch, MPI and Horovod, `srun
 /// --label`, docker compose, pdsh and DeepSpeed.
+#[rustfmt::skip]
 const PREFIXES: [&str; 12] = [
-    "[rank#]:",
-    "[rank#]",
-    "[Rank#]:",
-    "[Rank#]",
-    "[default#]:",
-    "[@,#]<stderr>:",
-    "[#]<stderr>:",
-    "[#]<stdout>:",
-    "[@,#]<stdout>:",
-    "#: ",
-    "%+|",
-    "@.@.@.@: ",
+    "[rank#]:", "[rank#]", "[Rank#]:", "[Rank#]", "[default#]:", "[@,#]<stderr>:", "[#]<stderr>:", "[#]<stdout>:",
+    "[@,#]<stdout>:", "#: ", "%+|", "@.@.@.@: ",
 ];
 
 /// The rest after a prefix, and the rank in it.

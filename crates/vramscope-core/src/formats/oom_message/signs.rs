@@ -58,7 +58,7 @@ pub(super) fn first(kind: &str, text: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::oom_message::{Platform, Writer};
+    use crate::formats::oom_message::{Platform, Writer, release};
 
     #[test]
     fn every_sign_tells_what_there_is() {
@@ -70,6 +70,13 @@ mod tests {
                     "{what}"
                 );
             }
+        }
+        for (releases, words) in of_kind("release") {
+            let (since, until) = releases.split_once('-').unwrap();
+            assert!(
+                release(since).is_some() && (until.is_empty() || release(until).is_some()) && !words.contains(' '),
+                "{releases}"
+            );
         }
         for sign in &*SIGNS {
             assert!(sign.lines.iter().flat_map(|(_, words)| words).all(|word| *word == word.to_lowercase()), "{}", sign.name);

@@ -270,15 +270,9 @@ fn is_decimal(mut after: impl Iterator<Item = char>) -> bool {
 
 /// Decodes an HTML entity; returns the character and the rest.
 fn entity(text: &str) -> Option<(char, &str)> {
+    #[rustfmt::skip]
     const ENTITIES: [(&str, char); 8] = [
-        ("&gt;", '>'),
-        ("&lt;", '<'),
-        ("&amp;", '&'),
-        ("&quot;", '"'),
-        ("&#39;", '\''),
-        ("&#x27;", '\''),
-        ("&apos;", '\''),
-        ("&nbsp;", ' '),
+        ("&gt;", '>'), ("&lt;", '<'), ("&amp;", '&'), ("&quot;", '"'), ("&#39;", '\''), ("&#x27;", '\''), ("&apos;", '\''), ("&nbsp;", ' '),
     ];
     ENTITIES.iter().find_map(|&(name, c)| Some((c, text.strip_prefix(name)?)))
 }

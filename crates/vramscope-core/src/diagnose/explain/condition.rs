@@ -84,6 +84,7 @@ const FACTS: &[Fact] = &[
     ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
     ("capturing", |m| m.is_capturing),
     ("driver", |m| m.dialect.writer == Writer::Runtime && m.says.contains("expandable segments")),
+    ("measurement void", |m| m.says.contains("measurement is void")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
     ("cut", |m| !m.unread().is_empty()),

@@ -402,6 +402,8 @@ fn what_ran_out_and_who_holds_it() {
         ),
         ("data. DefaultCPUAllocator: not enough memory: you tried to allocate 6553600 bytes.", "host_memory", "paging file"),
         ("RuntimeError: Not enough memory to handle 4096 prefill tokens.", "capacity", "text-generation-inference"),
+        // Cut off before its figures.
+        ("Error in memory profiling. Initial free memory", "contention", "more was free after it than before. Its"),
         (
             "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\nThe actor is dead because its worker process \
              has died. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer due to high memory usage. (2) ray \

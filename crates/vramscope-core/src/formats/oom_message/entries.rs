@@ -30,7 +30,7 @@ pub(crate) fn entries(tables: &[&'static str]) -> Vec<Entry> {
             continue;
         }
         let (mark, text) = inner.split_once(' ').unwrap_or((inner, ""));
-        let named = out.iter().find(|entry| text.starts_with('$') && entry.head == text);
+        let named = text.starts_with('$').then(|| out.iter().find(|entry| entry.head == text)).flatten();
         let texts = named.map_or_else(|| vec![text], |entry| entry.lines.iter().map(|&(_, text)| text).collect());
         if let Some(entry) = out.last_mut() {
             entry.lines.extend(texts.into_iter().map(|text| (mark, text)));

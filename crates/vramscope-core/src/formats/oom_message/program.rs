@@ -2,7 +2,7 @@
 
 use super::row::{Row, Trust};
 use super::signs::{self, sees};
-use super::text::{Window, contains, has};
+use super::text::{Window, has};
 use super::{OomMessage, Platform, Writer as W};
 
 /// Whose memory a message is about.
@@ -138,10 +138,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.dialect.platform = signs::first("card", &around).and_then(Platform::of_name).unwrap_or(row.dialect.platform);
     }
     if row.dialect.writer == W::Xla && row.dialect.platform != Platform::Cuda {
-        let mut around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        for path in SOURCES.into_iter().filter(|path| contains(&around, path)).collect::<Vec<_>>() {
-            around = around.replace(path, "");
-        }
+        let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
+        let around = SOURCES.iter().fold(around, |text, path| text.replace(path, ""));
         message.dialect.writer = signs::first("compiler", &around).and_then(W::of_key).unwrap_or(W::Xla);
     }
     let is_bare = matches!(row.dialect.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);

@@ -111,6 +111,7 @@ const OPTIMIZERS: &[&str] = &[
     "deepspeed/runtime/zero/stage",
     "torchao/optim",
     "apex/optimizers",
+    "megatron/core/optimizer/",
     "transformers/optimization.py",
 ];
 /// Parts of FSDP and DDP, and the collectives below them.
@@ -184,7 +185,8 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
     set(STEP, name == "step" && is_own && !is_library);
-    let constructs = named(&["__init__", "add_param_group"]);
+    // Megatron makes its fp32 copies of the weights where it makes the optimizer.
+    let constructs = named(&["__init__", "add_param_group", "_build_model_and_main_param_groups"]);
     set(BUILDS_STATE, constructs && (has(OPTIMIZERS) || (is_own && !is_library)));
     set(APPLIES, in_module && name == "_apply");
     set(CLOSURE, name.contains("closure") && !has(&["torch/optim/"]));

@@ -209,3 +209,24 @@ fn a_rise_without_a_steady_line_is_told() {
     assert!(plain(&rising).starts_with("The least in use in a step rises from about 150 MiB to 750 MiB over 8 steps"));
     assert_eq!(plain(&[]), "Nothing grows steadily over 0 steps.");
 }
+
+/// What a finding promises is what PyTorch counted after the change: `tests/recordings/README.md` has the figures.
+#[test]
+fn promised_savings_are_those_that_pytorch_then_had() {
+    let cases = [
+        ("result_kept", "last_result", 2_035_105_792u64),
+        ("autocast_no_grad", "autocast_copies", 613_556_224),
+        ("train", "activations", 3_630_151_680),
+    ];
+    for (name, rule, counted) in cases {
+        let found = recorded(&format!("promised/{name}"), rule);
+        let after = found.saving.unwrap().after;
+        assert!(after.abs_diff(counted) * 100 < counted, "{name}: {after} promised, {counted} counted");
+    }
+    let graph = recorded("promised/autocast_graph", "autocast_copies");
+    assert!(graph.saving.is_none() && graph.sentence.contains("with or without that cache"), "{graph:?}");
+    let train = recorded("promised/train", "activations");
+    assert!(train.remedy.unwrap().starts_with("model.gradient_checkpointing_enable()"));
+    let streams = recorded("promised/streams", "cache_flushes");
+    assert!(streams.sentence.contains("other CUDA streams"), "{}", streams.sentence);
+}

@@ -205,7 +205,8 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// The steps where a graph keeps autocast's copies: at least half as many activations live as long as the first copy that is freed.
+/// The steps where a graph keeps autocast's copies: at least half as many tensors of the forward pass live as long as the first copy
+/// that is freed.
 fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
     let mut of_step: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
     for &row in copies {
@@ -215,9 +216,11 @@ fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
         *number += 1;
     }
     let mut kept: FxHashMap<u32, usize> = FxHashMap::default();
-    for row in draft.which(|r| r.role == Role::Activations && r.born != NEVER) {
+    // Where no backward pass follows, what a graph keeps may look like temporaries: they live as long all the same.
+    let is_of_pass = |role: Role| matches!(role, Role::Activations | Role::Temporaries);
+    for row in draft.which(|r| is_of_pass(r.role) && r.phase == Phase::Forward && r.born != NEVER) {
         let r = draft.rows[row as usize];
-        if of_step.get(&r.step).is_some_and(|&(first, _)| r.freed >= first) {
+        if of_step.get(&r.step).is_some_and(|&(first, _)| r.born < first && r.freed >= first) {
             *kept.entry(r.step).or_default() += 1;
         }
     }

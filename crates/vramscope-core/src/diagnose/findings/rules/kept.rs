@@ -182,10 +182,10 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
         counted(blocks.len() as u64, "weight", "weights"),
     );
     let Some((saving, _)) = p.with_change(Change::CacheOff) else {
-        if keeps_unused_graph(p) {
+        if p.roles.anatomy.phases.runs.iter().all(|run| run.phase != Phase::Backward) {
             return vec![
                 finding
-                    .says(format!("{says} The graph that nothing uses keeps them too, with or without that cache."))
+                    .says(format!("{says} The graph, which no recorded backward pass uses, keeps them too, with or without that cache."))
                     .remedy("with torch.inference_mode():")
                     .advice("Without a graph, cache_enabled=False frees each copy after its use. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
                     .check("No block of half a weight's size lives to the end of the forward pass."),

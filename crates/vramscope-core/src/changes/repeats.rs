@@ -140,6 +140,26 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
     below.into_iter().filter_map(candidate).collect()
 }
 
+/// The starts of whole calls: a call may begin alike in its middle, as a layer does that calls two norms from one line. Of each 2, 3 or 4
+/// starts the first is kept where the calls are then the same and were not before.
+fn whole_calls<K: PartialEq>(keys: &[K], starts: Vec<usize>) -> Vec<usize> {
+    const MOST: usize = 4;
+    let every = |n: usize| starts.iter().copied().step_by(n).collect::<Vec<_>>();
+    let are_same = |starts: &[usize]| {
+        let ends = starts.iter().skip(1).copied().chain([keys.len()]);
+        let calls: Vec<&[K]> = starts.iter().zip(ends).map(|(&start, end)| &keys[start..end]).collect();
+        let Some(usual) = calls.get(calls.len() / 2) else { return false };
+        // The last call has what comes after the layers.
+        let same = calls.iter().filter(|call| call.starts_with(usual)).count();
+        calls.len() >= 2 && same * 10 >= calls.len() * 7
+    };
+    let is_whole = |n: &usize| starts.len().is_multiple_of(*n) && are_same(&every(*n));
+    match (1..=MOST).find(is_whole) {
+        Some(n) if n > 1 => every(n),
+        _ => starts,
+    }
+}
+
 /// Splits rows into calls that begin alike: where the first stack comes again. `None` where it does not, or the calls are unlike.
 fn split(draft: &Draft<'_>, rows: &[u32], forward_end: u32) -> Option<Vec<Instance>> {
     let key = |row: u32| draft.program.rows[draft.rows[row as usize].of as usize].key;
@@ -154,6 +174,7 @@ fn split(draft: &Draft<'_>, rows: &[u32], forward_end: u32) -> Option<Vec<Instan
     if starts.len() < 2 {
         return None;
     }
+    let starts = whole_calls(&rows.iter().map(|&row| key(row)).collect::<Vec<_>>(), starts);
     let lengths: Vec<usize> = starts.iter().zip(starts[1..].iter().chain([&rows.len()])).map(|(a, b)| b - a).collect();
     let mut sorted = lengths.clone();
     sorted.sort_unstable();

@@ -19,10 +19,15 @@ pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn
     peak_of(device, tables, &size, &|id| tables.lifetimes.gone(id))
 }
 
-/// As [`peak_after`] with the recorded sizes, where each block is freed at the event that `gone` gives.
+/// As [`peak_after`], where each block is also freed at the event that `gone` gives.
 #[must_use]
-pub fn peak_if_freed(device: &DeviceRecording, tables: &DeviceTables, gone: impl Fn(LifetimeId) -> u32) -> u64 {
-    peak_of(device, tables, &|_, block| block, &gone)
+pub fn peak_if_freed(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    size: impl Fn(LifetimeId, u64) -> u64,
+    gone: impl Fn(LifetimeId) -> u32,
+) -> u64 {
+    peak_of(device, tables, &size, &gone)
 }
 
 fn peak_of(

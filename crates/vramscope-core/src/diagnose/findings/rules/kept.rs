@@ -88,13 +88,20 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let advice = if is_freed || only_calls(p) { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
-    // Without a graph each layer's tensors go before the next layer's come.
+    // Without a graph each layer's tensors go before the next layer's come, and none outlives its pass.
+    let lifetimes = &p.tables.lifetimes;
+    let gone = |id: LifetimeId| {
+        let recorded = lifetimes.gone(id);
+        let next = step_of(p, id).filter(|_| p.roles.is_kept_by_graph(id)).and_then(|step| p.steps.bounds.get(step + 1));
+        next.map_or(recorded, |&next| recorded.min(next))
+    };
     let saving = layers.as_ref().map(|layers| {
-        saving(p, |id, size| match p.roles.is_kept_by_graph(id) {
-            true => size / layers.runs(p.tables.lifetimes.stack(p.device, id)),
+        let size = |id: LifetimeId, size: u64| match p.roles.is_kept_by_graph(id) {
+            true => size / layers.runs(lifetimes.stack(p.device, id)),
             false if p.roles.is_of_older_graph(id) => 0,
             false => size,
-        })
+        };
+        Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, size, gone) }
     });
     // Where most lines run once, as in a trace whose stacks number every module, it is not known which of them are layers.
     let finding = match saving.filter(|s| s.before.saturating_sub(s.after).saturating_mul(4) >= bytes) {
@@ -143,7 +150,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| held_over(b.lifetime).is_some_and(|next| next <= p.peak_event)) else {
         return Vec::new();
     };
-    let after = peak_if_freed(p.device, p.tables, |id| held_over(id).unwrap_or_else(|| lifetimes.gone(id)));
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, |id| held_over(id).unwrap_or_else(|| lifetimes.gone(id)));
     let saving = Saving { before: peak(p), after };
     if saving.is_nothing() {
         return Vec::new();

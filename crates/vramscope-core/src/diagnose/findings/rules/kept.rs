@@ -279,18 +279,29 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
     // Where PyTorch's own attention has no fused kernel, as for a bias, it keeps scores too: calling it is no advice then.
-    let is_attention = |id: LifetimeId| {
-        matches!(p.roles.of(id), Role::Activations | Role::Temporaries)
-            && p.roles.anatomy.phases.is_attention(stack_of(id))
-            && p.flags(stack_of(id)) & SDPA == 0
+    let is_of_pass =
+        |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.flags(stack_of(id)) & SDPA == 0;
+    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too.
+    let function = |stack: StackId| {
+        let frame = p.recording.stacks.frame(line_of(&p.recording.stacks, stack)?)?;
+        Some((frame.file, frame.name))
     };
+    let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX;
+    let live = p.at_peak.blocks.iter().map(|b| stack_of(b.lifetime));
+    let of_softmax: FxHashSet<_> = live.filter(|&stack| is_softmax(stack)).filter_map(function).collect();
+    let has_name = |id: LifetimeId| p.roles.anatomy.phases.is_attention(stack_of(id));
+    let is_attention =
+        |id: LifetimeId| is_of_pass(id) && (has_name(id) || function(stack_of(id)).is_some_and(|f| of_softmax.contains(&f)));
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
     // it is the softmax; autocast keeps a copy of half the size.
     let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();
     for b in held(p, |b| b.requested >= MEBIBYTE && is_attention(b.lifetime)).0 {
         stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
     }
-    let is_scores = |stacks: &FxHashSet<StackId>| stacks.len() >= 2 || stacks.iter().any(|&s| p.flags(s) & SOFTMAX != 0);
+    let is_named = |stack: &StackId| p.roles.anatomy.phases.is_attention(*stack);
+    let is_scores = |stacks: &FxHashSet<StackId>| {
+        stacks.iter().filter(|stack| is_named(stack)).count() >= 2 || stacks.iter().any(|&stack| is_softmax(stack))
+    };
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
     let is_score = |id: LifetimeId| [size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id);
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };

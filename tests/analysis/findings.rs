@@ -224,9 +224,9 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         assert!(after.abs_diff(counted) * 100 < counted, "{name}: {after} promised, {counted} counted");
     }
     let graph = recorded("promised/autocast_graph", "autocast_copies");
-    assert!(graph.saving.is_none() && graph.sentence.contains("with or without that cache"), "{graph:?}");
+    assert!(graph.saving.is_none() && graph.sentence.contains("with or without autocast's cache"), "{graph:?}");
     let train = recorded("promised/train", "activations");
-    assert!(train.remedy.unwrap().starts_with("model.gradient_checkpointing_enable()"));
+    assert!(train.remedy.unwrap().starts_with("model.gradient_checkpointing_enable("));
     let streams = recorded("promised/streams", "cache_flushes");
     assert!(streams.sentence.contains("other CUDA streams"), "{}", streams.sentence);
 }

@@ -150,7 +150,7 @@ fn headline(s: &Summary) -> String {
             count(u64::from(oom.event)),
             Bytes(oom.requested_bytes),
             if knows_reserved(device) {
-                format!(", with {} reserved at the peak", Bytes(device.reserved_bytes.peak))
+                format!("; at most {} was reserved", Bytes(device.reserved_bytes.peak))
             } else {
                 String::new()
             },

@@ -101,18 +101,19 @@ fn copies_that_autocast_keeps() {
 
 #[test]
 fn attention_written_out() {
-    let run = |function: &str| {
+    let run = |lines: [&str; 3], function: &str| {
         let mut t = Tape::new();
-        let lines =
-            ["scores", "mask", "softmax"].map(|f| inside(&mut t, &[("/home/me/ops.py", f), ("/home/me/ops.py", function)]));
+        let lines = lines.map(|f| inside(&mut t, &[("/home/me/ops.py", f), ("/home/me/ops.py", function)]));
         for _ in 0..4 {
             let held = lines.map(|line| t.alloc(64 * MIB, line));
             held.into_iter().for_each(|h| t.free(h));
         }
         t.finish()
     };
-    assert_eq!(said(&run("attention"), "attention_scores").bytes, 3 * 64 * MIB);
-    silent(&run("convolution"), "attention_scores");
+    assert_eq!(said(&run(["scores", "mask", "scale"], "attention"), "attention_scores").bytes, 3 * 64 * MIB);
+    silent(&run(["pad", "convolve", "scale"], "convolution"), "attention_scores");
+    // Only attention takes a softmax outside of the loss.
+    assert_eq!(said(&run(["scores", "mask", "softmax"], "mix"), "attention_scores").bytes, 64 * MIB);
 }
 
 /// Twelve layers, each of which keeps four lines' blocks, and `tensors` of 24 MiB from one line more; all are said to be activations.

@@ -109,13 +109,14 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&input));
     }
-    let largest = |f: &Finding| f.place.lifetimes.first().copied();
-    let others: Vec<LifetimeId> = findings
-        .iter()
-        .filter(|f| f.class == Class::Peak && f.rule != self::rules::TEMPORARIES)
-        .flat_map(|f| f.place.lifetimes.iter().copied())
-        .collect();
-    findings.retain(|f| f.rule != self::rules::TEMPORARIES || !largest(f).is_some_and(|id| others.contains(&id)));
+    // What a more particular rule is about is not told again as short-lived.
+    for general in [self::rules::SPIKE, self::rules::TEMPORARIES] {
+        let is_general = |f: &Finding| f.rule == general || f.rule == self::rules::TEMPORARIES;
+        let particular = findings.iter().filter(|f| f.class == Class::Peak && !is_general(f));
+        let told: Vec<LifetimeId> = particular.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
+        let is_told = |f: &Finding| f.place.lifetimes.first().is_some_and(|id| told.contains(id));
+        findings.retain(|f| f.rule != general || !is_told(f));
+    }
     // What a leak keeps is not to be checkpointed.
     let leaked: u64 = findings.iter().filter(|f| f.class == Class::Leak).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || leaked.saturating_mul(2) < f.bytes);

@@ -85,7 +85,10 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let bytes = bytes + older;
     let layers = Layers::of(p, &blocks);
-    let advice = if is_freed || only_calls(p) { "Run" } else { "If no backward pass follows: run" };
+    // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
+    let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
+    let is_sure = (is_freed || only_calls(p)) && !trains;
+    let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
     // Without a graph each layer's tensors go before the next layer's come, and none outlives its pass.
@@ -127,10 +130,21 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) {
         return Vec::new();
     }
+    // A step begins with a call, so what is made right before it, as its input, seems to be of the step before.
+    let call = match &p.steps.source {
+        StepSource::Call(place, _) => Some(place),
+        _ => None,
+    };
+    let stacks = &p.recording.stacks;
+    let is_in_call = |stack: StackId| {
+        let is_call = |&f: &FrameId| stacks.frame(f).is_some_and(|f| call.is_none_or(|place| stacks.location(f) == *place));
+        stacks.frames(stack).iter().any(is_call)
+    };
     // By step, line and size: when the first such block of a step was made.
     let mut made: FxHashMap<(usize, FrameId, u64), u32> = FxHashMap::default();
     let key = |id: LifetimeId| {
-        Some((p.steps.of(lifetimes.born(id))?, line_of(&p.recording.stacks, p.stack_of(id)?)?, lifetimes.requested(p.device, id)))
+        let stack = p.stack_of(id).filter(|&stack| is_in_call(stack))?;
+        Some((p.steps.of(lifetimes.born(id))?, line_of(stacks, stack)?, lifetimes.requested(p.device, id)))
     };
     let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
     for id in ids() {
@@ -170,7 +184,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("held from the step before", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, &blocks))
-            .remedy("del output")
+            .remedy("del outputs  # the variable that holds the result")
             .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
             .check(&format!("The peak falls to about {}.", Bytes(after))),
     ]
@@ -184,7 +198,7 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
         .bytes_of("peak", peak(p))
         .at(place(p, &blocks));
     let says = format!(
-        "{} at the peak are probably half-precision copies of {}, which autocast caches until its context ends.",
+        "{} at the peak are probably half-precision copies of {}",
         Bytes(bytes),
         counted(blocks.len() as u64, "weight", "weights"),
     );
@@ -192,7 +206,7 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
         if p.roles.anatomy.phases.runs.iter().all(|run| run.phase != Phase::Backward) {
             return vec![
                 finding
-                    .says(format!("{says} The graph, which no recorded backward pass uses, keeps them too, with or without that cache."))
+                    .says(format!("{says}. The graph, which no recorded backward pass uses, keeps them, with or without autocast's cache."))
                     .remedy("with torch.inference_mode():")
                     .advice("Without a graph, cache_enabled=False frees each copy after its use. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
                     .check("No block of half a weight's size lives to the end of the forward pass."),
@@ -200,7 +214,7 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
         }
         return vec![
             finding
-                .says(format!("{says} The backward pass needs them, with or without that cache."))
+                .says(format!("{says}. The backward pass needs them, with or without autocast's cache."))
                 .advice(
                     "Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that bears it.",
                 )
@@ -209,7 +223,7 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     vec![
         finding
-            .says(says)
+            .says(format!("{says}, which autocast caches until its context ends."))
             .saves("With cache_enabled=False", saving)
             .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
             .advice("It casts each weight at each use instead of keeping the copy. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
@@ -269,7 +283,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("short-lived", bytes)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("Compute it in chunks or in place, or let torch.compile fuse what the line computes.")
+            .advice("Compute it in chunks, or let torch.compile fuse what the line computes. Elementwise operations can also work in place (relu_, mul_, out=).")
             .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
     ]
 }

@@ -80,10 +80,15 @@ pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'sta
     let all: u64 = blocks.iter().map(|b| b.size).sum();
     let is_most = |library| blocks.iter().filter(|b| is_of(b, library)).map(|b| b.size).sum::<u64>().saturating_mul(2) > all;
     if is_most("transformers/models/") {
-        return (
-            "model.gradient_checkpointing_enable(); model.config.use_cache = False",
-            "Transformers then checkpoints each layer. Or use a smaller micro-batch with accumulation.",
-        );
+        let advice = match is_most("/peft/") {
+            true => {
+                "Transformers then checkpoints each layer. With frozen weights also call model.enable_input_require_grads(), unless prepare_model_for_kbit_training did. Or use a smaller micro-batch with accumulation."
+            }
+            false => {
+                "Transformers then checkpoints each layer; set model.config.use_cache = False too. Or use a smaller micro-batch with accumulation."
+            }
+        };
+        return ("model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})", advice);
     }
     if is_most("timm/models/") {
         return (

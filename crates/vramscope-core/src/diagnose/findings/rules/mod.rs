@@ -45,6 +45,8 @@ pub struct Rule {
 pub(super) const TRUNCATED: &str = "truncated";
 /// The rule that is silent about blocks that another finding is about.
 pub(super) const TEMPORARIES: &str = "temporaries";
+/// The rule of large short-lived blocks, which gives way to more particular ones.
+pub(super) const SPIKE: &str = "spike";
 
 /// Every rule, by class.
 pub const RULES: &[Rule] = &[
@@ -122,7 +124,7 @@ pub const RULES: &[Rule] = &[
         name: "pinned_segments",
         class: Class::Structure,
         finds: "Slivers that pin large segments",
-        when: "segments ≥ 20 MiB at most 1/5 full hold ≥ 128 MiB of holes and ≥ 30 % of the peak reserved, at that peak or at the end",
+        when: "segments ≥ 20 MiB at most 1/5 full hold ≥ 128 MiB of holes and ≥ 30 % of the peak reserved, at that peak or at the end; not where the peak of use fills three quarters of them and nothing failed",
         source: "rows 3, 7",
         measured: "",
         shown_by: "corpus: `demo/split_fragment.default.pickle`; generated: a sliver in every segment",
@@ -299,10 +301,10 @@ pub const RULES: &[Rule] = &[
         run: beside::saw_tooth,
     },
     Rule {
-        name: "spike",
+        name: SPIKE,
         class: Class::Peak,
         finds: "One short-lived block makes the peak, or several of its size at once",
-        when: "the largest block at the peak ≥ 256 MiB and ≥ 1/3 of it, live for ≤ 1/10 of a step",
+        when: "the largest block at the peak ≥ 256 MiB, live for ≤ 1/10 of a step, and either ≥ 1/3 of the peak, or with others of its size ≥ 1/2 and a quarter of them lowers the peak by ≥ 10 %; and no other finding is about it",
         source: "row 17",
         measured: "3 of 3",
         shown_by: "generated: one large block for two events",
@@ -332,7 +334,7 @@ pub const RULES: &[Rule] = &[
         name: "foreach_optimizer",
         class: Class::Peak,
         finds: "Temporaries of optimizer.step(), at the peak or not",
-        when: "blocks with a frame `_multi_tensor_*` or `_foreach_*`, live for less than a step: at once ≥ 256 MiB and ≥ 5 % of the peak",
+        when: "blocks with a frame `_multi_tensor_*` or `_foreach_*`, live for less than a step: at once ≥ 64 MiB (256 MiB where the peak stays) and ≥ 5 % of the peak",
         source: "row 15",
         measured: "4 of 5",
         shown_by: "generated: 1 GiB under `_multi_tensor_adam`",

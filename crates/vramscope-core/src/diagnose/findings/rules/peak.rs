@@ -11,7 +11,7 @@ use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
-use crate::model::{BlockState, Format, StackId};
+use crate::model::{BlockState, Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
@@ -32,7 +32,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     if total < 500 {
         return Vec::new();
     }
-    let mut places: FxHashMap<Option<crate::model::FrameId>, AllocatingLine> = FxHashMap::default();
+    let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
     let mut all = 0u64;
     for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
         let id = LifetimeId(i);
@@ -128,14 +128,19 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let (live, _) = held(p, |_| true);
     let Some(largest) = live.first().filter(|b| is_short(b)) else { return Vec::new() };
     let peak = peak(p);
-    if largest.size < 256 * MEBIBYTE || largest.size * 3 < peak {
-        return Vec::new();
-    }
     let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b)).collect();
     let bytes = largest.size * blocks.len() as u64;
-    let stacks: FxHashSet<StackId> = blocks.iter().filter_map(|b| p.stack_of(b.lifetime)).collect();
-    let is_its = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| stacks.contains(&stack));
+    if largest.size < 256 * MEBIBYTE || (largest.size * 3 < peak && bytes * 2 < peak) {
+        return Vec::new();
+    }
+    let line = |id: LifetimeId| p.stack_of(id).and_then(|stack| line_of(&p.recording.stacks, stack));
+    let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
+    let is_its = |id: LifetimeId| line(id).is_some_and(|line| made_by.contains(&line));
     let in_chunks = saving(p, |id, size| if is_its(id) { size / CHUNKS } else { size });
+    // Several that are no large share alone are worth a word where the peak falls with them.
+    if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
+        return Vec::new();
+    }
     let is_workspace = p.roles.of(largest.lifetime) == Role::Workspaces;
     let title = match (is_workspace, blocks.len()) {
         (true, _) => "Scratch memory of one operation holds much of the peak",
@@ -159,7 +164,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
             lines(p, &blocks),
         ),
     };
-    let finding = Finding::new("spike", Class::Peak, title, bytes)
+    let finding = Finding::new(super::SPIKE, Class::Peak, title, bytes)
         .says(says)
         .bytes_of("each block", largest.size)
         .bytes_of("peak active", peak)
@@ -175,8 +180,10 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         false => format!("The peak falls to about {}.", Bytes(in_chunks.after)),
     };
     let advice = match blocks.len() {
-        1 => "Compute it in chunks or in place.",
-        _ => "Compute in place (x.mul_(2), out=x), so that the next needs no block of its own, or in chunks.",
+        1 => "Compute it in chunks; an elementwise operation can also work in place.",
+        _ => {
+            "Compute in chunks. Where the operation is elementwise, let it work in place (relu_, mul_, out=): the next then needs no block of its own."
+        }
     };
     vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
 }
@@ -272,13 +279,17 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let bytes = peak_with(p.device, p.tables, |id, size| if is_temporary(id) { size } else { 0 });
     let peak = peak(p);
-    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak {
+    if bytes < LEAST || bytes.saturating_mul(20) < peak {
         return Vec::new();
     }
     let saving = match p.with_change(Change::Fused) {
         Some((saving, _)) => saving,
         None => saving(p, |id, size| if is_temporary(id) { 0 } else { size }),
     };
+    // Where the peak is elsewhere only much is worth a word.
+    if saving.is_nothing() && bytes < 256 * MEBIBYTE {
+        return Vec::new();
+    }
     let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
     let any =
         || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
@@ -384,7 +395,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .advice(&match of_own_code(p, &blocks) {
                 Some(line) => format!("The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'."),
                 None => format!(
-                    "{}; ZeRO-1 or FSDP divide it by the number of GPUs. foreach and fused do not change it.",
+                    "{}; ZeRO-1 or FSDP divide it by the number of GPUs. fused=True makes no temporaries, but the state stays as it is.",
                     in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
                 ),
             })

@@ -89,7 +89,8 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
-    for event in [at, end] {
+    let mut at_peak = 0;
+    for event in [at, end, p.peak_event] {
         let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
         let (mut pinned, mut live, mut segments, mut lifetimes) = (0u64, 0u64, 0usize, Vec::new());
         for s in state.segments.iter().filter(|s| !s.is_expandable && s.size >= 20 * MEBIBYTE) {
@@ -102,13 +103,18 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
                 lifetimes.extend(blocks.iter().filter(|b| b.state != BlockState::Inactive).map(|b| b.lifetime));
             }
         }
+        if event == p.peak_event {
+            at_peak = pinned;
+        }
         if best.as_ref().is_none_or(|b| pinned > b.0) {
             best = Some((pinned, live, segments, event, lifetimes));
         }
     }
     let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
     let reserved = p.tables.curves.peak(Quantity::Reserved).0;
-    if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 {
+    // Where the peak uses that room again, and no request failed, it costs nothing.
+    let costs_nothing = at_peak * 4 < pinned && p.ooms.is_empty();
+    if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 || costs_nothing {
         return Vec::new();
     }
     let stack = lifetimes.first().map(|&l| p.tables.lifetimes.stack(p.device, l)).filter(|s| s.is_some());
@@ -282,12 +288,12 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
             "Requests find room only after the cache is emptied",
             format!(
                 "{times} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU.{}",
-                match bursts.iter().map(|&burst| of_other_streams(p, burst)).sum::<u64>() * 2 > bytes {
+                match of_other_streams(p, &bursts) * 2 > bytes {
                     true => " Most of it was free memory of other CUDA streams: a stream reuses only its own.",
                     false => "",
                 }
             ),
-            "The memory that this process may take is nearly used up. Use a smaller batch, so that about a tenth stays free.",
+            advice_for_retries(p, &bursts, of_other_streams(p, &bursts) * 2 > bytes),
         ),
         Flush::Unknown => (
             "The cache is emptied again and again",
@@ -353,11 +359,34 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     if is_retry { Flush::Retry } else { Flush::Unknown }
 }
 
-/// Bytes that a burst of released segments gave back from other streams than that of the request behind it.
-fn of_other_streams(p: &RuleInput<'_>, burst: usize) -> u64 {
+/// Bytes that bursts of released segments gave back from other streams than that of the request behind each.
+fn of_other_streams(p: &RuleInput<'_>, bursts: &[usize]) -> u64 {
     let events = &p.device.events;
-    let Some(next) = (burst..events.len()).find(|&i| !events.action[i].shrinks_reserved()) else { return 0 };
-    (burst..next).filter(|&i| events.stream[i] != events.stream[next]).map(|i| events.size[i]).sum()
+    let of_burst = |&burst: &usize| {
+        let Some(next) = (burst..events.len()).find(|&i| !events.action[i].shrinks_reserved()) else { return 0 };
+        (burst..next).filter(|&i| events.stream[i] != events.stream[next]).map(|i| events.size[i]).sum()
+    };
+    bursts.iter().map(of_burst).sum()
+}
+
+/// What to do where requests find room only after the cache is emptied: that depends on what filled it.
+fn advice_for_retries(p: &RuleInput<'_>, bursts: &[usize], is_of_streams: bool) -> &'static str {
+    let before = |quantity| {
+        let at = bursts.iter().filter_map(|burst| burst.checked_sub(1));
+        at.map(|event| p.tables.curves.at(p.device, &p.tables.lifetimes, quantity, event as u32)).sum::<u64>()
+    };
+    let is_in_use = before(Quantity::Active).saturating_mul(4) >= before(Quantity::Reserved).saturating_mul(3);
+    match (is_of_streams, is_in_use) {
+        (true, _) => {
+            "Each stream has a cache of its own. Run this work on fewer streams, or call torch.cuda.empty_cache() once when the work moves to another stream; or raise the cap, if there is one."
+        }
+        (false, true) => {
+            "The memory that this process may take is nearly used up. Use a smaller batch, so that about a tenth stays free."
+        }
+        (false, false) => {
+            "Much of what is reserved is free then, but in pieces that do not fit. What-if tries a dozen settings on these requests and shows which one helps."
+        }
+    }
 }
 
 /// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.

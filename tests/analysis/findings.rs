@@ -217,6 +217,10 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("result_kept", "last_result", 2_035_105_792u64),
         ("autocast_no_grad", "autocast_copies", 613_556_224),
         ("train", "activations", 3_630_151_680),
+        ("attention", "attention_scores", 1_879_473_664),
+        ("attention", "activations", 1_414_771_712),
+        ("loss", "logits", 2_048_844_800),
+        ("adam", "foreach_optimizer", 2_218_271_744),
     ];
     for (name, rule, counted) in cases {
         let found = recorded(&format!("promised/{name}"), rule);

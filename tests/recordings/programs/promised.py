@@ -5,6 +5,8 @@ import sys
 
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from transformers import GPT2Config, GPT2LMHeadModel
 
 out, GIB = sys.argv[1], 2**30
@@ -63,6 +65,75 @@ def train(is_checkpointed):
         optimizer.zero_grad()
 
 
+class Attention(nn.Module):
+    def __init__(self, is_fused):
+        super().__init__()
+        self.qkv, self.out, self.is_fused = nn.Linear(512, 3 * 512), nn.Linear(512, 512), is_fused
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, 8, 64).permute(2, 0, 3, 1, 4)
+        if self.is_fused:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = q @ k.transpose(-1, -2) / 8
+            mask = torch.ones(length, length, device=x.device, dtype=torch.bool).tril()
+            y = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1) @ v
+        return self.out(y.transpose(1, 2).reshape(batch, length, 512))
+
+
+class Block(nn.Module):
+    def __init__(self, is_fused, is_checkpointed):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(512), nn.LayerNorm(512)])
+        self.attention, self.is_checkpointed = Attention(is_fused), is_checkpointed
+        self.mlp = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512))
+
+    def forward(self, x):
+        return checkpoint(self.layer, x, use_reentrant=False) if self.is_checkpointed else self.layer(x)
+
+    def layer(self, x):
+        for norm, part in zip(self.norms, (self.attention, self.mlp)):
+            x = x + part(norm(x))
+        return x
+
+
+def steps(model, parameters, loss_of, number=3, **settings):
+    optimizer = settings.pop("optimizer", torch.optim.SGD)(parameters, lr=0.01, **settings)
+    for _ in range(number):
+        loss_of(model).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def attention(is_fused, is_checkpointed):
+    model = nn.Sequential(*[Block(is_fused, is_checkpointed) for _ in range(6)]).cuda()
+    steps(model, model.parameters(), lambda m: m(torch.randn(8, 1024, 512, device="cuda")).square().mean())
+
+
+def loss(chunks):
+    body, head = nn.Sequential(*[Block(True, False) for _ in range(4)]).cuda(), nn.Linear(512, 50257, bias=False).cuda()
+
+    def part(hidden, labels):
+        return F.cross_entropy(head(hidden).float(), labels, reduction="sum")
+
+    def whole(model):
+        x, labels = torch.randn(8, 1024, 512, device="cuda"), torch.randint(0, 50257, (8 * 1024,), device="cuda")
+        hidden = model(x).flatten(0, 1)
+        if chunks == 1:
+            return part(hidden, labels) / labels.numel()
+        parts = zip(hidden.chunk(chunks), labels.chunk(chunks))
+        return sum(checkpoint(part, h, y, use_reentrant=False) for h, y in parts) / labels.numel()
+
+    steps(body, [*body.parameters(), *head.parameters()], whole)
+
+
+def adam(**settings):
+    model = nn.Sequential(*[nn.Linear(4096, 4096) for _ in range(8)]).cuda()
+    work = lambda m: m(torch.randn(64, 4096, device="cuda")).square().mean()
+    steps(model, model.parameters(), work, number=4, optimizer=torch.optim.AdamW, **settings)
+
+
 def streams():
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(2 * GIB / total)
@@ -82,4 +153,11 @@ measured("autocast_no_grad", lambda: autocast(True, False), True)
 measured("autocast_no_grad_without_cache", lambda: autocast(False, False), False)
 measured("train", lambda: train(False), True)
 measured("train_checkpointed", lambda: train(True), False)
+measured("attention", lambda: attention(False, False), True)
+measured("attention_fused", lambda: attention(True, False), False)
+measured("attention_checkpointed", lambda: attention(False, True), False)
+measured("loss", lambda: loss(1), True)
+measured("loss_in_chunks", lambda: loss(8), False)
+measured("adam", adam, True)
+measured("adam_fused", lambda: adam(fused=True), False)
 measured("streams", streams, True)

@@ -319,6 +319,12 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
     let is_score = |id: LifetimeId| [size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id);
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
+    // The backward pass makes blocks of the same size, without a Python stack.
+    let is_way_back = |id: LifetimeId| {
+        lifetimes.requested(p.device, id) == size
+            && p.roles.of(id) == Role::Temporaries
+            && p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
+    };
     vec![
         Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
             .says(format!(
@@ -327,7 +333,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(size),
                 lines(p, &blocks),
             ))
-            .saves("With fused attention", saving(p, |id, bytes| if is_score(id) { 0 } else { bytes }))
+            .saves("With fused attention", saving(p, |id, bytes| if is_score(id) || is_way_back(id) { 0 } else { bytes }))
             .bytes_of("scores and copies of them", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))

@@ -220,3 +220,15 @@ fn a_server_is_told_its_own_settings_first() {
     let e = verdict_of(&format!("  File \"vllm/model_executor/layers/linear.py\", line 187, in create_weights\n{text}"));
     assert!(e.remedies[0].sentence.contains("--tensor-parallel-size"), "{:?}", e.remedies);
 }
+
+#[test]
+fn a_request_that_the_card_had_room_for_is_the_machines_matter_first() {
+    let old = "RuntimeError: CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; 1.20 GiB already allocated; 3.03 GiB free; 1.30 GiB reserved in total by PyTorch)";
+    let advice = |text: &str| verdict_of(text).remedies.iter().map(|r| r.sentence.clone()).collect::<Vec<_>>();
+    let small = advice(old);
+    assert!(small[0].contains("memory and swap") && small[0].contains("paging file"), "{small:?}");
+    assert!(small.iter().any(|line| line.contains("MPS")) && !small.iter().any(|line| line.contains("MIG")), "{small:?}");
+    assert!(advice(&old.replace("6.00 GiB", "23.65 GiB")).iter().any(|line| line.contains("MIG")));
+    let windows = advice(&format!("  File \"C:\\Users\\a\\train.py\", line 3\n{old}"));
+    assert!(windows[0].starts_with("Give Windows a larger paging file"), "{windows:?}");
+}

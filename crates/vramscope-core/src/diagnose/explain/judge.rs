@@ -30,8 +30,8 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
         let says = rule.text("says").unwrap_or(m.says);
         if let (Some(verdict), Some(sentence)) = (rule.verdict, Some(says).filter(|_| yes).and_then(|says| fill(m, says))) {
             let doubt = if rule.is_sure { None } else { doubt.or(rule.text("doubt")) };
-            let also = rules::lines_for(m, "limit_as_well", verdict).iter().find_map(|(_, says)| fill(m, says));
-            return Judged { verdict, doubt, sentence: sentence + &also.unwrap_or_default() };
+            let also = |name| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says)).unwrap_or_default();
+            return Judged { verdict, doubt, sentence: sentence + &also("limit_as_well") + &also("spilled_as_well") };
         }
     }
     Judged { verdict: Unknown, doubt, sentence: String::new() }

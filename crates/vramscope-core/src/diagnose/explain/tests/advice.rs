@@ -232,3 +232,16 @@ fn a_request_that_the_card_had_room_for_is_the_machines_matter_first() {
     let windows = advice(&format!("  File \"C:\\Users\\a\\train.py\", line 3\n{old}"));
     assert!(windows[0].starts_with("Give Windows a larger paging file"), "{windows:?}");
 }
+
+#[test]
+fn what_lies_beyond_the_card_is_in_the_machines_memory_whatever_is_said() {
+    let e = verdict_of(
+        "RuntimeError: CUDA out of memory. Tried to allocate 17.20 GiB (GPU 0; 8.00 GiB total capacity; 18.10 GiB already allocated; 0 bytes free; 19.15 GiB reserved in total by PyTorch)",
+    );
+    assert_eq!(e.verdict, Verdict::TooLarge);
+    assert!(e.sentence.contains("PyTorch holds 19.15 GiB, more than the card's 8.00 GiB: Windows' driver"), "{}", e.sentence);
+    let e = verdict_of(
+        "RuntimeError: CUDA out of memory. Tried to allocate 1.20 GiB (GPU 0; 8.00 GiB total capacity; 18.10 GiB already allocated; 0 bytes free; 19.15 GiB reserved in total by PyTorch)",
+    );
+    assert_eq!(e.sentence.matches("Windows' driver").count(), 1, "{}", e.sentence);
+}

@@ -97,6 +97,8 @@ const FACTS: &[Fact] = &[
     ("segment reserve", |m| m.cause == Some(Cause::SegmentReserve)),
     ("rejected", |m| m.cause == Some(Cause::Rejected)),
     ("tokens", |m| m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none()),
+    // Below vLLM's default.
+    ("small share", |m| m.server_share.as_ref().and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share < 0.9)),
     ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
     ("fits", |m| m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.bytes)),

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 33] = [
+const WORDS: [Named<String>; 34] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::Ollama).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -44,6 +44,7 @@ const WORDS: [Named<String>; 33] = [
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
     ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
     ("share to take", share_to_take),
+    ("own share", |m| m.server_share.clone()),
     ("conf", |m| Some(variable(m).to_owned())),
     ("tool", |m| of_system(m, |words| words.tool_that_lists(), TASKS)),
     ("holders", |m| of_system(m, |words| words.holders, "")),

@@ -269,6 +269,8 @@ pub struct OomMessage {
     pub is_capturing: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
+    /// The share of the card that vLLM was told to take in this run, as the log prints it.
+    pub server_share: Option<String>,
     /// The cause, if the message states it.
     pub cause: Option<Cause>,
     /// The process that the kernel killed, as its log names it: `4242 (python3)`.

@@ -245,3 +245,15 @@ fn what_lies_beyond_the_card_is_in_the_machines_memory_whatever_is_said() {
     );
     assert_eq!(e.sentence.matches("Windows' driver").count(), 1, "{}", e.sentence);
 }
+
+#[test]
+fn the_share_of_this_run_is_named_and_a_small_one_is_raised_first() {
+    let error = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.";
+    let of = |setting: &str| verdict_of(&format!("INFO engine args: {setting}, seed=0\n{error}")).remedies;
+    for setting in ["gpu_memory_utilization=0.70", "'gpu_memory_utilization': 0.70", "--gpu-memory-utilization 0.70"] {
+        assert!(of(setting)[0].sentence.contains("this run's is 0.70"), "{:?}", of(setting));
+    }
+    let large = of("gpu_memory_utilization=0.95");
+    assert!(!large[0].sentence.contains("share") && large.iter().any(|r| r.sentence.contains("(this run's is 0.95)")), "{large:?}");
+    assert!(of("x=1").iter().any(|r| r.sentence.contains("(the default is 0.9")));
+}

@@ -99,6 +99,7 @@ const FACTS: &[Fact] = &[
     ("tokens", |m| m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none()),
     // Below vLLM's default.
     ("small share", |m| m.server_share.as_ref().and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share < 0.9)),
+    ("one at once", |m| m.is_one_at_once),
     ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
     ("fits", |m| m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.bytes)),

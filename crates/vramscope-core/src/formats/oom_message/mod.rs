@@ -269,6 +269,8 @@ pub struct OomMessage {
     pub is_capturing: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
+    /// The tensor's first dimension is 1: no batch that could become smaller.
+    pub is_one_at_once: bool,
     /// The share of the card that vLLM was told to take in this run, as the log prints it.
     pub server_share: Option<String>,
     /// The cause, if the message states it.

@@ -131,6 +131,9 @@ const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xl
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
+/// The same for TensorFlow's release.
+const LOG: (usize, usize) = (300, 100);
+
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
     if matches!(row.dialect.writer, W::Vllm | W::Sglang | W::Tgi) {
@@ -153,9 +156,6 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.is_loading = row.dialect.writer == W::PyTorch && sees(window, "loads");
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
     message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, "pins"));
-    if row.dialect.writer == W::TensorFlow && signs::tells("tensorflow 1", &around) {
-        message.dialect.until = Some((1, 15));
-    }
     // JAX has the allocator of TensorFlow, with other paths before its lines.
     if row.dialect.writer == W::TensorFlow
         && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla")
@@ -163,6 +163,20 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     {
         message.dialect.writer = W::Xla;
         message.tips = &[];
+    }
+    if message.dialect.writer == W::TensorFlow {
+        // The allocator prints a line of each block before the traceback.
+        let log = window.around(LOG.0, LOG.1).to_ascii_lowercase();
+        let is_old = signs::tells("old python", &log) && !signs::tells("tensorflow 2", &log);
+        if is_old || signs::tells("tensorflow 1", &around) || signs::tells("tensorflow 1 session", &log) {
+            message.dialect.until = Some((1, 15));
+        }
+        // A filter of 1 by 1 is no batch of one.
+        let line = window.raw_line().replace(", ", ",");
+        message.is_one_at_once = line.split("shape").any(|rest| {
+            let rest = rest.trim_start_matches([' ', '=', ':']);
+            rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,").is_some_and(|rest| !rest.starts_with("1,") && rest.contains(','))
+        });
     }
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);

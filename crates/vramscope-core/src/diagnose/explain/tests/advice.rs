@@ -257,3 +257,15 @@ fn the_share_of_this_run_is_named_and_a_small_one_is_raised_first() {
     assert!(!large[0].sentence.contains("share") && large.iter().any(|r| r.sentence.contains("(this run's is 0.95)")), "{large:?}");
     assert!(of("x=1").iter().any(|r| r.sentence.contains("(the default is 0.9")));
 }
+
+#[test]
+fn tensorflow_1_gets_nothing_of_2_and_one_image_no_smaller_batch() {
+    let error = "OP_REQUIRES failed at conv_ops.cc:698 : Resource exhausted: OOM when allocating tensor with shape[1,5095,3729,3] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc";
+    let all = |text: &str| verdict_of(text).remedies.iter().map(|r| r.sentence.clone()).collect::<Vec<_>>().join("\n");
+    let new = all(error);
+    assert!(new.starts_with("Use a smaller image") && !new.contains("smaller batch"), "{new}");
+    assert!(all(&error.replace("[1,", "[8,")).starts_with("Use a smaller batch"));
+    assert!(new.contains("cuda_malloc_async") && new.contains("set_global_policy"), "{new}");
+    let old = all(&format!("{error}\n{}  File \"/usr/lib/python3.5/site-packages/x.py\", line 3", "Chunk at 0x7f\n".repeat(50)));
+    assert!(!old.contains("cuda_malloc_async") && !old.contains("set_global_policy") && old.contains("tf.ConfigProto"), "{old}");
+}

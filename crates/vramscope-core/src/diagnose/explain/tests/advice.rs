@@ -269,3 +269,12 @@ fn tensorflow_1_gets_nothing_of_2_and_one_image_no_smaller_batch() {
     let old = all(&format!("{error}\n{}  File \"/usr/lib/python3.5/site-packages/x.py\", line 3", "Chunk at 0x7f\n".repeat(50)));
     assert!(!old.contains("cuda_malloc_async") && !old.contains("set_global_policy") && old.contains("tf.ConfigProto"), "{old}");
 }
+
+#[test]
+fn a_context_is_not_searched_for_first() {
+    let old = "RuntimeError: CUDA out of memory. Tried to allocate 60.00 MiB (GPU 0; 11.17 GiB total capacity; 10.80 GiB already allocated; 44.31 MiB free; 10.84 GiB reserved in total by PyTorch)";
+    let e = verdict_of(old);
+    let at = |words: &str| e.remedies.iter().position(|r| r.sentence.contains(words));
+    assert!(at("micro-batch") == Some(0) && at("Find what takes").is_none(), "{:?}", e.remedies);
+    assert!(at("own context, which stays") > at("micro-batch"), "{:?}", e.remedies);
+}

@@ -123,6 +123,7 @@ const FACTS: &[Fact] = &[
     ("impossible", OomMessage::asks_for_the_impossible),
     ("pinned", |m| m.is_pinned),
     ("loading", |m| m.is_loading),
+    ("decodes", |m| m.is_decoding && (m.around == Some(Writer::ComfyUi) || m.dialect.writer == Writer::ComfyUi)),
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),
 ];

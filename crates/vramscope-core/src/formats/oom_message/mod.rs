@@ -265,6 +265,8 @@ pub struct OomMessage {
     pub is_pinned: bool,
     /// The call that failed loads a model or moves it to the card.
     pub is_loading: bool,
+    /// The call that failed decodes an image with a VAE, and not in tiles.
+    pub is_decoding: bool,
     /// The call that failed captures a CUDA graph.
     pub is_capturing: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.

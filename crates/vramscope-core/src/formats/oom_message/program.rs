@@ -154,6 +154,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.on_windows = sees(window, "windows path") || !around.contains("wsl") && sees(window, "windows name");
     message.is_capturing = sees(window, "captures");
     message.is_loading = row.dialect.writer == W::PyTorch && sees(window, "loads");
+    message.is_decoding = sees(window, "decodes") && !sees(window, "decodes in tiles");
     // A failed call that pins memory needs host memory, but the error has the words of a device error.
     message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, "pins"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.

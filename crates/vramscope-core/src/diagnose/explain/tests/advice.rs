@@ -278,3 +278,16 @@ fn a_context_is_not_searched_for_first() {
     assert!(at("micro-batch") == Some(0) && at("Find what takes").is_none(), "{:?}", e.remedies);
     assert!(at("own context, which stays") > at("micro-batch"), "{:?}", e.remedies);
 }
+
+#[test]
+fn a_request_of_most_of_the_card_is_split_and_a_vae_decodes_in_tiles() {
+    let text = modern("22.78 GiB", "31.47 GiB", "6.05 GiB", &this("25.00 GiB"), "", "24.10 GiB", "100.00 MiB");
+    let e = verdict_of(&text);
+    assert_eq!(e.verdict, Verdict::Capacity);
+    assert!(e.remedies[0].sentence.starts_with("Split the request"), "{:?}", e.remedies);
+    let frame = "  File \"/app/ComfyUI/nodes.py\", line 295, in decode\n    images = vae.decode(latent)\n";
+    for text in [format!("{frame}{text}"), format!("{frame}torch.OutOfMemoryError: Allocation on device \nGot an OOM")] {
+        let all = verdict_of(&text).remedies;
+        assert!(all[0].sentence.contains("VAE Decode (Tiled)") && !all[1].sentence.contains("Tiled"), "{all:?}");
+    }
+}

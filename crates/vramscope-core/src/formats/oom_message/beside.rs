@@ -111,9 +111,6 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     }
 }
 
-/// Lines before a message in which vLLM's log names its settings, at its start.
-const START: usize = 300;
-
 /// What the lines around a message of host memory tell: who was killed, where, and who held how much.
 pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
     let lines = || window.around(LINES.0, LINES.1).lines().map(|line| stripped(line).rest.trim());
@@ -121,7 +118,6 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
         Writer::Killer => message.killed = lines().find_map(killed),
         Writer::Slurm => message.beside.extend(slurm(lines())),
         Writer::Ray => message.beside.extend(ray(lines())),
-        Writer::Vllm => message.server_share = vllm_share(window),
         Writer::Sglang => message.beside.extend(lines().find_map(share)),
         _ => {}
     }
@@ -137,9 +133,10 @@ fn share(line: &str) -> Option<String> {
 }
 
 /// `gpu_memory_utilization=0.70`, `'gpu_memory_utilization': 0.7`, `--gpu-memory-utilization 0.7`: the nearest one above, else below.
-fn vllm_share(window: &Window<'_>) -> Option<String> {
+pub(super) fn vllm_share(window: &Window<'_>) -> Option<String> {
     let of_line = |line: &str| {
-        let line = line.to_ascii_lowercase().replace('-', "_");
+        // Most lines do not have it.
+        let line = line.contains("utilization").then(|| line.to_ascii_lowercase().replace('-', "_"))?;
         let mut after = line.split("gpu_memory_utilization").skip(1);
         after.find_map(|rest| {
             let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
@@ -147,8 +144,8 @@ fn vllm_share(window: &Window<'_>) -> Option<String> {
             number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
         })
     };
-    let below = || window.around(0, LINES.1).lines().find_map(of_line);
-    window.around(START, 0).lines().rev().find_map(of_line).or_else(below)
+    let (above, below) = window.log();
+    above.lines().rev().find_map(of_line).or_else(|| below.lines().take(LINES.1).find_map(of_line))
 }
 
 /// `Killed process 4242 (python3) total-vm:…`

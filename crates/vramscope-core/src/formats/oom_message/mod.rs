@@ -479,6 +479,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         }
         if out.len() < given::MOST_MESSAGES {
             message.given = given::settings(window.vicinity());
+            program::look_far(&window, &mut message);
             message.expandable_segments = message.expandable_segments.or(given::expands(window.near().low).then_some(true));
         }
         if !message.has_figures() && evidence::is_prose(&window, pattern.row.anchor) {

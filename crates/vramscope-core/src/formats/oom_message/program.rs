@@ -131,9 +131,6 @@ const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xl
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
-/// The same for TensorFlow's release.
-const LOG: (usize, usize) = (300, 100);
-
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
     if matches!(row.dialect.writer, W::Vllm | W::Sglang | W::Tgi) {
@@ -166,17 +163,15 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.tips = &[];
     }
     if message.dialect.writer == W::TensorFlow {
-        // The allocator prints a line of each block before the traceback.
-        let log = window.around(LOG.0, LOG.1).to_ascii_lowercase();
-        let is_old = signs::tells("old python", &log) && !signs::tells("tensorflow 2", &log);
-        if is_old || signs::tells("tensorflow 1", &around) || signs::tells("tensorflow 1 session", &log) {
+        if signs::tells("tensorflow 1", &around) {
             message.dialect.until = Some((1, 15));
         }
         // A filter of 1 by 1 is no batch of one.
         let line = window.raw_line().replace(", ", ",");
         message.is_one_at_once = line.split("shape").any(|rest| {
             let rest = rest.trim_start_matches([' ', '=', ':']);
-            rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,").is_some_and(|rest| !rest.starts_with("1,") && rest.contains(','))
+            let rest = rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,");
+            rest.is_some_and(|rest| !rest.starts_with("1,") && rest.split(']').next().is_some_and(|dims| dims.contains(',')))
         });
     }
     if is_bare {
@@ -199,6 +194,20 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     // llama.cpp for AMD prints CUDA's names.
     if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has(&around, "rocm") {
         message.dialect.platform = Platform::Hip;
+    }
+}
+
+/// What the whole log tells: TensorFlow's release, and the share of the card that vLLM takes.
+pub(super) fn look_far(window: &Window<'_>, message: &mut OomMessage) {
+    match message.dialect.writer {
+        W::TensorFlow if message.dialect.until.is_none() => {
+            let (above, below) = window.log();
+            let log = [above, below].concat().to_ascii_lowercase();
+            let is_old = signs::tells("old release", &log) && !signs::tells("tensorflow 2", &log);
+            message.dialect.until = is_old.then_some((1, 15));
+        }
+        W::Vllm => message.server_share = super::beside::vllm_share(window),
+        _ => {}
     }
 }
 

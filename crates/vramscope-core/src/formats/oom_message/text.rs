@@ -201,6 +201,13 @@ impl<'a> Window<'a> {
         self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
     }
 
+    /// Raw text as far as settings and a traceback may stand from a message in one log.
+    pub(super) fn log(&self) -> (&'a str, &'a str) {
+        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
+        let part = |from, to| self.part(self.squeezed.raw, from, to);
+        (part(at.saturating_sub(LOG), at), part(at, at + LOG / 2))
+    }
+
     /// The raw lines from the anchor's line to the window's last, at most [`REPORT`] bytes, without prefixes.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
         let first = self.squeezed.line_index(self.from);
@@ -216,6 +223,8 @@ impl<'a> Window<'a> {
 pub(super) const REPORT: usize = 32 << 10;
 /// Bytes before a message (twice as many after it) that may contain a table of `nvidia-smi`.
 const VICINITY: usize = 6 << 10;
+/// Bytes of a log that [`Window::log`] gives: TensorFlow's allocator prints a line of each block.
+const LOG: usize = 128 << 10;
 /// Maximum distance from the anchor for anything that no other message ends.
 const FAR: usize = 3_000;
 

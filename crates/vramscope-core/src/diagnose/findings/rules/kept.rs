@@ -131,20 +131,23 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     // A step begins with a call, so what is made right before it, as its input, seems to be of the step before.
-    let call = match &p.steps.source {
-        StepSource::Call(place, _) => Some(place),
+    let stacks = &p.recording.stacks;
+    let frames = (0..stacks.frame_count() as u32).map(FrameId);
+    let calls: Option<FxHashSet<FrameId>> = match &p.steps.source {
+        StepSource::Call(place, _) => {
+            Some(frames.filter(|&f| stacks.frame(f).is_some_and(|f| stacks.location(f) == *place)).collect())
+        }
         _ => None,
     };
-    let stacks = &p.recording.stacks;
-    let is_in_call = |stack: StackId| {
-        let is_call = |&f: &FrameId| stacks.frame(f).is_some_and(|f| call.is_none_or(|place| stacks.location(f) == *place));
-        stacks.frames(stack).iter().any(is_call)
-    };
+    let is_in_call = |stack| calls.as_ref().is_none_or(|calls| stacks.frames(stack).iter().any(|f| calls.contains(f)));
+    // The line that each stack is told by, where it is of a step: many blocks have one stack.
+    let all = (0..stacks.len() as u32).map(StackId);
+    let line_in_step: Vec<Option<FrameId>> = all.map(|stack| line_of(stacks, stack).filter(|_| is_in_call(stack))).collect();
     // By step, line and size: when the first such block of a step was made.
     let mut made: FxHashMap<(usize, FrameId, u64), u32> = FxHashMap::default();
     let key = |id: LifetimeId| {
-        let stack = p.stack_of(id).filter(|&stack| is_in_call(stack))?;
-        Some((p.steps.of(lifetimes.born(id))?, line_of(stacks, stack)?, lifetimes.requested(p.device, id)))
+        let line = line_in_step.get(p.stack_of(id)?.0 as usize).copied().flatten()?;
+        Some((p.steps.of(lifetimes.born(id))?, line, lifetimes.requested(p.device, id)))
     };
     let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
     for id in ids() {

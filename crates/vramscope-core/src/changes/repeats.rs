@@ -149,7 +149,7 @@ fn whole_calls<K: PartialEq>(keys: &[K], starts: Vec<usize>) -> Vec<usize> {
         let ends = starts.iter().skip(1).copied().chain([keys.len()]);
         let calls: Vec<&[K]> = starts.iter().zip(ends).map(|(&start, end)| &keys[start..end]).collect();
         let Some(usual) = calls.get(calls.len() / 2) else { return false };
-        // The last call has what comes after the layers.
+        // The last call also holds what follows the layers.
         let same = calls.iter().filter(|call| call.starts_with(usual)).count();
         calls.len() >= 2 && same * 10 >= calls.len() * 7
     };

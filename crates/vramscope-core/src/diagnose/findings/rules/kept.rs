@@ -140,7 +140,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
         _ => None,
     };
     let is_in_call = |stack| calls.as_ref().is_none_or(|calls| stacks.frames(stack).iter().any(|f| calls.contains(f)));
-    // The line that each stack is told by, where it is of a step: many blocks have one stack.
+    // The line of each stack, if the stack is inside the step's call. Found once for each stack: many blocks share one.
     let all = (0..stacks.len() as u32).map(StackId);
     let line_in_step: Vec<Option<FrameId>> = all.map(|stack| line_of(stacks, stack).filter(|_| is_in_call(stack))).collect();
     // By step, line and size: when the first such block of a step was made.

@@ -137,7 +137,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
     let is_its = |id: LifetimeId| line(id).is_some_and(|line| made_by.contains(&line));
     let in_chunks = saving(p, |id, size| if is_its(id) { size / CHUNKS } else { size });
-    // Several that are no large share alone are worth a word where the peak falls with them.
+    // Several blocks, each a small share of the peak, are reported only where smaller ones would lower it.
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
         return Vec::new();
     }
@@ -286,7 +286,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
         Some((saving, _)) => saving,
         None => saving(p, |id, size| if is_temporary(id) { 0 } else { size }),
     };
-    // Where the peak is elsewhere only much is worth a word.
+    // Where the peak is at another moment, only large temporaries are reported.
     if saving.is_nothing() && bytes < 256 * MEBIBYTE {
         return Vec::new();
     }

@@ -27,6 +27,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         gradients.clear();
     }
     data(case, &gradients, &mut weights, &mut of);
+    built_state(case, &gradients, &mut weights, &mut of);
     for (id, decided) in older::decide(case, &gradients, &weights, has_older_gradients) {
         of[id.0 as usize] = decided;
         if decided.0 == Role::Weights {
@@ -260,6 +261,32 @@ fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decid
         if of[id.0 as usize] == (Role::Weights, Because::Built) {
             of[id.0 as usize] = (Role::Inputs, Because::HasNoGradient);
             weights.remove(&case.size(id));
+        }
+    }
+}
+
+/// The state of a hand-written optimizer: the program's own code built twice or three times as many blocks of each gradient's size as
+/// there are gradients, as for the two moments of Adam, beside weights that a module made.
+fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
+    let count = |because: Because| {
+        let mut sizes = Sizes::default();
+        for id in (0..case.rows()).map(LifetimeId).filter(|id| of[id.0 as usize] == (Role::Weights, because)) {
+            *sizes.entry(case.size(id)).or_default() += 1;
+        }
+        sizes
+    };
+    let (built, loaded) = (count(Because::Built), count(Because::Loaded));
+    let is_state = |times: u32| {
+        gradients.iter().all(|(size, &n)| loaded.contains_key(size) && built.get(size) == Some(&(n * times)))
+    };
+    if gradients.values().sum::<u32>() < FEWEST_BY_HAND || !(2..=3).any(is_state) {
+        return;
+    }
+    for id in (0..case.rows()).map(LifetimeId) {
+        let size = case.size(id);
+        if of[id.0 as usize] == (Role::Weights, Because::Built) && gradients.contains_key(&size) {
+            of[id.0 as usize] = (Role::OptimizerState, Because::TwinsOfGradients);
+            weights.entry(size).and_modify(|n| *n = n.saturating_sub(1));
         }
     }
 }

@@ -165,6 +165,8 @@ pub(crate) enum Because {
     DiesInOptimizer,
     /// As large as a weight, made after backward by code that is not a PyTorch optimizer, and kept.
     StepsByHand,
+    /// Made by the program's own code beside the model; each gradient has as many of its size.
+    TwinsOfGradients,
     /// Made in forward, alive when backward begins.
     LivesToBackward,
     /// Made in forward and kept by a graph that no backward pass uses.
@@ -219,6 +221,7 @@ impl Because {
                 | B::OlderFreedInBackward
                 | B::OlderLeftover
                 | B::StepsByHand
+                | B::TwinsOfGradients
                 | B::KeptByGraph
                 | B::HalfOfWeight
                 | B::LibrarySize
@@ -263,6 +266,9 @@ impl Because {
             B::OutlivesOptimizer => "The optimizer made it and kept it after its step.",
             B::DiesInOptimizer => "It was made in the optimizer's step and was gone when that ended.",
             B::StepsByHand => "It is as large as a weight, was made right after a backward pass, and was kept.",
+            B::TwinsOfGradients => {
+                "Code of yours made it beside the model, and every gradient has as many blocks of its size: that is how an optimizer's state is built."
+            }
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
             B::KeptBeyond => "It was made in a forward pass and was still held when the next one ended.",

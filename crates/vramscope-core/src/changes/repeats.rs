@@ -1,6 +1,8 @@
 //! Modules that a forward pass calls again and again: the layers that checkpointing is put around.
 
-use rustc_hash::FxHashMap;
+use std::hash::BuildHasher;
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
 use super::draft::Draft;
 use super::requests::NEVER;
@@ -9,10 +11,13 @@ use crate::anatomy::modules::module_class;
 use crate::formats::kineto::OPERATOR_FILE;
 use crate::model::{Frame, FrameId, StackTable};
 use crate::tables::naming::{is_compiled, is_of_operators};
+use crate::units::counted;
 
 /// One call of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instance {
+    /// What it makes first.
+    first: u32,
     /// The place before which it is over.
     pub(super) end: u32,
     /// What it makes that lives on, but its result.
@@ -22,7 +27,7 @@ pub(super) struct Instance {
 /// A module that repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Repeated {
-    /// The line that calls it.
+    /// The lines that call it, as `resnet.py:273, 274, 275`.
     pub(super) place: String,
     /// Its calls, in order.
     pub(super) instances: Vec<Instance>,
@@ -42,9 +47,9 @@ pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Result<R
         return Err(NOTHING_REPEATS.to_owned());
     }
     let stacks = draft.program.stacks;
-    let Some(name) = name else { return Ok(all.swap_remove(0).repeated) };
+    let Some(name) = name else { return Ok(all.swap_remove(0).repeated()) };
     match all.iter().position(|c| c.is_named(stacks, name)) {
-        Some(at) => Ok(all.swap_remove(at).repeated),
+        Some(at) => Ok(all.swap_remove(at).repeated()),
         None => Err(not_named(stacks, name, &all)),
     }
 }
@@ -54,15 +59,24 @@ pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats"
 /// This many names are listed.
 pub(super) const MOST_NAMES: usize = 5;
 
+/// A layer allocates at this many lines, at least.
+const FEWEST_LINES: usize = 3;
+
 /// A frame whose calls repeat.
 struct Candidate {
     frame: FrameId,
     bytes: u64,
     rows: usize,
-    repeated: Repeated,
+    /// The lines that call it, in order.
+    places: Vec<String>,
+    instances: Vec<Instance>,
 }
 
 impl Candidate {
+    fn repeated(self) -> Repeated {
+        Repeated { place: lines(&self.places), instances: self.instances }
+    }
+
     fn is_named(&self, stacks: &StackTable, name: &str) -> bool {
         let same = |text: &str| text.eq_ignore_ascii_case(name);
         let base = |text: &str| text.rsplit(['/', '\\']).next().unwrap_or("").to_owned();
@@ -71,8 +85,11 @@ impl Candidate {
             return class.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
         }
         let file = base(stacks.text(frame.file));
-        let texts = [&self.repeated.place, &base(&self.repeated.place), &file, &stacks.location(frame)];
-        same(stacks.text(frame.name)) || texts.into_iter().any(|text| same(text)) || file.strip_suffix(".py").is_some_and(same)
+        let is_place = |place: &String| same(place) || same(&base(place));
+        same(stacks.text(frame.name))
+            || [&file, &stacks.location(frame)].into_iter().any(|text| same(text))
+            || self.places.iter().any(is_place)
+            || file.strip_suffix(".py").is_some_and(same)
     }
 
     /// What it can be named by.
@@ -80,9 +97,20 @@ impl Candidate {
         let frame = stacks.frame(self.frame);
         match frame.and_then(|f| module_class(stacks, f)) {
             Some(class) => class.to_owned(),
-            None => self.repeated.place.clone(),
+            None => self.places.first().cloned().unwrap_or_default(),
         }
     }
+}
+
+/// `resnet.py:273, 274, 275`; lines of several files, and many, are counted.
+fn lines(places: &[String]) -> String {
+    const MOST: usize = 4;
+    let file = |place: &str| place.rsplit_once(':').map(|(file, _)| file.to_owned());
+    let Some((first, rest)) = places.split_first() else { return String::new() };
+    if rest.len() >= MOST || rest.iter().any(|place| file(place) != file(first)) {
+        return format!("{first} and {}", counted(rest.len() as u64, "more line", "more lines"));
+    }
+    rest.iter().fold(first.clone(), |all, place| format!("{all}, {}", place.rsplit(':').next().unwrap_or_default()))
 }
 
 fn not_named(stacks: &StackTable, name: &str, all: &[Candidate]) -> String {
@@ -107,37 +135,50 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
     // Operators and functions of C++ call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
     let calls = |f: FrameId| stacks.frame(f).is_some_and(is_python);
-    // Rows below each frame, in order. A frame that is twice in a stack counts once.
-    let mut below: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
+    // Rows below each frame, in order. Of a frame that is twice in a stack the outer one counts.
+    let mut below: FxHashMap<FrameId, Vec<Below>> = FxHashMap::default();
     for &row in &rows {
-        let stack = draft.program.rows[draft.rows[row as usize].of as usize].stack;
-        for &frame in stacks.frames(stack).iter().filter(|&&f| calls(f)) {
+        let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
+        let mut inner = 0;
+        for &frame in frames.iter().filter(|&&f| calls(f)) {
             let list = below.entry(frame).or_default();
-            if list.last() != Some(&row) {
-                list.push(row);
+            match list.last_mut() {
+                Some(last) if last.row == row => last.inner = inner,
+                _ => list.push(Below { row, inner }),
             }
+            inner = FxBuildHasher.hash_one((inner, frame));
         }
     }
-    let place_of = |frame: FrameId, rows: &[u32]| {
-        // The line outside of torch that makes the call.
-        let outside = rows.first().and_then(|&row| {
-            let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
-            let at = frames.iter().position(|&f| f == frame)?;
-            frames[at..].iter().find_map(|&f| {
-                let f = stacks.frame(f)?;
-                let file = stacks.text(f.file);
-                (file.ends_with(".py") && !is_of_operators(file)).then(|| stacks.location(f))
-            })
+    // The line outside of torch that makes the call.
+    let place_of = |frame: FrameId, row: u32| {
+        let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
+        let at = frames.iter().rposition(|&f| f == frame)?;
+        let outside = frames[at..].iter().filter_map(|&f| stacks.frame(f)).find(|f| {
+            let file = stacks.text(f.file);
+            file.ends_with(".py") && !is_of_operators(file)
         });
-        outside.or_else(|| stacks.frame(frame).map(|f| stacks.location(f)))
+        outside.or_else(|| stacks.frame(frame)).map(|f| stacks.location(f))
     };
-    let candidate = |(frame, rows): (FrameId, Vec<u32>)| {
+    let candidate = |(frame, rows): (FrameId, Vec<Below>)| {
         let instances = split(draft, &rows, end)?;
         let bytes: u64 = instances.iter().flat_map(|i| &i.inner).map(|&r| draft.size(r)).sum();
-        let place = place_of(frame, &rows).filter(|_| bytes > 0)?;
-        Some(Candidate { frame, bytes, rows: rows.len(), repeated: Repeated { place, instances } })
+        let mut places: Vec<String> = Vec::new();
+        for place in instances.iter().filter_map(|i| place_of(frame, i.first)) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let is_one = bytes > 0 && !places.is_empty();
+        is_one.then(|| Candidate { frame, bytes, rows: rows.len(), places, instances })
     };
     below.into_iter().filter_map(candidate).collect()
+}
+
+/// A block that a call made.
+struct Below {
+    row: u32,
+    /// The frames of Python inside the call, as one number. Layers that differ in what is around them, as the stages of a ResNet, agree in it.
+    inner: u64,
 }
 
 /// The starts of whole calls: a call may begin alike in its middle, as a layer does that calls two norms from one line. Of each 2, 3 or 4
@@ -161,26 +202,26 @@ fn whole_calls<K: PartialEq>(keys: &[K], starts: Vec<usize>) -> Vec<usize> {
 }
 
 /// Splits rows into calls that begin alike: where the first stack comes again. `None` where it does not, or the calls are unlike.
-fn split(draft: &Draft<'_>, rows: &[u32], forward_end: u32) -> Option<Vec<Instance>> {
-    let key = |row: u32| draft.program.rows[draft.rows[row as usize].of as usize].key;
-    let first = key(*rows.first()?);
+fn split(draft: &Draft<'_>, rows: &[Below], forward_end: u32) -> Option<Vec<Instance>> {
+    let first = rows.first()?.inner;
     let mut starts: Vec<usize> = Vec::new();
-    for (i, &row) in rows.iter().enumerate() {
+    for (i, row) in rows.iter().enumerate() {
         // A call may make several blocks from one line one after the other.
-        if key(row) == first && (i == 0 || key(rows[i - 1]) != first) {
+        if row.inner == first && (i == 0 || rows[i - 1].inner != first) {
             starts.push(i);
         }
     }
     if starts.len() < 2 {
         return None;
     }
-    let starts = whole_calls(&rows.iter().map(|&row| key(row)).collect::<Vec<_>>(), starts);
+    let starts = whole_calls(&rows.iter().map(|row| row.inner).collect::<Vec<_>>(), starts);
     let lengths: Vec<usize> = starts.iter().zip(starts[1..].iter().chain([&rows.len()])).map(|(a, b)| b - a).collect();
     let mut sorted = lengths.clone();
     sorted.sort_unstable();
     let usual = sorted[sorted.len() / 2];
-    // Calls of one row are lines, and no modules.
-    if usual < 3 || lengths.iter().filter(|&&l| l.abs_diff(usual) * 4 <= usual).count() * 10 < lengths.len() * 7 {
+    // A call that allocates at fewer lines is an operator, or a module of one.
+    let lines = |start: usize| rows[start..].iter().take(usual).map(|r| r.inner).collect::<FxHashSet<u64>>().len();
+    if lines(starts[starts.len() / 2]) < FEWEST_LINES || lengths.iter().filter(|&&l| l.abs_diff(usual) * 4 <= usual).count() * 10 < lengths.len() * 7 {
         return None;
     }
     let mut out = Vec::with_capacity(starts.len());
@@ -189,11 +230,11 @@ fn split(draft: &Draft<'_>, rows: &[u32], forward_end: u32) -> Option<Vec<Instan
         let own = &rows[start..stop];
         let end = rows
             .get(stop)
-            .map_or_else(|| own.last().map_or(0, |&r| draft.rows[r as usize].born + 1), |&next| draft.rows[next as usize].born);
-        let kept: Vec<u32> = own.iter().copied().filter(|&r| draft.rows[r as usize].freed > forward_end).collect();
+            .map_or_else(|| own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1), |next| draft.rows[next.row as usize].born);
+        let kept: Vec<u32> = own.iter().map(|r| r.row).filter(|&r| draft.rows[r as usize].freed > forward_end).collect();
         // The last that lives on is the result, which the next call is given.
         let inner = kept.split_last().map_or_else(Vec::new, |(_, inner)| inner.to_vec());
-        out.push(Instance { end, inner });
+        out.push(Instance { first: own.first()?.row, end, inner });
     }
     Some(out)
 }

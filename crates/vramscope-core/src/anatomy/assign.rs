@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes, is_cublas_size, is_workspace_size, moved_gradients};
-use super::frame::{BUILDS_STATE, CACHE, COLLECTIVE, REDUCES, TUNING, WORKSPACE};
+use super::frame::{BUILDS_BUFFERS, BUILDS_STATE, CACHE, COLLECTIVE, REDUCES, TUNING, WORKSPACE};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
@@ -35,6 +35,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         }
     }
     made_by_script(case, &gradients, &mut weights, &mut of);
+    gradient_buffers(case, &mut of);
     cache::decide(case, &mut of);
     if !phases.has_stacks {
         blind::decide(case, &mut of);
@@ -288,6 +289,21 @@ fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut
             of[id.0 as usize] = (Role::OptimizerState, Because::TwinsOfGradients);
             weights.entry(size).and_modify(|n| *n = n.saturating_sub(1));
         }
+    }
+}
+
+/// Megatron's buffers of gradients. The same constructor may make one for the weights; that of the gradients is made after it, and has
+/// as many elements of the same type or a wider one.
+fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
+    let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
+    let buffers: Vec<LifetimeId> = (0..case.rows()).map(LifetimeId).filter(|&id| case.sense(id).bits & BUILDS_BUFFERS != 0).collect();
+    let mut bytes: FxHashMap<StackId, (u64, LifetimeId)> = FxHashMap::default();
+    for &id in &buffers {
+        bytes.entry(stack(id)).or_insert((0, id)).0 += case.size(id);
+    }
+    let Some((&line, _)) = bytes.iter().max_by_key(|(_, of_line)| **of_line) else { return };
+    for id in buffers.into_iter().filter(|&id| stack(id) == line) {
+        of[id.0 as usize] = (Role::Gradients, Because::GradientBuffer);
     }
 }
 

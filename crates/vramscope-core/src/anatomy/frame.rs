@@ -67,6 +67,9 @@ pub(super) const WEIGHTLESS: u32 = 1 << 27;
 /// autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
+/// The constructor of Megatron's buffers: one for the weights of all modules, where the optimizer is distributed, and one for their
+/// gradients.
+pub(super) const BUILDS_BUFFERS: u32 = 1 << 30;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -188,6 +191,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     // Megatron makes its fp32 copies of the weights where it makes the optimizer.
     let constructs = named(&["__init__", "add_param_group", "_build_model_and_main_param_groups"]);
     set(BUILDS_STATE, constructs && (has(OPTIMIZERS) || (is_own && !is_library)));
+    set(BUILDS_BUFFERS, name == "__init__" && file.ends_with("param_and_grad_buffer.py"));
     set(APPLIES, in_module && name == "_apply");
     set(CLOSURE, name.contains("closure") && !has(&["torch/optim/"]));
     let unscales = ["unscale_", "_unscale_grads_", "step", "update", "_maybe_opt_step"];

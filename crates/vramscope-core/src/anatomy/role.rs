@@ -155,6 +155,8 @@ pub(crate) enum Because {
     OlderLeftover,
     /// Made in backward, alive after it.
     OutlivesBackward,
+    /// Megatron's buffer of all gradients.
+    GradientBuffer,
     /// Made and gone in backward.
     DiesInBackward,
     /// Forward code that backward ran again.
@@ -261,6 +263,7 @@ impl Because {
             B::OlderFreedInBackward => "It is older than the history, and the backward pass freed it.",
             B::OlderLeftover => "It is older than the history: left from the iteration before.",
             B::OutlivesBackward => "It was made in the backward pass and lived past it.",
+            B::GradientBuffer => "Megatron made it to hold the gradients of all weights.",
             B::DiesInBackward => "It was made in the backward pass and was gone when that ended.",
             B::Recomputed => "The backward pass computed it again: its layer is checkpointed.",
             B::OutlivesOptimizer => "The optimizer made it and kept it after its step.",

@@ -108,10 +108,10 @@ impl Anatomy {
         };
         match self.steps.of(event) {
             Some(step) if self.steps.len() > 1 => match phase {
-                Phase::Forward | Phase::Backward | Phase::Optimizer | Phase::Evaluation => {
+                Phase::Forward | Phase::Backward | Phase::Optimizer => {
                     format!("{words} of step {}", number(step))
                 }
-                Phase::Load | Phase::Generation | Phase::Capture | Phase::Between => {
+                Phase::Load | Phase::Evaluation | Phase::Generation | Phase::Capture | Phase::Between => {
                     format!("in step {}, {words}", number(step))
                 }
             },

@@ -277,9 +277,8 @@ fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut
         sizes
     };
     let (built, loaded) = (count(Because::Built), count(Because::Loaded));
-    let is_state = |times: u32| {
-        gradients.iter().all(|(size, &n)| loaded.contains_key(size) && built.get(size) == Some(&(n * times)))
-    };
+    let is_state =
+        |times: u32| gradients.iter().all(|(size, &n)| loaded.contains_key(size) && built.get(size) == Some(&(n * times)));
     if gradients.values().sum::<u32>() < FEWEST_BY_HAND || !(2..=3).any(is_state) {
         return;
     }
@@ -296,7 +295,8 @@ fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut
 /// as many elements of the same type or a wider one.
 fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
-    let buffers: Vec<LifetimeId> = (0..case.rows()).map(LifetimeId).filter(|&id| case.sense(id).bits & BUILDS_BUFFERS != 0).collect();
+    let buffers: Vec<LifetimeId> =
+        (0..case.rows()).map(LifetimeId).filter(|&id| case.sense(id).bits & BUILDS_BUFFERS != 0).collect();
     let mut bytes: FxHashMap<StackId, (u64, LifetimeId)> = FxHashMap::default();
     for &id in &buffers {
         bytes.entry(stack(id)).or_insert((0, id)).0 += case.size(id);

@@ -208,6 +208,25 @@ impl Edits {
         new
     }
 
+    /// Makes rows again before a place, in their order, and frees those that are not kept as they were freed; the numbers of the new ones.
+    pub(crate) fn run_again(&mut self, draft: &Draft<'_>, rows: &[u32], at: u32, is_kept: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        let mut made = Vec::with_capacity(rows.len());
+        for &row in rows {
+            let r = draft.rows[row as usize];
+            for (_, new) in open.extract_if(.., |(freed, _)| *freed < r.born) {
+                self.free_again(new, at);
+            }
+            let new = self.make_again(draft, row, at);
+            made.push(new);
+            if !is_kept(row) {
+                open.push((r.freed, new));
+            }
+        }
+        open.into_iter().for_each(|(_, new)| self.free_again(new, at));
+        made
+    }
+
     /// Makes half a row beside it.
     pub(crate) fn make_half(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
         let new = self.make_again(draft, row, at);

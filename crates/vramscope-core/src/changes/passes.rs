@@ -7,6 +7,7 @@ use super::repeats::{Instance, MOST_NAMES, NOTHING_REPEATS, find};
 use super::requests::{NEVER, Requests};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
+use crate::inference::scripted::Ask;
 use crate::model::FrameId;
 use crate::tables::naming::is_framework;
 
@@ -29,7 +30,8 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
             }
         };
         let last_step = step == steps;
-        let begins = backward_of(draft, &found.instances);
+        let saves_result = saves_its_result(draft, &found.instances);
+        let begins = backward_of(draft, &found.instances, saves_result);
         // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
         let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
         let of_autocast = draft.of_step(step, |r| r.role == Role::AutocastCopies && r.freed != NEVER && r.freed > forward_end);
@@ -48,18 +50,25 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 continue;
             }
             let Some(begin) = begin else { continue };
-            for &row in &instance.inner {
-                let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;
-                let end = context_end.filter(|_| is_copy).unwrap_or(instance.end);
-                let again = edits.make_again(draft, row, begin);
-                let freed = draft.rows[row as usize].freed;
-                edits.free_at(draft, row, end);
-                if freed != NEVER {
-                    edits.free_again(again, freed);
-                }
+            let is_kept = |row: u32| instance.inner.contains(&row) || (saves_result && instance.result == Some(row));
+            // Recomputing stops where the last tensor is made that the backward pass needs.
+            let stop = instance.all.iter().rposition(|&row| is_kept(row)).map_or(0, |at| at + 1);
+            let again = edits.run_again(draft, &instance.all[..stop], begin, is_kept);
+            for (&row, again) in instance.all[..stop].iter().zip(again) {
                 if last_step {
                     bytes += draft.size(row);
                     requests += 1;
+                }
+                if !is_kept(row) {
+                    continue;
+                }
+                let freed = draft.rows[row as usize].freed;
+                if instance.result != Some(row) {
+                    let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;
+                    edits.free_at(draft, row, context_end.filter(|_| is_copy).unwrap_or(instance.end));
+                }
+                if freed != NEVER {
+                    edits.free_again(again, freed);
                 }
             }
         }
@@ -103,17 +112,38 @@ pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> 
 }
 
 /// Where the backward pass of each instance begins: where that of the next one is over.
-fn backward_of(draft: &Draft<'_>, instances: &[Instance]) -> Vec<Option<u32>> {
-    let freed =
-        |i: &Instance| -> Vec<u32> { i.inner.iter().map(|&r| draft.rows[r as usize].freed).filter(|&f| f != NEVER).collect() };
-    let frees: Vec<Vec<u32>> = instances.iter().map(freed).collect();
+fn backward_of(draft: &Draft<'_>, instances: &[Instance], saves_result: bool) -> Vec<Option<u32>> {
+    let freed = |row: u32| Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER);
+    let frees: Vec<Vec<u32>> = instances.iter().map(|i| i.inner.iter().filter_map(|&r| freed(r)).collect()).collect();
     (0..instances.len())
         .map(|i| {
             let first = *frees[i].iter().min()?;
             let after = frees.get(i + 1).and_then(|f| f.iter().filter(|&&f| f < first).max()).map(|f| f + 1);
-            Some(after.unwrap_or(first.saturating_sub(4)))
+            // The next call needs the result to the end of its own backward pass.
+            let of_result =
+                instances[i].result.and_then(|r| if saves_result { last_request(draft, r) } else { freed(r).map(|f| f + 1) });
+            let of_result = of_result.filter(|&at| at <= first);
+            Some(after.max(of_result).unwrap_or(first.saturating_sub(4)))
         })
         .collect()
+}
+
+/// True where most calls save their own result, as a block does that ends with a ReLU: its backward pass begins with a gradient of the same
+/// size, and then frees it.
+fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
+    let saves = |instance: &Instance| {
+        let result = instance.result?;
+        let Ask::Alloc(gradient) = draft.asks[last_request(draft, result)? as usize] else { return None };
+        Some(draft.size(gradient) == draft.size(result))
+    };
+    let of: Vec<bool> = instances.iter().filter_map(saves).collect();
+    of.iter().filter(|saves| **saves).count() * 2 > of.len()
+}
+
+/// Where the last request is made before a row is freed.
+fn last_request(draft: &Draft<'_>, row: u32) -> Option<u32> {
+    let freed = Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER)?;
+    (0..freed).rev().find(|&at| matches!(draft.asks[at as usize], Ask::Alloc(_)))
 }
 
 /// Saved tensors go to the host as soon as they are made, and come back where the backward pass uses them.

@@ -4,24 +4,26 @@ use std::hash::BuildHasher;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::draft::Draft;
+use super::draft::{Draft, Draw};
 use super::requests::NEVER;
-use crate::anatomy::Phase;
 use crate::anatomy::modules::module_class;
+use crate::anatomy::{Phase, Role};
 use crate::formats::kineto::OPERATOR_FILE;
-use crate::model::{Frame, FrameId, StackTable};
+use crate::model::{Frame, FrameId, StackTable, StrId};
 use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::units::counted;
 
 /// One call of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instance {
-    /// What it makes first.
-    first: u32,
+    /// All that it makes, in order; never empty.
+    pub(super) all: Vec<u32>,
     /// The place before which it is over.
     pub(super) end: u32,
     /// What it makes that lives on, but its result.
     pub(super) inner: Vec<u32>,
+    /// Its result, which the next call is given.
+    pub(super) result: Option<u32>,
 }
 
 /// A module that repeats.
@@ -42,7 +44,7 @@ pub(super) struct Repeated {
 /// Why nothing is found; for a name that nothing has, what can be named.
 pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Result<Repeated, String> {
     let mut all = candidates(draft, step);
-    all.sort_by_key(|c| std::cmp::Reverse((c.bytes, c.rows, c.frame)));
+    all.sort_by_key(|c| std::cmp::Reverse(c.rank()));
     if all.is_empty() {
         return Err(NOTHING_REPEATS.to_owned());
     }
@@ -59,13 +61,16 @@ pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats"
 /// This many names are listed.
 pub(super) const MOST_NAMES: usize = 5;
 
+/// This many lines of a function are tried as the first of a call.
+const MOST_BEGINS: usize = 4;
 /// A layer allocates at this many lines, at least.
 const FEWEST_LINES: usize = 3;
 
 /// A frame whose calls repeat.
 struct Candidate {
     frame: FrameId,
-    bytes: u64,
+    /// Bytes that checkpointing would not keep.
+    saved: u64,
     rows: usize,
     /// The lines that call it, in order.
     places: Vec<String>,
@@ -73,6 +78,10 @@ struct Candidate {
 }
 
 impl Candidate {
+    fn rank(&self) -> (u64, usize, FrameId) {
+        (self.saved, self.rows, self.frame)
+    }
+
     fn repeated(self) -> Repeated {
         Repeated { place: lines(&self.places), instances: self.instances }
     }
@@ -135,106 +144,167 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
     // Operators and functions of C++ call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
     let calls = |f: FrameId| stacks.frame(f).is_some_and(is_python);
-    // Rows below each frame, in order. Of a frame that is twice in a stack the outer one counts.
-    let mut below: FxHashMap<FrameId, Vec<Below>> = FxHashMap::default();
+    // The line of the function that a call reaches, past the frames with which torch calls modules.
+    let is_reached = |f: &FrameId| {
+        let is_module = |frame: Frame| stacks.text(frame.file).ends_with("nn/modules/module.py");
+        stacks.frame(*f).is_some_and(|frame| is_python(frame) && !is_module(frame))
+    };
+    // Rows below each call, in order. A line that is more than once in a stack, as a container's in containers, makes several.
+    let mut below: FxHashMap<Call, Vec<Below>> = FxHashMap::default();
     for &row in &rows {
         let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
         let mut inner = 0;
-        for &frame in frames.iter().filter(|&&f| calls(f)) {
-            let list = below.entry(frame).or_default();
-            match list.last_mut() {
-                Some(last) if last.row == row => last.inner = inner,
-                _ => list.push(Below { row, inner }),
-            }
+        for (at, &frame) in frames.iter().enumerate().filter(|&(_, &f)| calls(f)) {
+            let depth = frames[at + 1..].iter().filter(|&&f| f == frame).count();
+            let line = frames[..at].iter().rev().copied().find(is_reached);
+            let callee = line.and_then(|f| stacks.frame(f)).map(|f| (f.file, f.name));
+            below.entry((frame, depth, callee)).or_default().push(Below { row, inner, line });
             inner = FxBuildHasher.hash_one((inner, frame));
         }
     }
     // The line outside of torch that makes the call.
-    let place_of = |frame: FrameId, row: u32| {
+    let place_of = |&(frame, depth, _): &Call, row: u32| {
         let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
-        let at = frames.iter().rposition(|&f| f == frame)?;
+        let at = frames.iter().enumerate().rev().filter(|&(_, &f)| f == frame).nth(depth)?.0;
         let outside = frames[at..].iter().filter_map(|&f| stacks.frame(f)).find(|f| {
             let file = stacks.text(f.file);
             file.ends_with(".py") && !is_of_operators(file)
         });
         outside.or_else(|| stacks.frame(frame)).map(|f| stacks.location(f))
     };
-    let candidate = |(frame, rows): (FrameId, Vec<Below>)| {
-        let instances = split(draft, &rows, end)?;
-        let bytes: u64 = instances.iter().flat_map(|i| &i.inner).map(|&r| draft.size(r)).sum();
+    let candidate = |call: &Call, rows: &[Below], starts: &[usize]| {
+        let instances = split(draft, rows, starts, end)?;
+        let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
+        // The backward pass makes one call again at a time.
+        let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
         let mut places: Vec<String> = Vec::new();
-        for place in instances.iter().filter_map(|i| place_of(frame, i.first)) {
+        for place in instances.iter().filter_map(|i| place_of(call, *i.all.first()?)) {
             if !places.contains(&place) {
                 places.push(place);
             }
         }
-        let is_one = bytes > 0 && !places.is_empty();
-        is_one.then(|| Candidate { frame, bytes, rows: rows.len(), places, instances })
+        let is_one = saved > 0 && !places.is_empty();
+        is_one.then(|| Candidate { frame: call.0, saved, rows: rows.len(), places, instances })
     };
-    below.into_iter().filter_map(candidate).collect()
+    // A module of another class, with a function of the same name in the same file, may be called first.
+    let best = |(call, rows): (Call, Vec<Below>)| {
+        let mut begins: Vec<usize> = Vec::new();
+        for (i, row) in rows.iter().enumerate() {
+            if begins.len() < MOST_BEGINS && !begins.iter().any(|&b| rows[b].line == row.line) {
+                begins.push(i);
+            }
+        }
+        let of_begin = |&begin: &usize| {
+            let rows = &rows[begin..];
+            starts(rows).iter().filter_map(|starts| candidate(&call, rows, starts)).max_by_key(Candidate::rank)
+        };
+        // Where both are as many calls, the later one begins in the middle.
+        begins.iter().filter_map(of_begin).reduce(|best, later| {
+            let is_better = later.instances.len() > best.instances.len() && later.saved > best.saved;
+            if is_better { later } else { best }
+        })
+    };
+    below.into_iter().filter_map(best).collect()
 }
+
+/// A line, how many times it stands further out in the stack, and the file and name of the function that it calls.
+type Call = (FrameId, usize, Option<(StrId, StrId)>);
 
 /// A block that a call made.
 struct Below {
     row: u32,
     /// The frames of Python inside the call, as one number. Layers that differ in what is around them, as the stages of a ResNet, agree in it.
     inner: u64,
+    /// The line of the function that is called.
+    line: Option<FrameId>,
 }
 
-/// The starts of whole calls: a call may begin alike in its middle, as a layer does that calls two norms from one line. Of each 2, 3 or 4
-/// starts the first is kept where the calls are then the same and were not before.
-fn whole_calls<K: PartialEq>(keys: &[K], starts: Vec<usize>) -> Vec<usize> {
+/// Of each 1, 2, 3 or 4 starts the first, where most calls are then the same: a call of one line, as a container's, may begin alike in its
+/// middle. `None` if that holds for none.
+fn whole_calls<K: PartialEq>(keys: &[K], starts: &[usize]) -> Option<Vec<usize>> {
     const MOST: usize = 4;
     let every = |n: usize| starts.iter().copied().step_by(n).collect::<Vec<_>>();
     let are_same = |starts: &[usize]| {
         let ends = starts.iter().skip(1).copied().chain([keys.len()]);
         let calls: Vec<&[K]> = starts.iter().zip(ends).map(|(&start, end)| &keys[start..end]).collect();
-        let Some(usual) = calls.get(calls.len() / 2) else { return false };
-        // The last call also holds what follows the layers.
-        let same = calls.iter().filter(|call| call.starts_with(usual)).count();
-        calls.len() >= 2 && same * 10 >= calls.len() * 7
+        let same = |usual: &[K]| calls.iter().filter(|call| **call == usual).count();
+        calls.iter().take(MOST).any(|usual| is_most(same(usual), calls.len()))
     };
-    let is_whole = |n: &usize| starts.len().is_multiple_of(*n) && are_same(&every(*n));
-    match (1..=MOST).find(is_whole) {
-        Some(n) if n > 1 => every(n),
-        _ => starts,
-    }
+    (1..=MOST).filter(|n| starts.len().is_multiple_of(*n)).map(every).find(|starts| are_same(starts))
 }
 
-/// Splits rows into calls that begin alike: where the first stack comes again. `None` where it does not, or the calls are unlike.
-fn split(draft: &Draft<'_>, rows: &[Below], forward_end: u32) -> Option<Vec<Instance>> {
-    let first = rows.first()?.inner;
-    let mut starts: Vec<usize> = Vec::new();
-    for (i, row) in rows.iter().enumerate() {
-        // A call may make several blocks from one line one after the other.
-        if row.inner == first && (i == 0 || rows[i - 1].inner != first) {
-            starts.push(i);
-        }
+/// More than three of five.
+fn is_most(part: usize, of: usize) -> bool {
+    part * 5 > of * 3
+}
+
+/// Where rows may be split into calls that begin alike: where the first stack comes again.
+fn starts(rows: &[Below]) -> Vec<Vec<usize>> {
+    let Some(&Below { inner: first, line, .. }) = rows.first() else { return Vec::new() };
+    let where_after = |is_over: &dyn Fn(&Below) -> bool| -> Vec<usize> {
+        (0..rows.len()).filter(|&i| rows[i].inner == first && (i == 0 || is_over(&rows[i - 1]))).collect()
+    };
+    // A line may make several blocks one after the other.
+    let all = where_after(&|before| before.inner != first);
+    // It may also call two layers: then a call is over when its function has gone on to another line.
+    if rows.iter().any(|row| row.line != line) {
+        let of_lines = where_after(&|before| before.line != line);
+        // Where a few calls do not go on, as a block without dropout, the first stack is surer.
+        return vec![if of_lines.len() * 4 >= all.len() * 3 { all } else { of_lines }];
     }
-    if starts.len() < 2 {
-        return None;
-    }
-    let starts = whole_calls(&rows.iter().map(|row| row.inner).collect::<Vec<_>>(), starts);
-    let lengths: Vec<usize> = starts.iter().zip(starts[1..].iter().chain([&rows.len()])).map(|(a, b)| b - a).collect();
-    let mut sorted = lengths.clone();
-    sorted.sort_unstable();
-    let usual = sorted[sorted.len() / 2];
+    let keys: Vec<u64> = rows.iter().map(|row| row.inner).collect();
+    whole_calls(&keys, &all).into_iter().collect()
+}
+
+/// Splits rows into calls. `None` where it is one, or they are unlike.
+fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) -> Option<Vec<Instance>> {
     // A call that allocates at fewer lines is an operator, or a module of one.
-    let lines = |start: usize| rows[start..].iter().take(usual).map(|r| r.inner).collect::<FxHashSet<u64>>().len();
-    if lines(starts[starts.len() / 2]) < FEWEST_LINES || lengths.iter().filter(|&&l| l.abs_diff(usual) * 4 <= usual).count() * 10 < lengths.len() * 7 {
+    let first = rows.get(*starts.first()?..*starts.get(1)?)?;
+    let lines: FxHashSet<u64> = first.iter().map(|row| row.inner).collect();
+    let lengths: Vec<usize> = starts.iter().zip(starts[1..].iter().chain([&rows.len()])).map(|(a, b)| b - a).collect();
+    let is_usual = |usual: usize| is_most(lengths.iter().filter(|&&l| l.abs_diff(usual) * 2 <= usual).count(), lengths.len());
+    if lines.len() < FEWEST_LINES || !lengths.iter().any(|&length| is_usual(length)) {
         return None;
     }
-    let mut out = Vec::with_capacity(starts.len());
+    let mut calls: Vec<(Vec<&Below>, u32)> = Vec::with_capacity(starts.len());
     for (i, &start) in starts.iter().enumerate() {
         let stop = starts.get(i + 1).copied().unwrap_or(rows.len());
         let own = &rows[start..stop];
-        let end = rows
-            .get(stop)
-            .map_or_else(|| own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1), |next| draft.rows[next.row as usize].born);
-        let kept: Vec<u32> = own.iter().map(|r| r.row).filter(|&r| draft.rows[r as usize].freed > forward_end).collect();
-        // The last that lives on is the result, which the next call is given.
-        let inner = kept.split_last().map_or_else(Vec::new, |(_, inner)| inner.to_vec());
-        out.push(Instance { first: own.first()?.row, end, inner });
+        let end = rows.get(stop).map_or_else(
+            || own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1),
+            |next| draft.rows[next.row as usize].born,
+        );
+        // A library's workspace is made once, by the first call that needs it.
+        let is_made_once = |row: Draw| row.role == Role::Workspaces && row.freed > forward_end;
+        calls.push((own.iter().filter(|r| !is_made_once(draft.rows[r.row as usize])).collect(), end));
     }
-    Some(out)
+    let line = result_line(draft, &calls, forward_end);
+    let last = calls.len() - 1;
+    let instance = |(i, (own, end)): (usize, (Vec<&Below>, u32))| {
+        let kept: Vec<&Below> = own.iter().copied().filter(|r| draft.rows[r.row as usize].freed > forward_end).collect();
+        let of_line = kept.iter().filter(|r| Some(r.inner) == line).max_by_key(|r| draft.size(r.row)).copied();
+        // The first may end with another line, as a block without dropout. What the last one returns may not be kept at all.
+        let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
+        let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
+        Instance { all: own.iter().map(|r| r.row).collect(), end, inner, result }
+    };
+    Some(calls.into_iter().enumerate().map(instance).collect())
+}
+
+/// The line that makes the results of most calls.
+fn result_line(draft: &Draft<'_>, calls: &[(Vec<&Below>, u32)], forward_end: u32) -> Option<u64> {
+    let mut votes: FxHashMap<u64, usize> = FxHashMap::default();
+    for result in calls.iter().filter_map(|(own, _)| result_of(draft, own, forward_end)) {
+        *votes.entry(result.inner).or_default() += 1;
+    }
+    votes.into_iter().max_by_key(|&(line, n)| (n, line)).map(|(line, _)| line)
+}
+
+/// What a call keeps and the backward pass is done with first: its result, which the next call is given. Where the recording ends before,
+/// the last that it keeps.
+fn result_of<'b>(draft: &Draft<'_>, own: &[&'b Below], forward_end: u32) -> Option<&'b Below> {
+    let freed = |r: &&Below| draft.rows[r.row as usize].freed;
+    let is_kept = |r: &&Below| freed(r) > forward_end && draft.rows[r.row as usize].role != Role::AutocastCopies;
+    let kept = || own.iter().copied().filter(is_kept);
+    kept().filter(|r| freed(r) != NEVER).min_by_key(freed).or_else(|| kept().last())
 }

@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes};
-use super::phases::Run;
+use super::phases::{Phase, Run};
 use super::role::{Because, Role};
 use super::sense::Part;
 use crate::model::StackId;
@@ -91,7 +91,7 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass 
     let bounds = &case.steps.bounds;
     let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
     let is_next_run = rows.1 == run.rows.1 && next.is_some_and(|b| b == run.events.1);
-    let backward = next.filter(|&b| is_next_run || b < step_ends);
+    let backward = next.filter(|&b| run.phase != Phase::Evaluation && (is_next_run || b < step_ends));
     Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some() }
 }
 

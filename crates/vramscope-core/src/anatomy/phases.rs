@@ -137,7 +137,10 @@ impl Phases {
             let captures = captures(row, bits);
             let goes_on = |run: &Run| {
                 let is_other = |bit: u32| run.bits & bit != 0 && bits & (PREFILLS | DECODES) & !bit != 0;
+                // A validation loop between two steps is not the forward pass of the next one.
+                let evaluates = |bits: u32| part == Part::Forward && bits & EVALUATES != 0;
                 run.part == part
+                    && evaluates(run.bits) == evaluates(bits)
                     && !(has_pools && run.captures != captures)
                     && !(bits & GENERATES != 0 && (is_other(PREFILLS) || is_other(DECODES)))
             };

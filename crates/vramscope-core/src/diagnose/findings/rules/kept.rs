@@ -84,26 +84,21 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     );
     let bytes = bytes + older;
-    let layers = Layers::of(p, &blocks);
     // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
     let is_sure = (is_freed || only_calls(p)) && !trains;
     let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
-    // Without a graph each layer's tensors go before the next layer's come, and none outlives its pass.
+    // Without a graph a tensor goes when the next layer has made its own, and none outlives its pass.
     let lifetimes = &p.tables.lifetimes;
+    let of_next = made_by_next_layer(p);
     let gone = |id: LifetimeId| {
-        let recorded = lifetimes.gone(id);
         let next = step_of(p, id).filter(|_| p.roles.is_kept_by_graph(id)).and_then(|step| p.steps.bounds.get(step + 1));
-        next.map_or(recorded, |&next| recorded.min(next))
+        [next, of_next.get(&id)].into_iter().flatten().fold(lifetimes.gone(id), |gone, &next| gone.min(next))
     };
-    let saving = layers.as_ref().map(|layers| {
-        let size = |id: LifetimeId, size: u64| match p.roles.is_kept_by_graph(id) {
-            true => size / layers.runs(lifetimes.stack(p.device, id)),
-            false if p.roles.is_of_older_graph(id) => 0,
-            false => size,
-        };
+    let saving = Layers::of(p, &blocks).map(|_| {
+        let size = |id: LifetimeId, size: u64| if p.roles.is_of_older_graph(id) { 0 } else { size };
         Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, size, gone) }
     });
     // Where most lines run once, as in a trace whose stacks number every module, it is not known which of them are layers.
@@ -122,6 +117,24 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
     ]
+}
+
+/// For what an unused graph keeps, the event at which the same stack makes its next block, after others have made theirs.
+fn made_by_next_layer(p: &RuleInput<'_>) -> FxHashMap<LifetimeId, u32> {
+    let mut of_next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
+    let mut last: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
+    let mut before = None;
+    for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_kept_by_graph(id)) {
+        let Some(stack) = p.stack_of(id) else { continue };
+        let of_stack = last.entry(stack).or_default();
+        if before != Some(stack) {
+            let born = p.tables.lifetimes.born(id);
+            of_next.extend(of_stack.drain(..).map(|earlier| (earlier, born)));
+        }
+        of_stack.push(id);
+        before = Some(stack);
+    }
+    of_next
 }
 
 /// What the step before the peak made last and a variable still holds: it is freed only when this step has made its own.

@@ -37,18 +37,18 @@ pub struct RuleInput<'a> {
     /// What grows, by stack, most bytes first.
     pub growth: Vec<Growth>,
     /// Marks of each stack.
-    pub(super) marks: Vec<u8>,
+    pub(super) marks: Vec<u16>,
     /// The requests, for what changes do to them; read when first asked for.
     pub(super) recorded: OnceLock<Recorded>,
 }
 
 impl RuleInput<'_> {
     /// The marks of a stack: see the rules.
-    pub(super) fn flags(&self, stack: StackId) -> u8 {
+    pub(super) fn flags(&self, stack: StackId) -> u16 {
         self.marks.get(stack.0 as usize).copied().unwrap_or(0)
     }
 
-    pub(super) fn flags_of(&self, id: LifetimeId) -> u8 {
+    pub(super) fn flags_of(&self, id: LifetimeId) -> u16 {
         self.flags(self.tables.lifetimes.stack(self.device, id))
     }
 

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
-use super::shared::{LOSS, SDPA, SOFTMAX};
+use super::shared::{FUSED, LOSS, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
@@ -317,11 +317,16 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         Some((frame.file, frame.name))
     };
     let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX;
+    let all = (0..p.recording.stacks.len() as u32).map(StackId);
+    let of_fused: FxHashSet<_> = all.filter(|&stack| p.flags(stack) & FUSED != 0).filter_map(function).collect();
     let live = p.at_peak.blocks.iter().map(|b| stack_of(b.lifetime));
     let of_softmax: FxHashSet<_> = live.filter(|&stack| is_softmax(stack)).filter_map(function).collect();
     let has_name = |id: LifetimeId| p.roles.anatomy.phases.is_attention(stack_of(id));
-    let is_attention =
-        |id: LifetimeId| is_of_pass(id) && (has_name(id) || function(stack_of(id)).is_some_and(|f| of_softmax.contains(&f)));
+    let is_attention = |id: LifetimeId| {
+        let function = function(stack_of(id));
+        let is_fused = function.is_some_and(|f| of_fused.contains(&f));
+        is_of_pass(id) && !is_fused && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
+    };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
     // it is the softmax; autocast keeps a copy of half the size.
     let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();

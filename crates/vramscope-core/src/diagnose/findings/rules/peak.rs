@@ -406,8 +406,14 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Gradients that stay until the next backward pass though nothing reads them any more.
 pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     let peak = peak(p);
-    let (blocks, bytes) = of_role(p, Role::Gradients);
-    if bytes < LEAST || p.steps.is_inferred() {
+    // Those of this step are made after its forward pass, and the optimizer reads them.
+    let runs = &p.roles.anatomy.phases.runs;
+    let forward = runs.iter().rfind(|run| run.phase == Phase::Forward && run.events.0 <= p.peak_event).map(|run| run.events.0);
+    let is_older = |id: LifetimeId| {
+        forward.is_some_and(|f| p.tables.lifetimes.born(id) < f || id.0 < p.tables.lifetimes.initial_count() as u32)
+    };
+    let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && is_older(b.lifetime));
+    if bytes < LEAST || p.steps.is_inferred() || p.roles.anatomy.phases.at(p.peak_event) == Some(Phase::Optimizer) {
         return Vec::new();
     }
     let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };

@@ -4,25 +4,27 @@ use crate::diagnose::findings::RuleInput;
 use crate::model::{Sample, StackTable};
 
 /// A frame computes a loss over classes.
-pub(super) const LOSS: u8 = 1;
+pub(super) const LOSS: u16 = 1;
 /// A frame decodes latents into an image.
-pub(super) const VAE: u8 = 1 << 1;
+pub(super) const VAE: u16 = 1 << 1;
 /// A frame updates all parameters at once.
-pub(super) const FOREACH: u8 = 1 << 2;
+pub(super) const FOREACH: u16 = 1 << 2;
 /// A frame sets up DDP's buckets.
-pub(super) const REDUCER: u8 = 1 << 3;
+pub(super) const REDUCER: u16 = 1 << 3;
 /// A frame's function evaluates a model (`validate`, `predict`).
-pub(super) const EVALUATION: u8 = 1 << 4;
+pub(super) const EVALUATION: u16 = 1 << 4;
 /// A frame is C++.
-pub(super) const CPP: u8 = 1 << 5;
+pub(super) const CPP: u16 = 1 << 5;
 /// A frame computes a softmax that is not part of a loss.
-pub(super) const SOFTMAX: u8 = 1 << 6;
+pub(super) const SOFTMAX: u16 = 1 << 6;
 /// A frame calls PyTorch's own attention: that of Transformers.
-pub(super) const SDPA: u8 = 1 << 7;
+pub(super) const SDPA: u16 = 1 << 7;
+/// A frame is of a kernel of attention that keeps no scores.
+pub(super) const FUSED: u16 = 1 << 8;
 
 /// The marks of every stack. O(frames of all stacks).
-pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u8> {
-    let of_frame: Vec<u8> = (0..stacks.frame_count())
+pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
+    let of_frame: Vec<u16> = (0..stacks.frame_count())
         .map(|i| stacks.frame(crate::model::FrameId(i as u32)).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file))))
         .collect();
     (0..stacks.len())
@@ -33,11 +35,17 @@ pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u8> {
         .collect()
 }
 
-fn mark(name: &str, file: &str) -> u8 {
+fn mark(name: &str, file: &str) -> u16 {
     let mut marks = 0;
     // Other functions of such names are a program's own.
     if name == "sdpa_attention_forward" && file.ends_with("sdpa_attention.py") {
         marks |= SDPA;
+    }
+    let of_kernel = name
+        .split_once("_scaled_dot_product_")
+        .is_some_and(|(_, kernel)| ["flash", "efficient", "cudnn", "fused"].iter().any(|start| kernel.starts_with(start)));
+    if of_kernel || file.ends_with("flash_attn_interface.py") {
+        marks |= FUSED;
     }
     if ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"].contains(&name) || name == "lm_head"
     {

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
-use super::shared::{FUSED, LOSS, SDPA, SOFTMAX};
+use super::shared::{FUSED, JOINS, LOSS, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
@@ -271,6 +271,8 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
         line.0 += b.size;
         line.1.push(b);
     }
+    // The result of `torch.cat` has to be whole.
+    by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| p.flags_of(b.lifetime) & JOINS == 0));
     let Some((line, (bytes, blocks))) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0))) else {
         return Vec::new();
     };

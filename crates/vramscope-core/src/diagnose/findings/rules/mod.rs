@@ -5,6 +5,7 @@
 
 mod at_peak;
 mod beside;
+mod gathered;
 mod growth;
 mod hygiene;
 mod kept;
@@ -389,6 +390,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "generated: four blocks a layer from one line",
         run: kept::written_out,
+    },
+    Rule {
+        name: "gathered",
+        class: Class::Peak,
+        finds: "What a library gathers on the GPU: the Trainer's predictions, generate()'s scores",
+        when: "blocks at the peak made by Transformers' trainer_pt_utils.py, or at least 16 of one size by its generation/utils.py: ≥ 64 MiB and ≥ 10 % of it",
+        source: "measured on an H200",
+        measured: "",
+        shown_by: "generated: predictions that a Trainer gathers",
+        run: gathered::gathered,
     },
     Rule {
         name: "last_result",

@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::kept::keeps_unused_graph;
 use super::library::{checkpointing_of, in_eight_bits, of_own_code, of_pytorch, optimizer};
-use super::shared::{FOREACH, LOSS, REDUCER, VAE};
+use super::shared::{FOREACH, JOINS, LOSS, REDUCER, VAE};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
@@ -123,8 +123,8 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 4;
     let n = p.device.events.len() as u32;
     let typical = if p.steps.is_empty() { n } else { n / p.steps.len() as u32 };
-    let life = |b: &BlockAt| p.tables.lifetimes.get(p.device, b.lifetime).filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT);
-    let is_short = |b: &BlockAt| life(b).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
+    let life = |id: LifetimeId| p.tables.lifetimes.get(p.device, id).filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT);
+    let is_short = |b: &BlockAt| life(b.lifetime).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
     let (live, _) = held(p, |_| true);
     let Some(largest) = live.first().filter(|b| is_short(b)) else { return Vec::new() };
     let peak = peak(p);
@@ -136,7 +136,9 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let line = |id: LifetimeId| p.stack_of(id).and_then(|stack| line_of(&p.recording.stacks, stack));
     let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
     let is_its = |id: LifetimeId| line(id).is_some_and(|line| made_by.contains(&line));
-    let in_chunks = saving(p, |id, size| if is_its(id) { size / CHUNKS } else { size });
+    // What outlives the operation is its result, which has to be whole.
+    let is_over = |id: LifetimeId| life(id).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
+    let in_chunks = saving(p, |id, size| if is_its(id) && is_over(id) { size / CHUNKS } else { size });
     // Several blocks, each a small share of the peak, are reported only where smaller ones would lower it.
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
         return Vec::new();
@@ -147,7 +149,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         (false, 1) => "One short-lived block holds much of the peak",
         (false, _) => "Short-lived blocks of one size hold much of the peak",
     };
-    let lived = blocks.iter().filter_map(|b| life(b)).map(|l| u64::from(l.gone - l.born)).max().unwrap_or(0);
+    let lived = blocks.iter().filter_map(|b| life(b.lifetime)).map(|l| u64::from(l.gone - l.born)).max().unwrap_or(0);
     let lived = counted(lived, "event", "events");
     let of_peak = match Bytes(bytes).to_string() == Bytes(peak).to_string() {
         true => format!("All of the {} at the peak", Bytes(peak)),
@@ -174,6 +176,11 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         return vec![finding
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
             .check("The workspace is smaller, or gone.")];
+    }
+    if p.flags_of(largest.lifetime) & JOINS != 0 {
+        return vec![finding
+            .advice("It joins tensors into one, and they and the result are there at once. Make the result first and write each part into it, or move each part to the CPU when it is made.")
+            .check("The parts are not held beside the result.")];
     }
     let check = match in_chunks.is_nothing() {
         true => "The block is smaller.".to_owned(),

@@ -21,6 +21,8 @@ pub(super) const SOFTMAX: u16 = 1 << 6;
 pub(super) const SDPA: u16 = 1 << 7;
 /// A frame is of a kernel of attention that keeps no scores.
 pub(super) const FUSED: u16 = 1 << 8;
+/// A frame joins tensors into one, as `torch.cat` and `torch.stack` do.
+pub(super) const JOINS: u16 = 1 << 9;
 
 /// The marks of every stack. O(frames of all stacks).
 pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
@@ -46,6 +48,9 @@ fn mark(name: &str, file: &str) -> u16 {
         .is_some_and(|(_, kernel)| ["flash", "efficient", "cudnn", "fused"].iter().any(|start| kernel.starts_with(start)));
     if of_kernel || file.ends_with("flash_attn_interface.py") {
         marks |= FUSED;
+    }
+    if name.contains("structured_cat") || name.contains("_ops::cat::") || name == "torch_pad_and_concatenate" {
+        marks |= JOINS;
     }
     if ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"].contains(&name) || name == "lm_head"
     {

@@ -1,0 +1,96 @@
+//! What a library gathers for the program because an argument asks for it, or because none forbids it.
+
+use rustc_hash::FxHashMap;
+
+use super::at_peak::{LEAST, held, peak, place, saving};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::tables::naming::is_of_operators;
+use crate::tables::{BlockAt, LifetimeId};
+use crate::units::{Bytes, counted};
+
+/// A file of a library that gathers.
+struct Gatherer {
+    /// How the path of the file ends.
+    file: &'static str,
+    /// This many blocks of one size, at least, are a collection.
+    fewest: usize,
+    title: &'static str,
+    /// What is kept, after "4.41 GiB of the 9.45 GiB at the peak".
+    says: &'static str,
+    /// `With the predictions on the CPU`.
+    with: &'static str,
+    remedy: &'static str,
+    advice: &'static str,
+    check: &'static str,
+}
+
+const GATHERERS: [Gatherer; 2] = [
+    Gatherer {
+        file: "transformers/trainer_pt_utils.py",
+        fewest: 1,
+        title: "The Trainer's evaluation gathers all predictions on the GPU",
+        says: "hold the predictions of an evaluation: each batch's are joined with those before, in a new block.",
+        with: "With the predictions on the CPU",
+        remedy: "TrainingArguments(..., eval_accumulation_steps=1)",
+        advice: "They then go to the CPU after each batch. With preprocess_logits_for_metrics the Trainer keeps less from the start, such as logits.argmax(-1); prediction_loss_only=True keeps none.",
+        check: "Memory stays level through the evaluation.",
+    },
+    Gatherer {
+        file: "transformers/generation/utils.py",
+        fewest: 16,
+        title: "generate() keeps the scores of every token",
+        says: "hold the scores of tokens, of batch times vocabulary each.",
+        with: "Without them",
+        remedy: "model.generate(..., output_scores=False, output_logits=False)",
+        advice: "Where you need the scores, compute what you need of them in a LogitsProcessor, or generate in smaller batches and move them to the CPU.",
+        check: "Memory grows by the key-value cache only while tokens are generated.",
+    },
+];
+
+/// What a library gathers: at least a tenth of the peak.
+pub(super) fn gathered(p: &RuleInput<'_>) -> Vec<Finding> {
+    GATHERERS.iter().filter_map(|gatherer| of_gatherer(p, gatherer)).collect()
+}
+
+fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
+    let stacks = &p.recording.stacks;
+    let is_its = |id: LifetimeId| {
+        let frames = p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
+        let python =
+            frames.iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.file)).filter(|file| file.ends_with(".py"));
+        let innermost = python.into_iter().find(|file| !is_of_operators(file));
+        innermost.is_some_and(|file| file.replace('\\', "/").ends_with(gatherer.file))
+    };
+    let mut of_size: FxHashMap<u64, usize> = FxHashMap::default();
+    for b in held(p, |b| is_its(b.lifetime)).0 {
+        *of_size.entry(b.requested).or_default() += 1;
+    }
+    let is_gathered = |b: &BlockAt| is_its(b.lifetime) && of_size.get(&b.requested).is_some_and(|&n| n >= gatherer.fewest);
+    let (blocks, bytes) = held(p, is_gathered);
+    let peak = peak(p);
+    if bytes < LEAST || bytes.saturating_mul(10) < peak {
+        return None;
+    }
+    let is_gathered = |id: LifetimeId| {
+        let requested = p.tables.lifetimes.requested(p.device, id);
+        is_its(id) && (gatherer.fewest == 1 || of_size.get(&requested).is_some_and(|&n| n >= gatherer.fewest))
+    };
+    let says = format!(
+        "{} of the {} at the peak, in {}, {}",
+        Bytes(bytes),
+        Bytes(peak),
+        counted(blocks.len() as u64, "block", "blocks"),
+        gatherer.says
+    );
+    let finding = Finding::new("gathered", Class::Peak, gatherer.title, bytes).says(says);
+    Some(
+        finding
+            .saves(gatherer.with, saving(p, |id, size| if is_gathered(id) { 0 } else { size }))
+            .bytes_of("gathered", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy(gatherer.remedy)
+            .advice(gatherer.advice)
+            .check(gatherer.check),
+    )
+}

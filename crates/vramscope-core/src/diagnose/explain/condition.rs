@@ -83,7 +83,7 @@ const FACTS: &[Fact] = &[
     // Has expandable segments: PyTorch 2.1, on AMD 2.11.
     ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
     ("capturing", |m| m.is_capturing),
-    ("driver", |m| m.dialect.writer == Writer::Runtime && m.says.contains("expandable segments")),
+    ("driver", |m| m.dialect.writer == Writer::RUNTIME && m.says.contains("expandable segments")),
     ("measurement void", |m| m.says.contains("measurement is void")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
@@ -92,7 +92,7 @@ const FACTS: &[Fact] = &[
     ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
     ("foreign", |m| m.is_foreign),
     ("nvidia", |m| !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu | Platform::Npu)),
-    ("pytorch's", |m| matches!(m.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)),
+    ("pytorch's", |m| matches!(m.dialect.writer, Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC)),
     ("pool allocator", |m| m.cause == Some(Cause::PoolAllocator)),
     ("segment reserve", |m| m.cause == Some(Cause::SegmentReserve)),
     ("rejected", |m| m.cause == Some(Cause::Rejected)),
@@ -123,7 +123,7 @@ const FACTS: &[Fact] = &[
     ("impossible", OomMessage::asks_for_the_impossible),
     ("pinned", |m| m.is_pinned),
     ("loading", |m| m.is_loading),
-    ("decodes", |m| m.is_decoding && (m.around == Some(Writer::ComfyUi) || m.dialect.writer == Writer::ComfyUi)),
+    ("decodes", |m| m.is_decoding && (m.around == Some(Writer::COMFY_UI) || m.dialect.writer == Writer::COMFY_UI)),
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),
 ];

@@ -10,7 +10,7 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");
     let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
     // Other programs' figures are not of one card.
-    if m.dialect.writer.neighbour().is_none() && m.dialect.writer != Writer::Cpu {
+    if m.dialect.writer.neighbour().is_none() && m.dialect.writer != Writer::CPU {
         let impossible = rules::table("contradiction").filter(|rule| holds(m, rule.when) == Some((true, true)));
         out.extend(impossible.filter_map(|rule| words::fill(m, rule.text("says")?)));
     }

@@ -41,7 +41,7 @@ pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
     let little = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
-    little.filter(|_| m.dialect.writer == Writer::TensorFlow)
+    little.filter(|_| m.dialect.writer == Writer::TENSORFLOW)
 }
 
 /// The part of this process's memory outside PyTorch that every process has.
@@ -70,7 +70,7 @@ pub(super) fn limit_refused(m: &OomMessage) -> Option<bool> {
 pub(super) fn tensor_may_fit(m: &OomMessage) -> bool {
     let Some(q) = m.figures.requested else { return false };
     let least = match m.dialect.writer {
-        Writer::CudaMallocAsync => q.low(),
+        Writer::CUDA_MALLOC_ASYNC => q.low(),
         _ if q.low() <= 2 * MEBIBYTE => 1,
         _ if q.bytes == 20 * MEBIBYTE => MEBIBYTE,
         _ => q.low() - 2 * MEBIBYTE,
@@ -90,7 +90,7 @@ pub(super) fn is_spilled(m: &OomMessage) -> bool {
 
 /// A server takes the share of the card that it is told to: a small neighbour is not why it is full.
 pub(super) fn are_small_beside_a_server(m: &OomMessage) -> bool {
-    let is_server = matches!(m.around, Some(Writer::Vllm | Writer::Sglang | Writer::Tgi));
+    let is_server = m.around.is_some_and(Writer::is_server);
     let (others, capacity) = (m.other_processes().unwrap_or(NONE).bytes, m.figures.capacity.unwrap_or(NONE).bytes);
     is_server && others < capacity / MUCH && held(m).is_some_and(|held| held.bytes > others)
 }

@@ -40,8 +40,8 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
 pub(super) fn judge(m: &OomMessage) -> Judged {
     match m.dialect.writer {
         _ if !m.says.is_empty() && !m.asks_for_the_impossible() => judged(m, &["said"]),
-        Writer::Mps => judged(m, &["any", "mps"]),
-        Writer::Vllm => judged(m, &["any", "vllm"]),
+        Writer::MPS => judged(m, &["any", "mps"]),
+        Writer::VLLM => judged(m, &["any", "vllm"]),
         writer if writer.neighbour().is_some() => neighbour(m),
         _ if m.is_warning => judged(m, &["any", "retried"]),
         _ if m.figures.requested.is_none() => judged(m, &["any", "no_request"]),

@@ -137,7 +137,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
         dialect: message.dialect.name(),
         writer: match message.around {
             // It runs llama.cpp, and its users know no other name.
-            Some(Writer::Ollama) => format!("Ollama ({})", message.dialect.title()),
+            Some(Writer::OLLAMA) => format!("Ollama ({})", message.dialect.title()),
             _ => message.dialect.title(),
         },
         platform: message.dialect.platform.name(),

@@ -12,7 +12,7 @@ use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
 const WORDS: [Named<String>; 34] = [
-    ("program", |m| Some(m.around.filter(|a| *a == Writer::Ollama).unwrap_or(m.dialect.writer).title().to_owned())),
+    ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
     ("killed", |m| m.killed.clone()),
@@ -143,7 +143,7 @@ fn variable(m: &OomMessage) -> &'static str {
 /// The size of the tensor behind a request that PyTorch rounded up to a segment.
 fn tensor(m: &OomMessage) -> Option<String> {
     let q = m.figures.requested?.bytes;
-    let is_segment = m.dialect.writer == Writer::PyTorch
+    let is_segment = m.dialect.writer == Writer::PYTORCH
         && matches!(m.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu)
         && m.cause != Some(Cause::Rejected);
     match q / MEBIBYTE {

@@ -98,7 +98,7 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     let own = message.reserved().or(f.allocated).map_or(0, |held| held.bytes);
     let free = f.free.map_or(0, |free| free.bytes);
     let fits = held.saturating_add(own).saturating_add(free) <= total + total / 20;
-    let is_bare = message.dialect.writer == Writer::Runtime && !message.has_figures() && used >= total / 2;
+    let is_bare = message.dialect.writer == Writer::RUNTIME && !message.has_figures() && used >= total / 2;
     if !message.processes.is_empty() || !fits || !(is_bare || f.capacity.is_some()) {
         return;
     }
@@ -115,10 +115,10 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
 pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
     let lines = || window.around(LINES.0, LINES.1).lines().map(|line| stripped(line).rest.trim());
     match message.dialect.writer {
-        Writer::Killer => message.killed = lines().find_map(killed),
-        Writer::Slurm => message.beside.extend(slurm(lines())),
-        Writer::Ray => message.beside.extend(ray(lines())),
-        Writer::Sglang => message.beside.extend(lines().find_map(share)),
+        Writer::KILLER => message.killed = lines().find_map(killed),
+        Writer::SLURM => message.beside.extend(slurm(lines())),
+        Writer::RAY => message.beside.extend(ray(lines())),
+        Writer::SGLANG => message.beside.extend(lines().find_map(share)),
         _ => {}
     }
 }

@@ -182,7 +182,7 @@ impl Pattern {
         if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;
         }
-        if self.row.dialect.writer == Writer::PyTorch {
+        if self.row.dialect.writer == Writer::PYTORCH {
             super::pytorch::finish(window, used, &mut message);
         }
         // A quoted text in source code has at most a size.

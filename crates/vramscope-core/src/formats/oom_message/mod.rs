@@ -116,11 +116,11 @@ impl Dialect {
     #[must_use]
     pub fn name(&self) -> String {
         let base = match (self.writer, self.platform) {
-            (Writer::PyTorch, Platform::Hip) => "pytorch-hip",
-            (Writer::PyTorch, Platform::Xpu) => "pytorch-xpu",
-            (Writer::PyTorch, Platform::Npu) => "pytorch-npu",
-            (Writer::Runtime, Platform::Hip) => "hip-error",
-            (Writer::Runtime, Platform::Xpu) => "xpu-error",
+            (Writer::PYTORCH, Platform::Hip) => "pytorch-hip",
+            (Writer::PYTORCH, Platform::Xpu) => "pytorch-xpu",
+            (Writer::PYTORCH, Platform::Npu) => "pytorch-npu",
+            (Writer::RUNTIME, Platform::Hip) => "hip-error",
+            (Writer::RUNTIME, Platform::Xpu) => "xpu-error",
             (writer, _) => writer.key(),
         };
         base.to_owned() + &self.releases(["-", "-", "+", "-up-to-"])
@@ -297,8 +297,8 @@ impl OomMessage {
     #[must_use]
     pub fn unread(&self) -> Vec<&'static str> {
         let f = &self.figures;
-        let is_async = self.dialect.writer == Writer::CudaMallocAsync;
-        let is_whole_form = (is_async || self.dialect.writer == Writer::PyTorch)
+        let is_async = self.dialect.writer == Writer::CUDA_MALLOC_ASYNC;
+        let is_whole_form = (is_async || self.dialect.writer == Writer::PYTORCH)
             && f.requested.is_some()
             && f.largest_block.is_none()
             && self.cause != Some(Cause::Rejected)
@@ -453,10 +453,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
         }
         message.rank = squeezed.rank_at(at);
-        if message.dialect.writer == Writer::Xla {
+        if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
-            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.dialect.writer == Writer::Xla);
+            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.dialect.writer == Writer::XLA);
             let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
             xla::buffers(&text::Window { to, ..window }, &mut message);
         }

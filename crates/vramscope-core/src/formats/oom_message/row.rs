@@ -102,7 +102,7 @@ impl Row {
 
     /// True for messages of several lines and many figures, which other lines may interrupt.
     pub(super) fn may_stand_apart(&self) -> bool {
-        matches!(self.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)
+        matches!(self.dialect.writer, Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC)
             && self.trust == Trust::Figures
             && !self.is_warning
     }

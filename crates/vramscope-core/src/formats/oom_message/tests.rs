@@ -294,7 +294,7 @@ fn tensorflow_names_a_shape_and_a_type() {
          on /job:localhost/replica:0/task:0/device:GPU:1 by allocator GPU_1_bfc [Op:Conv2D]",
     )
     .unwrap();
-    assert_eq!((m.dialect.writer, m.dialect.platform, m.gpu), (Writer::TensorFlow, Platform::Cuda, Some(1)));
+    assert_eq!((m.dialect.writer, m.dialect.platform, m.gpu), (Writer::TENSORFLOW, Platform::Cuda, Some(1)));
     assert_eq!(m.figures.requested, Some(Figure::exact(64 * 1024 * 1024 * 3 * 4)));
 }
 
@@ -456,8 +456,8 @@ fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {
                    freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if \
                    more memory were available.";
     let writer = |text: &str| parse(text).unwrap().dialect.writer;
-    assert_eq!(writer(warning), Writer::Xla);
-    assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TensorFlow);
+    assert_eq!(writer(warning), Writer::XLA);
+    assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TENSORFLOW);
 }
 
 /// XLA's errors have no name of the framework that compiled the program.

@@ -4,6 +4,8 @@ use super::{Figure, OomMessage, Platform, Writer};
 
 /// Maximum distance in lines between messages of one failure, with figures and without.
 const APART: (u32, u32) = (60, 30);
+/// The same in the log of a server: each of its processes prints its own long traceback.
+const APART_IN_SERVER: u32 = 400;
 /// Number of earlier messages to compare with: other ranks write in between.
 const BACK: usize = 64;
 
@@ -108,6 +110,9 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     if !is_of_one {
         return false;
     }
+    let writer = a.dialect.writer;
+    let is_served = writer.is_server() || a.around.is_some_and(Writer::is_server) && a.around == b.around;
+    let most = if is_served { (APART_IN_SERVER, APART_IN_SERVER) } else { APART };
     if a.has_figures() && b.has_figures() {
         let agree =
             |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
@@ -119,10 +124,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         let is_of_one_pool = a.dialect.writer == Writer::TENSORFLOW
             && f.limit.is_some()
             && (f.limit, f.allocated, f.peak) == (g.limit, g.allocated, g.peak);
-        if (is_retry || is_of_one_pool) && apart <= APART.1 {
+        if (is_retry || is_of_one_pool) && apart <= most.1 {
             return true;
         }
-        return apart <= APART.0
+        return apart <= most.0
             && f.requested.is_some() == g.requested.is_some()
             && [
                 (f.requested, g.requested),
@@ -137,11 +142,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }
     // Without figures only the layers of one program are assumed to report one failure.
-    let writer = a.dialect.writer;
     // THC prints a line of its own before it throws.
     let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
     let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc;
-    apart == 0 || apart <= APART.1 && (is_layered || matches!(writer, Writer::COMFY_UI | Writer::TGI | Writer::NCCL))
+    apart == 0 || apart <= most.1 && (is_layered || is_served || matches!(writer, Writer::COMFY_UI | Writer::NCCL))
 }
 
 /// Merges two messages of one failure, keeping the more informative values.

@@ -445,6 +445,13 @@ fn layers_of_one_failure_are_one() {
         let found = find_all(text);
         assert_eq!(found.iter().map(|m| m.line).collect::<Vec<_>>(), [line], "{text}");
     }
+    // A server's processes log it in turn, each below a long traceback.
+    let frames = "(EngineCore pid=77)   File \"vllm/v1/engine/core.py\", line 1140, in run_engine_core\n".repeat(90);
+    for error in ["RuntimeError: CUDA driver error: out of memory", MODERN] {
+        let twice = format!("(EngineCore pid=77) ERROR core.py: {error}\n{frames}(EngineCore pid=77) {error}\n");
+        assert_eq!(find_all(&twice).len(), 1, "{twice}");
+        assert_eq!(find_all(&twice.replace("vllm/v1/engine/core", "train/loop").replace("EngineCore", "Job")).len(), 2);
+    }
     let f = find_all(&tensorflow)[0].figures;
     assert_eq!((nearest(f.allocated), nearest(f.peak)), (Some(9_674_317_824), Some(9_985_736_704)));
 }

@@ -134,7 +134,7 @@ const LINES: (usize, usize) = (30, 12);
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    if row.dialect.writer.is_server() {
+    if row.dialect.platform == Platform::Cuda && (row.dialect.writer.is_server() || row.dialect.writer == Writer::TENSORFLOW) {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
         message.dialect.platform = signs::first("card", &around).and_then(Platform::of_name).unwrap_or(row.dialect.platform);
     }
@@ -198,7 +198,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     };
     message.around = signs::first(kind, &around).and_then(Writer::of_key);
     // llama.cpp for AMD prints CUDA's names.
-    if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(&around, "rocm") {
+    if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(&around, "rocm|hipmalloc")
+    {
         message.dialect.platform = Platform::Hip;
     }
 }

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 34] = [
+const WORDS: [Named<String>; 35] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -40,6 +40,10 @@ const WORDS: [Named<String>; 34] = [
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
+    }),
+    ("part of card", |m| {
+        let part = m.figures.requested?.bytes as f64 / m.figures.capacity?.bytes.max(1) as f64;
+        Some(format!("{:.0} %", part * 100.0))
     }),
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
     ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),

@@ -1,7 +1,7 @@
 //! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
 //! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), the program that
-//! wrote it or around it (`by rmm|hami`, `in vllm`), a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
+//! wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
 //! not decide them, `>?` holds then, and `<` and `>=` compare what is printed.
 
 use super::{compare, device, figures};
@@ -83,8 +83,6 @@ const FACTS: &[Fact] = &[
     // Has expandable segments: PyTorch 2.1, on AMD 2.11.
     ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
     ("capturing", |m| m.is_capturing),
-    ("driver", |m| m.dialect.writer == Writer::RUNTIME && m.says.contains("expandable segments")),
-    ("measurement void", |m| m.says.contains("measurement is void")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
     ("cut", |m| !m.unread().is_empty()),
@@ -135,6 +133,9 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
     if let Some(name) = name.strip_suffix(" told") {
         return figures::figure(m, name).is_some();
     }
+    if let Some(words) = name.strip_prefix("says ") {
+        return m.says.to_ascii_lowercase().contains(words);
+    }
     if let Some(writers) = name.strip_prefix("by ") {
         return writers.split('|').any(|key| key == m.dialect.writer.key());
     }
@@ -151,7 +152,7 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::tests::conditions;
+    use super::super::rules::tests::{conditions, sentences};
     use super::*;
 
     /// A name that is mistyped would never hold.
@@ -162,6 +163,10 @@ mod tests {
                 let part = part.strip_prefix("not ").unwrap_or(part);
                 if let Some(writers) = part.strip_prefix("by ").or(part.strip_prefix("in ").filter(|name| *name != "a program")) {
                     assert!(writers.split('|').all(|key| Writer::of_key(key).is_some()), "{part}: {text}");
+                    continue;
+                }
+                if let Some(words) = part.strip_prefix("says ") {
+                    assert!(sentences().iter().any(|says| says.to_ascii_lowercase().contains(words)), "{part}: {text}");
                     continue;
                 }
                 let names = part.split(['<', '>', '=', '?', '+', '-', '/']).map(|name| name.trim());

@@ -162,7 +162,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, "pins"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
     if row.dialect.writer == Writer::TENSORFLOW
-        && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla")
+        && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla|external/xla")
         && !has(&around, "tensorflow|keras")
     {
         message.dialect.writer = Writer::XLA;

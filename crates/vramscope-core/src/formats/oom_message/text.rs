@@ -68,7 +68,11 @@ impl<'a> Squeezed<'a> {
             let Stripped { rest, rank, stream } = stripped(line);
             let is_row = line.bytes().filter(|b| *b == b'|').count() > 2;
             lines.push(Line { squeezed: body.len(), raw: from, rank, stream, is_row });
-            squeeze_into(without_frame_end(rest), &mut body);
+            let rest = without_frame_end(rest);
+            if body.ends_with(|c: char| c.is_ascii_digit()) && begins_anew(rest.trim_start()) {
+                body.push(' ');
+            }
+            squeeze_into(rest, &mut body);
             from += line.len();
         }
         let low = body.to_ascii_lowercase();
@@ -265,6 +269,13 @@ fn squeeze_into(text: &str, out: &mut String) {
     }
 }
 
+/// True if a line begins with digits that do not continue a number of the line before: a date, a time, a version.
+fn begins_anew(line: &str) -> bool {
+    let (number, rest) = line.split_at(line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count());
+    let is_dotted = number.trim_end_matches('.').matches('.').count() > 1;
+    is_dotted || !number.is_empty() && rest.starts_with(['-', ':', '/'])
+}
+
 /// A line without the closing bar of its frame or table.
 fn without_frame_end(line: &str) -> &str {
     line.trim_end_matches(|c: char| c.is_whitespace() || c == '|')
@@ -335,6 +346,16 @@ mod tests {
     fn decimal_commas_are_points_and_thousands_are_not() {
         let s = Squeezed::new("4,00 GiB total; 20,00MiB; 8,589,934,592 bytes; GPU 0, 20 MiB; [1,22,33]");
         assert_eq!(s.body(), "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
+    }
+
+    #[test]
+    fn a_date_below_a_number_is_no_part_of_it() {
+        for next in ["2024-Jan-05 05:13:11", "12:30:01 x", "0.01.036.280 E", "10.0.0.1:80"] {
+            assert!(Squeezed::new(&format!("size 512\n{next}")).body().starts_with("size512 "), "{next}");
+        }
+        for next in ["40 bytes", "0.00 MiB", "0.00. GPU 0", "2", "1, 2"] {
+            assert!(!Squeezed::new(&format!("size 512\n{next}")).body().contains(' '), "{next}");
+        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! `{free}` in a sentence is that figure as it was printed; `{tool}` and its like are the words of the card's vendor. A sentence that names
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
-use super::condition::holds;
+use super::condition::{holds, is};
 use super::device;
 use super::figures::{Named, figure};
 use crate::diagnose::vendor::Words;
-use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
+use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
@@ -130,7 +130,7 @@ const TASKS: &str = "Windows' Task Manager, Details, column \"Dedicated GPU memo
 /// A command of the vendor's tools to copy, or what Windows has in its place.
 fn of_system(m: &OomMessage, command: fn(&Words) -> &str, on_windows: &str) -> Option<String> {
     let words = with_tools(m)?;
-    let said = if m.on_windows { on_windows.to_owned() } else { format!("`{}`", command(words)) };
+    let said = if is(m, "windows") { on_windows.to_owned() } else { format!("`{}`", command(words)) };
     Some(said).filter(|said| !said.is_empty())
 }
 
@@ -149,7 +149,7 @@ fn tensor(m: &OomMessage) -> Option<String> {
     let q = m.figures.requested?.bytes;
     let is_segment = m.dialect.writer == Writer::PYTORCH
         && matches!(m.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu)
-        && m.cause != Some(Cause::Rejected);
+        && !is(m, "rejected");
     match q / MEBIBYTE {
         // PyTorch takes an even number of MiB; other figures come from elsewhere.
         _ if !is_segment || q % (2 * MEBIBYTE) != 0 => None,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::entries::{Entry, entries};
 use super::row::{Row, Trust};
-use super::signs::{self, sees};
+use super::signs;
 use super::text::{Window, has};
 use super::{OomMessage, Platform};
 
@@ -153,13 +153,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         return;
     }
     let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-    // Under WSL the program itself runs on Linux.
-    message.on_windows = sees(window, "windows path") || !around.contains("wsl") && sees(window, "windows name");
-    message.is_capturing = sees(window, "captures");
-    message.is_loading = row.dialect.writer == Writer::PYTORCH && sees(window, "loads");
-    message.is_decoding = sees(window, "decodes") && !sees(window, "decodes in tiles");
-    // A failed call that pins memory needs host memory, but the error has the words of a device error.
-    message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, "pins"));
+    message.seen.extend(signs::shown(window));
+    message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
     if row.dialect.writer == Writer::TENSORFLOW
         && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla|external/xla")
@@ -174,11 +169,12 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         }
         // A filter of 1 by 1 is no batch of one.
         let line = window.raw_line().replace(", ", ",");
-        message.is_one_at_once = line.split("shape").any(|rest| {
+        let is_one_at_once = line.split("shape").any(|rest| {
             let rest = rest.trim_start_matches([' ', '=', ':']);
             let rest = rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,");
             rest.is_some_and(|rest| !rest.starts_with("1,") && rest.split(']').next().is_some_and(|dims| dims.contains(',')))
         });
+        message.seen.extend(is_one_at_once.then_some("one at once"));
     }
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
@@ -187,7 +183,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
             // In Ollama, the process that runs out is llama.cpp.
             Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
             Some(writer) => message.dialect.writer = writer,
-            None => message.is_foreign = row.trust == Trust::Name && row.dialect.writer == Writer::RUNTIME,
+            None if row.trust == Trust::Name && row.dialect.writer == Writer::RUNTIME => message.seen.extend(["foreign"]),
+            None => {}
         }
     }
     let kind = match message.dialect.writer {

@@ -2,7 +2,7 @@
 
 use super::signs;
 use super::text::{Window, clamped, contains};
-use super::{Cause, OomMessage, Platform, release};
+use super::{OomMessage, Platform, release};
 
 /// The settings variables that the end of a message may recommend.
 const VARIABLES: [&str; 5] = [
@@ -20,8 +20,8 @@ const TAIL: usize = 900;
 pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage) {
     let low = window.own().low;
     if message.dialect.since.is_some() || message.dialect.until.is_some() || !clamped(low, 60).contains(".triedtoallocate") {
-        message.cause = low.starts_with("cudaoutofmemory.allocationwaspreempt").then_some(Cause::Rejected);
-        message.expandable_segments = window.before(60).low.ends_with("expandable_segments:").then_some(true);
+        message.seen.extend(low.starts_with("cudaoutofmemory.allocationwaspreempt").then_some("rejected"));
+        message.seen.extend(window.before(60).low.ends_with("expandable_segments:").then_some("expands"));
         return;
     }
     let whole = [window.before(40).low, clamped(low, used + TAIL)].concat();
@@ -36,11 +36,5 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
     }
     let named = |name: &&str| tail.find(&name.to_ascii_lowercase());
     message.settings_variable = VARIABLES.iter().filter_map(|name| Some((named(name)?, *name))).min().map(|(_, name)| name);
-    message.expandable_segments = tail.contains("expandable_segmentsisenabled").then_some(true);
-    if tail.contains("thecustomallocatorbackingthismempool") {
-        message.cause = Some(Cause::PoolAllocator);
-    } else if tail.contains("exceedstheexpandable-segmentreserve") {
-        message.cause = Some(Cause::SegmentReserve);
-        message.expandable_segments = Some(true);
-    }
+    message.seen.extend(signs::of_kind("told").filter(|(_, words)| contains(tail, words)).map(|(what, _)| what));
 }

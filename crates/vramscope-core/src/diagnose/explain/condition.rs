@@ -101,36 +101,31 @@ const FACTS: &[Fact] = &[
 ];
 
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {
-    if let Some(name) = name.strip_prefix("not ") {
-        return !is(m, name);
-    }
-    if let Some(name) = name.strip_suffix(" told") {
-        return figures::figure(m, name).is_some();
-    }
-    if let Some(words) = name.strip_prefix("says ") {
-        return m.says.to_ascii_lowercase().contains(words);
-    }
-    if let Some(setting) = name.strip_prefix("given ") {
-        return m.is_given(setting);
-    }
-    if let Some(setting) = name.strip_prefix("gives ") {
-        return m.gives(setting);
-    }
-    if let Some(writers) = name.strip_prefix("by ") {
-        return writers.split('|').any(|key| key == m.dialect.writer.key());
-    }
-    let fact = name.strip_prefix("in ").is_some_and(|key| m.around.is_some_and(|around| around.key() == key));
-    let fact = fact
-        || m.seen.contains(name)
-        || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m))
-        || rules::facts(name).any(|when| is_true(m, when));
-    let until = m.dialect.until;
-    fact || name == m.dialect.platform.name()
-        || match name.strip_prefix('-') {
-            Some(last) => release(last).zip(until).is_some_and(|(last, until)| until <= last),
-            // False where every release that writes the message is older.
-            None => release(name).is_some_and(|first| until.is_none_or(|until| until >= first)),
+    match name.split_once(' ') {
+        Some(("not", fact)) => !is(m, fact),
+        Some(("says", words)) => m.says.to_ascii_lowercase().contains(words),
+        Some(("given", setting)) => m.is_given(setting),
+        Some(("gives", setting)) => m.gives(setting),
+        Some(("by", writers)) => writers.split('|').any(|key| key == m.dialect.writer.key()),
+        Some(("in", program)) if !program.starts_with("a ") => m.around.is_some_and(|around| around.key() == program),
+        _ if let Some(figure) = name.strip_suffix(" told") => figures::figure(m, figure).is_some(),
+        _ => {
+            name == m.dialect.platform.name()
+                || m.seen.contains(name)
+                || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m))
+                || rules::facts(name).any(|when| is_true(m, when))
+                || may_be_of(m, name)
         }
+    }
+}
+
+/// True if releases that may have written the message have what came with `2.1`; with `-1.15` if none is newer.
+fn may_be_of(m: &OomMessage, name: &str) -> bool {
+    let until = m.dialect.until;
+    match name.strip_prefix('-') {
+        Some(last) => release(last).zip(until).is_some_and(|(last, until)| until <= last),
+        None => release(name).is_some_and(|first| until.is_none_or(|until| until >= first)),
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 
 use super::condition::{holds, is};
 use super::device;
-use super::figures::{Named, figure};
+use super::figures::{Named, figure, program_parts};
 use crate::diagnose::vendor::Words;
 use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 35] = [
+const WORDS: [Named<String>; 37] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -40,6 +40,16 @@ const WORDS: [Named<String>; 35] = [
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
+    }),
+    ("program parts", |m| {
+        let parts: Vec<String> = program_parts(m).iter().map(|(figure, what)| format!("{figure} {what}")).collect();
+        Some(listed(&parts)).filter(|parts| !parts.is_empty())
+    }),
+    ("largest buffer", |m| {
+        let buffer = *super::largest(m).first()?;
+        let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
+        let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
+        Some(format!("{}{what}{place}", pytorch_size(buffer.bytes)))
     }),
     ("part of card", |m| {
         let part = m.figures.requested?.bytes as f64 / m.figures.capacity?.bytes.max(1) as f64;

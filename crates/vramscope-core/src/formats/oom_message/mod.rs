@@ -39,7 +39,6 @@ pub use program::Writer;
 pub(crate) use row::DIALECTS;
 #[cfg(test)]
 pub(crate) use signs::shows;
-pub use text::{decoded, is_utf16};
 pub use xla::PeakBuffer;
 
 macro_rules! platforms {

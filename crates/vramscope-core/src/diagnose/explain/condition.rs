@@ -83,8 +83,9 @@ const FACTS: &[Fact] = &[
     ("cut", |m| !m.unread().is_empty()),
     ("breaks off", |m| m.unread().len() == 2 && m.figures.allocated.is_none() && m.reserved().is_none()),
     ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
-    // Below vLLM's default.
-    ("small share", |m| m.server_share.as_ref().and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share < 0.9)),
+    // Below vLLM's default, and far below SGLang's.
+    ("small share", |m| share(m).is_some_and(|share| share < 0.9)),
+    ("little share", |m| share(m).is_some_and(|share| share < 0.7)),
     ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
     ("limit refused", |m| device::limit_refused(m) == Some(true)),
@@ -99,6 +100,10 @@ const FACTS: &[Fact] = &[
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),
 ];
+
+fn share(m: &OomMessage) -> Option<f64> {
+    m.server_share.as_ref()?.parse().ok()
+}
 
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {
     match name.split_once(' ') {

@@ -205,11 +205,7 @@ fn is_job(before: &str, after: &str) -> bool {
 
 /// The last `most` bytes of a text.
 fn tail(text: &str, most: usize) -> &str {
-    let mut from = text.len().saturating_sub(most);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    &text[from..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
 
 #[cfg(test)]

@@ -106,14 +106,11 @@ impl Dialect {
     #[must_use]
     pub fn name(&self) -> String {
         let base = match (self.writer, self.platform) {
-            (Writer::PYTORCH, Platform::Hip) => "pytorch-hip",
-            (Writer::PYTORCH, Platform::Xpu) => "pytorch-xpu",
-            (Writer::PYTORCH, Platform::Npu) => "pytorch-npu",
-            (Writer::RUNTIME, Platform::Hip) => "hip-error",
-            (Writer::RUNTIME, Platform::Xpu) => "xpu-error",
-            (writer, _) => writer.key(),
+            (Writer::PYTORCH, Platform::Hip | Platform::Xpu | Platform::Npu) => format!("pytorch-{}", self.platform.name()),
+            (Writer::RUNTIME, Platform::Hip | Platform::Xpu) => format!("{}-error", self.platform.name()),
+            (writer, _) => writer.key().to_owned(),
         };
-        base.to_owned() + &self.releases(["-", "-", "+", "-up-to-"])
+        base + &self.releases(["-", "-", "+", "-up-to-"])
     }
 
     /// The program and its releases for people: `PyTorch 2.4 to 2.9`, `PyTorch 2.2 or later`, `XLA (JAX)`.
@@ -249,7 +246,7 @@ pub struct OomMessage {
     pub around: Option<Writer>,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
-    /// The share of the card that vLLM was told to take in this run, as the log prints it.
+    /// The share of the card that vLLM or SGLang was told to take in this run, as the log prints it.
     pub server_share: Option<String>,
     /// The process that the kernel killed, as its log names it: `4242 (python3)`.
     pub killed: Option<String>,

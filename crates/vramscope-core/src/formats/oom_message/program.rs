@@ -9,7 +9,7 @@ use super::text::{Window, has};
 use super::{OomMessage, Platform};
 
 /// The program that wrote a message: a row of `programs.txt`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Writer(&'static str);
 
 struct Program {
@@ -64,12 +64,6 @@ known! {
 impl Default for Writer {
     fn default() -> Self {
         Writer::PYTORCH
-    }
-}
-
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
     }
 }
 
@@ -201,7 +195,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
 }
 
-/// What the whole log tells: TensorFlow's release, and the share of the card that vLLM takes.
+/// What the whole log tells: TensorFlow's release, and the share of the card that a server takes.
 pub(super) fn look_far(window: &Window<'_>, message: &mut OomMessage) {
     match message.dialect.writer {
         Writer::TENSORFLOW if message.dialect.until.is_none() => {
@@ -210,9 +204,27 @@ pub(super) fn look_far(window: &Window<'_>, message: &mut OomMessage) {
             let is_old = signs::tells("old release", &log) && !signs::tells("tensorflow 2", &log);
             message.dialect.until = is_old.then_some((1, 15));
         }
-        Writer::VLLM => message.server_share = super::beside::vllm_share(window),
+        Writer::VLLM => message.server_share = share_of(window, "gpu_memory_utilization"),
+        Writer::SGLANG => message.server_share = share_of(window, "mem_fraction_static"),
         _ => {}
     }
+}
+
+/// The number of a server's setting: `name=0.70`, `'name': 0.7`, `--name 0.7`, the nearest one above, else below.
+fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
+    let word = name.rsplit('_').next().unwrap_or(name);
+    let of_line = |line: &str| {
+        // Most lines do not have it.
+        let line = line.contains(word).then(|| line.to_ascii_lowercase().replace('-', "_"))?;
+        let mut after = line.split(name).skip(1);
+        after.find_map(|rest| {
+            let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
+            let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
+            number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
+        })
+    };
+    let (above, below) = window.log();
+    above.lines().rev().find_map(of_line).or_else(|| below.lines().take(LINES.1).find_map(of_line))
 }
 
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error

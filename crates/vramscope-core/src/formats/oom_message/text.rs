@@ -68,9 +68,12 @@ impl<'a> Squeezed<'a> {
 
     /// A line of the raw text including its end; `None` past the last one.
     pub(super) fn raw_line(&self, index: usize) -> Option<&'a str> {
-        let from = self.lines.get(index)?.raw;
-        let to = self.lines.get(index + 1).map_or(self.raw.len(), |l| l.raw);
-        self.raw.get(from..to)
+        self.lines.get(index).and_then(|line| self.raw.get(line.raw..self.raw_start(index + 1)))
+    }
+
+    /// Where a line starts in the raw text; past the last line its end.
+    fn raw_start(&self, index: usize) -> usize {
+        self.lines.get(index).map_or(self.raw.len(), |l| l.raw)
     }
 
     /// The writer of a line according to its known prefixes: equal for lines of one writer, 0 if unknown.
@@ -137,50 +140,44 @@ impl<'a> Window<'a> {
         Span { text: self.part(self.squeezed.body(), from, to), low: self.part(self.squeezed.low(), from, to) }
     }
 
-    fn part(&self, of: &'a str, mut from: usize, to: usize) -> &'a str {
-        let mut to = to.min(of.len());
-        while !of.is_char_boundary(to) {
-            to -= 1;
-        }
-        while !of.is_char_boundary(from) {
-            from += 1;
-        }
-        of.get(from..to).unwrap_or("")
+    fn part(&self, of: &'a str, from: usize, to: usize) -> &'a str {
+        of.get(of.ceil_char_boundary(from)..of.floor_char_boundary(to)).unwrap_or("")
     }
 
     /// The anchor's line in the raw text.
     pub(super) fn raw_line(&self) -> &'a str {
-        self.squeezed.raw_line(self.squeezed.line_index(self.from)).unwrap_or("")
+        self.squeezed.raw_line(self.line()).unwrap_or("")
+    }
+
+    fn line(&self) -> usize {
+        self.squeezed.line_index(self.from)
     }
 
     /// Raw lines around the anchor's line, at most half of [`FAR`] bytes in each direction.
     pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
-        let line = self.squeezed.line_index(self.from);
-        let start = |index: usize| self.squeezed.lines.get(index).map_or(self.squeezed.raw.len(), |l| l.raw);
-        let from = start(line.saturating_sub(before)).max(start(line).saturating_sub(FAR / 2));
-        self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
+        let start = |index| self.squeezed.raw_start(index);
+        let (line, here) = (self.line(), start(self.line()));
+        let from = start(line.saturating_sub(before)).max(here.saturating_sub(FAR / 2));
+        self.part(self.squeezed.raw, from, start(line + behind + 1).min(here + FAR / 2))
     }
 
     /// Raw text so close that it includes a table pasted together with the message.
     pub(super) fn vicinity(&self) -> &'a str {
-        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
+        let at = self.squeezed.raw_start(self.line());
         self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
     }
 
-    /// Raw text as far as settings and a traceback may stand from a message in one log.
+    /// Raw text before and after, as far as settings and a traceback may stand from a message in one log.
     pub(super) fn log(&self) -> (&'a str, &'a str) {
-        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
-        let part = |from, to| self.part(self.squeezed.raw, from, to);
-        (part(at.saturating_sub(LOG), at), part(at, at + LOG / 2))
+        let (raw, at) = (self.squeezed.raw, self.squeezed.raw_start(self.line()));
+        (self.part(raw, at.saturating_sub(LOG), at), self.part(raw, at, at + LOG / 2))
     }
 
     /// The raw lines from the anchor's line to the window's last, at most [`REPORT`] bytes, without prefixes.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
-        let first = self.squeezed.line_index(self.from);
         let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
-        let from = self.squeezed.lines.get(first).map_or(0, |l| l.raw);
-        let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
-        clamped(self.squeezed.raw.get(from..to).unwrap_or(""), REPORT).lines().map(|l| stripped(l).rest)
+        let (from, to) = (self.squeezed.raw_start(self.line()), self.squeezed.raw_start(last + 1));
+        self.part(self.squeezed.raw, from, to.min(from + REPORT)).lines().map(|l| stripped(l).rest)
     }
 }
 
@@ -271,11 +268,7 @@ pub(super) fn contains(text: &str, word: &str) -> bool {
 
 /// The first `most` bytes of a text.
 pub(super) fn clamped(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(most)]
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub(super) struct Judged {
 /// Another value with the same printed decimals gives another verdict.
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
 
+/// Tables of what follows the sentence of a verdict.
+const ALSO: [&str; 4] = ["limit_as_well", "spilled_as_well", "program_as_well", "slice_as_well"];
+
 /// The result of the first row whose condition holds and whose sentence has all its figures; a row without a sentence has the message's.
 fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
     let mut doubt = None;
@@ -27,9 +30,9 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
         let says = rule.text("says").unwrap_or(m.says);
         if let (Some(verdict), Some(sentence)) = (rule.verdict, Some(says).filter(|_| yes).and_then(|says| fill(m, says))) {
             let doubt = if rule.is_sure { None } else { doubt.or(rule.text("doubt")) };
-            let also = |name| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says)).unwrap_or_default();
-            let sentence = sentence + &also("limit_as_well") + &also("spilled_as_well") + &also("program_as_well");
-            return Judged { verdict, doubt, sentence };
+            let also = |name: &&str| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says));
+            let also: String = ALSO.iter().filter_map(also).collect();
+            return Judged { verdict, doubt, sentence: sentence + &also };
         }
     }
     Judged { verdict: Unknown, doubt, sentence: String::new() }
@@ -56,4 +59,17 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
         "{asked}The figures contradict each other, so they do not tell why: {first}. Paste the message as it was printed, and of one failure only."
     );
     Judged { verdict: Unknown, doubt: Some("the figures contradict each other"), sentence }
+}
+
+/// Figures that contradict each other, one sentence each; empty if all figures can be true.
+pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
+    let below_zero =
+        |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");
+    let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
+    // Other programs' figures are not of one card.
+    if m.dialect.writer.neighbour().is_none() && m.dialect.writer != Writer::CPU {
+        let impossible = rules::table("contradiction").filter(|rule| holds(m, rule.when) == Some((true, true)));
+        out.extend(impossible.filter_map(|rule| fill(m, rule.text("says")?)));
+    }
+    out
 }

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 37] = [
+const WORDS: [Named<String>; 38] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -41,6 +41,7 @@ const WORDS: [Named<String>; 37] = [
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
     }),
+    ("slice", |m| m.mig_slice.clone().filter(|profile| !profile.is_empty())),
     ("program parts", |m| {
         let parts: Vec<String> = program_parts(m).iter().map(|(figure, what)| format!("{figure} {what}")).collect();
         Some(listed(&parts)).filter(|parts| !parts.is_empty())

@@ -190,9 +190,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.
 fn ends_as_error(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '\''));
-    ["error:", "exception:", "what():", "fatal:", "failed:", "error :", "failure:", "[e]", "bad_alloc:"]
-        .iter()
-        .any(|end| before.ends_with(end))
+    words("error ends").any(|end| before.ends_with(end))
         || (before.ends_with(':') && !before.ends_with("errors:") && tells("error", before) && !before.contains("if "))
 }
 

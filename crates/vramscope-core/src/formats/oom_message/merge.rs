@@ -1,6 +1,6 @@
 //! Merges messages of one failure: a traceback prints it again, and a program reports it at every layer that it passes.
 
-use super::{Figure, OomMessage, Platform, Writer};
+use super::{Figure, Figures, OomMessage, Platform, Writer};
 
 /// Maximum distance in lines between messages of one failure, with figures and without.
 const APART: (u32, u32) = (60, 30);
@@ -127,17 +127,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         if (is_retry || is_of_one_pool) && apart <= most.1 {
             return true;
         }
+        let main = |f: &Figures| [f.requested, f.capacity, f.free, f.allocated, f.unallocated];
         return apart <= most.0
             && f.requested.is_some() == g.requested.is_some()
-            && [
-                (f.requested, g.requested),
-                (f.capacity, g.capacity),
-                (f.free, g.free),
-                (f.allocated, g.allocated),
-                (f.unallocated, g.unallocated),
-            ]
-            .into_iter()
-            .all(|(x, y)| agree(x, y))
+            && main(f).into_iter().zip(main(g)).all(|(x, y)| agree(x, y))
             && a.context == b.context
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }

@@ -395,7 +395,7 @@ const EXBIBYTE: u64 = 1 << 60;
 #[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
-    let low = squeezed.low();
+    let low = squeezed.low.as_str();
     let mut starts = engine::starts(low);
     // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));

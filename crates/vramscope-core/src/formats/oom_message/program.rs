@@ -120,9 +120,6 @@ impl Program {
     }
 }
 
-/// Paths of TensorFlow's sources in logs of JAX.
-const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xla/python"];
-
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
@@ -134,7 +131,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     if row.dialect.writer == Writer::XLA && row.dialect.platform != Platform::Cuda {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        let around = SOURCES.iter().fold(around, |text, path| text.replace(path, ""));
+        let around = signs::words("sources of tensorflow").fold(around, |text, path| text.replace(path, ""));
         message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
     let is_bare = row.dialect.writer.is_bare();
@@ -150,9 +147,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.seen.extend(signs::shown(window));
     message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.dialect.writer == Writer::TENSORFLOW
-        && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla|external/xla")
-        && !has(&around, "tensorflow|keras")
+    if row.dialect.writer == Writer::TENSORFLOW && signs::tells("allocator of jax", &around) && !has(&around, "tensorflow|keras")
     {
         message.dialect.writer = Writer::XLA;
         message.tips = &[];

@@ -4,15 +4,6 @@ use super::signs;
 use super::text::{Window, clamped, contains};
 use super::{OomMessage, Platform, release};
 
-/// The settings variables that the end of a message may recommend.
-const VARIABLES: [&str; 5] = [
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_HIP_ALLOC_CONF",
-    "PYTORCH_NPU_ALLOC_CONF",
-    "PYTORCH_XPU_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",
-];
-
 /// Bytes after the last figure that belong to a message: its advice.
 const TAIL: usize = 900;
 
@@ -34,7 +25,7 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
     {
         (message.dialect.since, message.dialect.until) = (release(since), release(until));
     }
-    let named = |name: &&str| tail.find(&name.to_ascii_lowercase());
-    message.settings_variable = VARIABLES.iter().filter_map(|name| Some((named(name)?, *name))).min().map(|(_, name)| name);
+    let variables = signs::of_kind("variable").filter_map(|(name, word)| Some((tail.find(word)?, name)));
+    message.settings_variable = variables.min().map(|(_, name)| name);
     message.seen.extend(signs::of_kind("told").filter(|(_, words)| contains(tail, words)).map(|(what, _)| what));
 }

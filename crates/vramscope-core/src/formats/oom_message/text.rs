@@ -5,9 +5,9 @@ use super::prefix::{Stripped, is_frame, markup, stripped};
 /// A text without white space, colour codes and log prefixes, with the origin of each part.
 pub(super) struct Squeezed<'a> {
     raw: &'a str,
-    body: String,
+    pub(super) body: String,
     /// `body` in lower case, with the same byte positions.
-    low: String,
+    pub(super) low: String,
     /// Per line of the text: start in `body`, start in the raw text, rank, and more.
     lines: Vec<Line>,
 }
@@ -39,14 +39,6 @@ impl<'a> Squeezed<'a> {
         }
         let low = body.to_ascii_lowercase();
         Squeezed { raw, body, low, lines }
-    }
-
-    pub(super) fn body(&self) -> &str {
-        &self.body
-    }
-
-    pub(super) fn low(&self) -> &str {
-        &self.low
     }
 
     /// The end of the table cell at a position; `None` outside tables. Other cells of a row are no part of a message.
@@ -137,7 +129,7 @@ impl<'a> Window<'a> {
     }
 
     fn span(&self, from: usize, to: usize) -> Span<'a> {
-        Span { text: self.part(self.squeezed.body(), from, to), low: self.part(self.squeezed.low(), from, to) }
+        Span { text: self.part(&self.squeezed.body, from, to), low: self.part(&self.squeezed.low, from, to) }
     }
 
     fn part(&self, of: &'a str, from: usize, to: usize) -> &'a str {
@@ -290,33 +282,33 @@ mod tests {
             "\\u001b[31mCUDA\\u001b[0m out\\\\n",
             "<br>CUDA<br/> out",
         ] {
-            assert_eq!(Squeezed::new(line).body(), "CUDAout", "{line}");
+            assert_eq!(Squeezed::new(line).body, "CUDAout", "{line}");
         }
         for line in ["[12:30]x", "[m]", "a<b", "x^[y", "[3]m"] {
-            assert_eq!(Squeezed::new(line).body(), line);
+            assert_eq!(Squeezed::new(line).body, line);
         }
     }
 
     #[test]
     fn decimal_commas_are_points_and_thousands_are_not() {
         let s = Squeezed::new("4,00 GiB total; 20,00MiB; 8,589,934,592 bytes; GPU 0, 20 MiB; [1,22,33]");
-        assert_eq!(s.body(), "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
+        assert_eq!(s.body, "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
     }
 
     #[test]
     fn a_date_below_a_number_is_no_part_of_it() {
         for next in ["2024-Jan-05 05:13:11", "12:30:01 x", "0.01.036.280 E", "10.0.0.1:80"] {
-            assert!(Squeezed::new(&format!("size 512\n{next}")).body().starts_with("size512 "), "{next}");
+            assert!(Squeezed::new(&format!("size 512\n{next}")).body.starts_with("size512 "), "{next}");
         }
         for next in ["40 bytes", "0.00 MiB", "0.00. GPU 0", "2", "1, 2"] {
-            assert!(!Squeezed::new(&format!("size 512\n{next}")).body().contains(' '), "{next}");
+            assert!(!Squeezed::new(&format!("size 512\n{next}")).body.contains(' '), "{next}");
         }
     }
 
     #[test]
     fn lines_are_found_again() {
         let s = Squeezed::new("first\n[rank1]: CUDA out\n[rank1]: of memory\n");
-        assert_eq!(s.body(), "firstCUDAoutofmemory");
+        assert_eq!(s.body, "firstCUDAoutofmemory");
         assert_eq!(s.line_at(0), 1);
         assert_eq!(s.line_at(5), 2);
         assert_eq!(s.line_at(12), 3);

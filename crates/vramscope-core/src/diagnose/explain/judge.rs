@@ -2,10 +2,10 @@
 
 use super::Verdict;
 use super::Verdict::Unknown;
-use super::condition::holds;
+use super::condition::{holds, is};
 use super::rules;
 use super::words::fill;
-use crate::formats::oom_message::{OomMessage, Writer};
+use crate::formats::oom_message::OomMessage;
 
 /// A verdict with its numbers.
 pub(super) struct Judged {
@@ -41,8 +41,8 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
 pub(super) fn judge(m: &OomMessage) -> Judged {
     match m.dialect.writer {
         _ if !m.says.is_empty() && !m.asks_for_the_impossible() => judged(m, &["said"]),
-        Writer::MPS => judged(m, &["any", "mps"]),
-        Writer::VLLM => judged(m, &["any", "vllm"]),
+        // A program with a table of its own.
+        writer if rules::table(writer.key()).next().is_some() => judged(m, &["any", writer.key()]),
         writer if writer.neighbour().is_some() => judged(m, &["any", "neighbour"]),
         _ if m.is_warning => judged(m, &["any", "retried"]),
         _ if m.figures.requested.is_none() => judged(m, &["any", "no_request"]),
@@ -67,7 +67,7 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
         |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");
     let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
     // Other programs' figures are not of one card.
-    if m.dialect.writer.neighbour().is_none() && m.dialect.writer != Writer::CPU {
+    if !is(m, "other program") && !is(m, "of the machine") {
         let impossible = rules::table("contradiction").filter(|rule| holds(m, rule.when) == Some((true, true)));
         out.extend(impossible.filter_map(|rule| fill(m, rule.text("says")?)));
     }

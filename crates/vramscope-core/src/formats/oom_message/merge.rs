@@ -138,7 +138,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     // THC prints a line of its own before it throws.
     let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
     let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc;
-    apart == 0 || apart <= most.1 && (is_layered || is_served || matches!(writer, Writer::COMFY_UI | Writer::NCCL))
+    apart == 0 || apart <= most.1 && (is_layered || is_served || writer.has("layered"))
 }
 
 /// Merges two messages of one failure, keeping the more informative values.

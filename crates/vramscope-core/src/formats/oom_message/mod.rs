@@ -259,10 +259,6 @@ pub struct OomMessage {
 }
 
 impl OomMessage {
-    fn new(dialect: Dialect) -> Self {
-        OomMessage { dialect, ..OomMessage::default() }
-    }
-
     /// The figures that every message of PyTorch's allocator has but this text lacks, in words: it was truncated when copied, or
     /// a line could not be read. Empty for other writers, and for forms that never have more.
     #[must_use]

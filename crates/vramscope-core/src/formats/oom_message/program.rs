@@ -43,19 +43,14 @@ macro_rules! known {
 known! {
     PYTORCH "pytorch",
     CUDA_MALLOC_ASYNC "cuda-malloc-async",
-    MPS "mps",
     RUNTIME "cuda-error",
-    NCCL "nccl",
     VLLM "vllm",
     SGLANG "sglang",
-    TGI "text-generation-inference",
-    COMFY_UI "comfyui",
     XLA "xla",
     TENSORFLOW "tensorflow-bfc",
     LLAMA_CPP "llama.cpp",
     OLLAMA "ollama",
     TENSOR_RT "tensorrt",
-    CPU "cpu",
     KILLER "killed",
     SLURM "slurm",
     RAY "ray",
@@ -86,7 +81,7 @@ impl Writer {
     /// The program's name if memory other than PyTorch's ran out: PyTorch's settings and recordings do not apply then.
     #[must_use]
     pub fn neighbour(self) -> Option<&'static str> {
-        self.row().filter(|program| program.has("own")).map(|program| program.title)
+        self.has("own").then(|| self.title())
     }
 
     /// True if host memory ran out, not a device's.
@@ -100,23 +95,12 @@ impl Writer {
         self.has("server")
     }
 
-    /// True for errors of parts below a program; the text around tells which program.
-    fn is_bare(self) -> bool {
-        self.has("bare")
-    }
-
-    fn has(self, mark: &str) -> bool {
-        self.row().is_some_and(|program| program.has(mark))
+    pub(super) fn has(self, mark: &str) -> bool {
+        self.row().is_some_and(|program| program.marks.split(' ').any(|known| known == mark))
     }
 
     fn row(self) -> Option<&'static Program> {
         PROGRAMS.iter().find(|program| program.key == self.0)
-    }
-}
-
-impl Program {
-    fn has(&self, mark: &str) -> bool {
-        self.marks.split(' ').any(|known| known == mark)
     }
 }
 
@@ -134,13 +118,8 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         let around = signs::words("sources of tensorflow").fold(around, |text, path| text.replace(path, ""));
         message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
-    let is_bare = row.dialect.writer.is_bare();
-    if !is_bare
-        && !matches!(
-            row.dialect.writer,
-            Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC | Writer::COMFY_UI | Writer::LLAMA_CPP | Writer::TENSORFLOW
-        )
-    {
+    let is_bare = row.dialect.writer.has("bare");
+    if !is_bare && !row.dialect.writer.has("searched") {
         return;
     }
     let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
@@ -178,8 +157,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     let kind = match message.dialect.writer {
         Writer::LLAMA_CPP => "runner",
-        Writer::TENSORFLOW => "",
-        _ if is_bare || matches!(row.dialect.writer, Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC) => "server",
+        writer if writer != Writer::TENSORFLOW && (is_bare || row.dialect.writer.has("inside")) => "server",
         _ => "",
     };
     message.around = signs::first(kind, &around).and_then(Writer::of_key);
@@ -242,8 +220,9 @@ mod tests {
     #[test]
     fn every_program_is_a_row() {
         for program in &*PROGRAMS {
-            let owners = ["pytorch", "own", "host"].iter().filter(|owner| program.has(owner)).count();
-            let is_known = program.marks.split(' ').all(|mark| ["pytorch", "own", "host", "bare", "server"].contains(&mark));
+            let owners = ["pytorch", "own", "host"].iter().filter(|owner| Writer(program.key).has(owner)).count();
+            let marks = ["pytorch", "own", "host", "bare", "server", "inside", "searched", "layered"];
+            let is_known = program.marks.split(' ').all(|mark| marks.contains(&mark));
             assert!(owners == 1 && is_known && !program.title.is_empty(), "{}: {}", program.key, program.marks);
             assert_eq!(PROGRAMS.iter().filter(|other| other.key == program.key).count(), 1, "{}", program.key);
         }

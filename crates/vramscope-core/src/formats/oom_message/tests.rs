@@ -526,7 +526,7 @@ fn many_messages_of_xla_take_no_longer_than_others() {
         assert_eq!(find_all(log).len(), 500);
         since.elapsed()
     };
-    let (xla, cupy): (Vec<_>, Vec<_>) = (0..9).map(|_| (took(&xla), took(&cupy))).unzip();
+    let (xla, cupy): (Vec<_>, Vec<_>) = (0..20).map(|_| (took(&xla), took(&cupy))).unzip();
     let (xla, cupy) = (xla.iter().min().unwrap(), cupy.iter().min().unwrap());
-    assert!(*xla * 2 < *cupy * 3, "{xla:?}, and others {cupy:?}");
+    assert!(*xla < *cupy * 2, "{xla:?}, and others {cupy:?}");
 }

@@ -1,8 +1,13 @@
 //! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
-//! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), the program that
-//! wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
-//! not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
+//! A part is one of these:
+//!
+//! * a fact (`windows`, `not windows`): of [`FACTS`], of the rows `is NAME` in `rules.txt`, or what the text shows (`signs.txt`)
+//! * a release that has it, `2.1`, or the last that can, `-1.15`
+//! * the program that wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a setting that the text
+//!   shows (`given gradient_checkpointing=False`) or the beginning of its name (`gives bf16`)
+//! * a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the
+//!   printed decimals do not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
 
 use super::{compare, device, figures, rules};
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer, release};

@@ -6,7 +6,7 @@
 //! (`streams`).
 //!
 //! The messages of each program are a table of plain text (`dialects`): a row has the words, the meaning of each number, and an
-//! example (`row`). One engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
+//! example (`row`), and each program is a row of another (`program`). One engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
 //!
 //! * [`parse`] reads the first message with figures, [`find_all`] all messages with their lines.
 //! * [`OomMessage`] contains the figures, each with its rounding error ([`Figure::slack`]).

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder_watch::{News, Stamp};
 use crate::app::state::excerpt::Excerpt;
-use vramscope_core::formats::{Log, oom_message, open_regular};
+use vramscope_core::formats::{Log, oom_message, open_regular, utf16};
 
 /// Most bytes read per listing. A log that grows faster has more than a user can read.
 const MOST_READ: u64 = 16 << 20;
@@ -70,12 +70,12 @@ fn search(path: &Path, from: u64, to: u64, most: u64, is_still: bool) -> io::Res
         // The log may be compressed.
         (bytes, skipped) = Log::read(bytes.as_slice()).map_err(io::Error::other)?.into_end();
     }
-    if oom_message::is_utf16(&bytes) {
+    if utf16::is_utf16(&bytes) {
         // Decoding UTF-16 changes byte offsets, so the log is searched only when it stopped growing.
         if !is_still {
             return Ok((from, None));
         }
-        bytes = oom_message::decoded(&bytes).into_owned().into_bytes();
+        bytes = utf16::decoded(&bytes).into_owned().into_bytes();
     }
     let starts: Vec<usize> =
         std::iter::once(0).chain(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1)).collect();

@@ -3,7 +3,8 @@
 use std::io::{ErrorKind, Read};
 
 use super::about::AboutPage;
-use super::oom_message::{OomMessage, decoded, find_all};
+use super::oom_message::{OomMessage, find_all};
+use super::utf16::decoded;
 use super::why;
 
 /// Bytes searched at the end of a log: an error is there, before output of other processes.

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-use super::{FileKind, oom_message, open_regular, sniff, stats, trim_start};
+use super::{FileKind, oom_message, open_regular, sniff, stats, trim_start, utf16};
 
 /// What a file seems to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ pub fn look(path: &Path) -> io::Result<Seen> {
     let kind = sniff(&head);
     if kind == FileKind::Unknown {
         // A file that does not begin like a recording is a text or nothing for us.
-        if head.contains(&0) && !oom_message::is_utf16(&head) {
+        if head.contains(&0) && !utf16::is_utf16(&head) {
             return Ok(Seen::Other);
         }
-        let text = oom_message::decoded(&head);
+        let text = utf16::decoded(&head);
         return Ok(match () {
             () if oom_message::parse(&text).is_some() => Seen::Message,
             () if stats::parse(&text).is_some() => Seen::Counters,
@@ -53,7 +53,7 @@ pub fn look(path: &Path) -> io::Result<Seen> {
                 let mut tail = Vec::new();
                 file.seek(SeekFrom::Start(HEAD.max(length.saturating_sub(LOG_TAIL))))?;
                 file.take(LOG_TAIL).read_to_end(&mut tail)?;
-                if oom_message::parse(&oom_message::decoded(&tail)).is_some() { Seen::Message } else { Seen::Other }
+                if oom_message::parse(&utf16::decoded(&tail)).is_some() { Seen::Message } else { Seen::Other }
             }
             () => Seen::Other,
         });

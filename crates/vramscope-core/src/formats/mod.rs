@@ -23,6 +23,7 @@ mod snapshot;
 pub mod stats;
 pub mod timeline;
 mod unwrap;
+pub mod utf16;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -277,14 +278,14 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
         return Err(FormatError::Elsewhere { name: name.to_owned(), what });
     }
     // Only UTF-16 text contains zeros. Invalid UTF-8 is accepted, because many processes write into one log.
-    if head.contains(&0) && !oom_message::is_utf16(head) {
+    if head.contains(&0) && !utf16::is_utf16(head) {
         return Err(unknown());
     }
     // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of what may be a long
     // log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
     let tail = tail.get(tail.len().saturating_sub(log::END)..).unwrap_or(tail);
-    let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&oom_message::decoded(part)).is_some();
+    let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&utf16::decoded(part)).is_some();
     if has_message(head) || has_message(tail) {
         let what = "this text holds an out-of-memory error; read what it means (vramscope explain FILE, or Ctrl+E in the window)"
             .to_owned();
@@ -306,13 +307,13 @@ fn lfs_pointer(head: &[u8]) -> Option<String> {
 /// Describes JSON in a form that cannot be read: another encoding, or one object per line.
 fn other_json(head: &[u8]) -> Option<&'static str> {
     let head = &head[..head.len().min(1 << 16)];
-    let text = oom_message::decoded(head);
+    let text = utf16::decoded(head);
     let is_json = |text: &str| {
         let text = text.as_bytes();
         kineto::is_trace(text) || is_snapshot_json(text) || timeline::is_timeline(text)
     };
     let text = text.trim_start();
-    if oom_message::is_utf16(head) && is_json(text) {
+    if utf16::is_utf16(head) && is_json(text) {
         return Some("this is JSON in UTF-16, which no JSON may be in; write it in UTF-8 (iconv -f UTF-16 -t UTF-8)");
     }
     let first = text.lines().next().unwrap_or("").trim_end();

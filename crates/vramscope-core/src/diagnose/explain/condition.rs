@@ -1,11 +1,16 @@
 //! Conditions of rules and of lines of advice: parts separated by commas, all of which must hold.
 //!
-//! A part is a fact of the message (`windows`, `not windows`; a release that has it, `2.1`, or the last that can, `-1.15`), the program that
-//! wrote it or around it (`by rmm|hami`, `in vllm`), a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the printed decimals do
-//! not decide them, `>?` holds then, and `<` and `>=` compare what is printed.
+//! A part is one of these:
+//!
+//! * a fact (`windows`, `not windows`): of [`FACTS`], of the rows `is NAME` in `rules.txt`, or what the text shows (`signs.txt`)
+//! * a release that has it, `2.1`, or the last that can, `-1.15`
+//! * the program that wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a setting that the text
+//!   shows (`given gradient_checkpointing=False`) or the beginning of its name (`gives bf16`)
+//! * a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the
+//!   printed decimals do not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
 
-use super::{compare, device, figures};
-use crate::formats::oom_message::{Cause, Figure, OomMessage, Platform, Writer, release};
+use super::{compare, device, figures, rules};
+use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer, release};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
@@ -33,7 +38,7 @@ pub(super) fn is_true(m: &OomMessage, condition: &str) -> bool {
 /// `None` if it is not a comparison.
 fn comparison(m: &OomMessage, part: &str) -> Option<Option<(bool, bool)>> {
     let words: Vec<&str> = part.split(' ').collect();
-    let at = words.iter().position(|word| ["<=", ">", ">?", "<", ">="].contains(word))?;
+    let at = words.iter().position(|word| ["<=", ">", ">?", ">!", "<", ">="].contains(word))?;
     let (left, right) = (sum(m, &words[..at].join(" ")), sum(m, &words[at + 1..].join(" ")));
     Some(left.zip(right).map(|(a, b)| {
         let (fits, sure) = compare(a, b);
@@ -41,6 +46,7 @@ fn comparison(m: &OomMessage, part: &str) -> Option<Option<(bool, bool)>> {
             "<=" => (fits, sure),
             ">" => (!fits, sure),
             ">?" => (!fits || !sure, sure),
+            ">!" => (a.low() > b.high(), sure),
             "<" => (a.bytes < b.bytes, true),
             _ => (a.bytes >= b.bytes, true),
         }
@@ -77,82 +83,66 @@ type Fact = (&'static str, fn(&OomMessage) -> bool);
 
 #[rustfmt::skip]
 const FACTS: &[Fact] = &[
-    ("expands", |m| m.expandable_segments == Some(true)),
-    // Windows' PyTorch has no expandable segments.
-    ("windows", |m| m.on_windows),
-    // Has expandable segments: PyTorch 2.1, on AMD 2.11.
-    ("grows", |m| !m.on_windows && !is(m, "expands") && is(m, if is(m, "hip") { "2.11" } else { "2.1" })),
-    ("capturing", |m| m.is_capturing),
-    ("driver", |m| m.dialect.writer == Writer::Runtime && m.says.contains("expandable segments")),
-    ("measurement void", |m| m.says.contains("measurement is void")),
     ("warning", |m| m.is_warning),
     ("figures", OomMessage::has_figures),
     ("cut", |m| !m.unread().is_empty()),
     ("breaks off", |m| m.unread().len() == 2 && m.figures.allocated.is_none() && m.reserved().is_none()),
     ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
-    ("foreign", |m| m.is_foreign),
-    ("nvidia", |m| !matches!(m.dialect.platform, Platform::Hip | Platform::Xpu | Platform::Npu)),
-    ("pytorch's", |m| matches!(m.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)),
-    ("pool allocator", |m| m.cause == Some(Cause::PoolAllocator)),
-    ("segment reserve", |m| m.cause == Some(Cause::SegmentReserve)),
-    ("rejected", |m| m.cause == Some(Cause::Rejected)),
-    ("tokens", |m| m.context.is_some() || m.figures.requested.is_some() && m.figures.free.is_none()),
-    // Below vLLM's default.
-    ("small share", |m| m.server_share.as_ref().and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share < 0.9)),
-    ("one at once", |m| m.is_one_at_once),
+    // Below vLLM's default, and far below SGLang's.
+    ("small share", |m| share(m).is_some_and(|share| share < 0.9)),
+    ("little share", |m| share(m).is_some_and(|share| share < 0.7)),
     ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
-    ("fits", |m| m.figures.requested.zip(m.figures.free).is_some_and(|(q, free)| q.bytes <= free.bytes)),
-    ("pools hold it", device::pools_hold_it),
-    ("limit decides", device::limit_decides),
     ("limit refused", |m| device::limit_refused(m) == Some(true)),
-    ("limit short", |m| device::left(m).zip(m.figures.requested).is_some_and(|(left, q)| q.bytes > left.bytes)),
     ("tensor may fit", device::tensor_may_fit),
-    ("few holes", device::has_few_holes),
-    ("spilled", device::is_spilled),
-    ("small beside a server", device::are_small_beside_a_server),
     ("kernel", |m| m.killed.is_some()),
-    // What the text shows to be set already.
-    ("checkpointing", |m| m.gives("gradient_checkpointing") && !m.is_given("gradient_checkpointing=False")),
-    ("half", |m| ["bf16", "fp16", "torch_dtype=torch.bfloat16", "torch_dtype=torch.float16", "mixed_precision="].iter().any(|name| m.gives(name))),
     ("peers", |m| m.has_peers),
-    ("nothing free", |m| m.figures.free.is_some_and(|free| free.bytes == 0)),
     ("in a program", |m| m.around.is_some()),
+    ("in a server", |m| m.around.is_some_and(Writer::is_server)),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
     ("of the machine", |m| m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu),
     ("impossible", OomMessage::asks_for_the_impossible),
-    ("pinned", |m| m.is_pinned),
-    ("loading", |m| m.is_loading),
-    ("decodes", |m| m.is_decoding && (m.around == Some(Writer::ComfyUi) || m.dialect.writer == Writer::ComfyUi)),
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),
 ];
 
+fn share(m: &OomMessage) -> Option<f64> {
+    m.server_share.as_ref()?.parse().ok()
+}
+
 pub(super) fn is(m: &OomMessage, name: &str) -> bool {
-    if let Some(name) = name.strip_prefix("not ") {
-        return !is(m, name);
-    }
-    if let Some(name) = name.strip_suffix(" told") {
-        return figures::figure(m, name).is_some();
-    }
-    if let Some(writers) = name.strip_prefix("by ") {
-        return writers.split('|').any(|key| key == m.dialect.writer.key());
-    }
-    let fact = name.strip_prefix("in ").is_some_and(|key| m.around.is_some_and(|around| around.key() == key));
-    let fact = fact || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m));
-    let until = m.dialect.until;
-    fact || name == m.dialect.platform.name()
-        || match name.strip_prefix('-') {
-            Some(last) => release(last).zip(until).is_some_and(|(last, until)| until <= last),
-            // False where every release that writes the message is older.
-            None => release(name).is_some_and(|first| until.is_none_or(|until| until >= first)),
+    match name.split_once(' ') {
+        Some(("not", fact)) => !is(m, fact),
+        Some(("says", words)) => m.says.to_ascii_lowercase().contains(words),
+        Some(("given", setting)) => m.is_given(setting),
+        Some(("gives", setting)) => m.gives(setting),
+        Some(("by", writers)) => writers.split('|').any(|key| key == m.dialect.writer.key()),
+        Some(("in", program)) if !program.starts_with("a ") => m.around.is_some_and(|around| around.key() == program),
+        _ if let Some(figure) = name.strip_suffix(" told") => figures::figure(m, figure).is_some(),
+        _ => {
+            name == m.dialect.platform.name()
+                || m.seen.contains(name)
+                || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m))
+                || rules::facts(name).any(|when| is_true(m, when))
+                || may_be_of(m, name)
         }
+    }
+}
+
+/// True if releases that may have written the message have what came with `2.1`; with `-1.15` if none is newer.
+fn may_be_of(m: &OomMessage, name: &str) -> bool {
+    let until = m.dialect.until;
+    match name.strip_prefix('-') {
+        Some(last) => release(last).zip(until).is_some_and(|(last, until)| until <= last),
+        None => release(name).is_some_and(|first| until.is_none_or(|until| until >= first)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::tests::conditions;
+    use super::super::rules::tests::{conditions, sentences};
     use super::*;
+    use crate::formats::oom_message::shows;
 
     /// A name that is mistyped would never hold.
     #[test]
@@ -160,17 +150,28 @@ mod tests {
         for text in conditions() {
             for part in text.split(", ") {
                 let part = part.strip_prefix("not ").unwrap_or(part);
-                if let Some(writers) = part.strip_prefix("by ").or(part.strip_prefix("in ").filter(|name| *name != "a program")) {
+                if let Some(writers) =
+                    part.strip_prefix("by ").or(part.strip_prefix("in ").filter(|name| !name.starts_with("a ")))
+                {
                     assert!(writers.split('|').all(|key| Writer::of_key(key).is_some()), "{part}: {text}");
                     continue;
                 }
-                let names = part.split(['<', '>', '=', '?', '+', '-', '/']).map(|name| name.trim());
+                if part.starts_with("given ") || part.starts_with("gives ") {
+                    continue;
+                }
+                if let Some(words) = part.strip_prefix("says ") {
+                    assert!(sentences().iter().any(|says| says.to_ascii_lowercase().contains(words)), "{part}: {text}");
+                    continue;
+                }
+                let names = part.split(['<', '>', '=', '?', '!', '+', '-', '/']).map(|name| name.trim());
                 for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
                     let platform =
                         ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
-                    assert!(figure || size || platform || FACTS.iter().any(|(known, _)| *known == name), "{name}: {text}");
+                    let fact = FACTS.iter().any(|(known, _)| *known == name) || rules::facts(name).next().is_some();
+                    let seen = shows(name) || ["rejected", "bare", "foreign", "one at once"].contains(&name);
+                    assert!(figure || size || platform || fact || seen, "{name}: {text}");
                 }
             }
         }

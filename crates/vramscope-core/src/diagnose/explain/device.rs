@@ -8,12 +8,8 @@ use crate::units::{GIBIBYTE, MEBIBYTE};
 const USUAL_OUTSIDE: u64 = 2 * GIBIBYTE;
 /// The least they take, to estimate how much could be won back.
 const LEAST_OUTSIDE: u64 = 512 * MEBIBYTE;
-/// Holes below this share of what PyTorch holds are normal: then the card is full.
-const FEW_HOLES: f64 = 0.05;
 /// Number of figures besides the request that every message has.
 pub(super) const ALL_FIGURES: usize = 4;
-/// A share of the card (a quarter) that makes its holder worth naming before any arithmetic of holes.
-const MUCH: u64 = 4;
 /// TensorFlow's memory on a card where other processes leave it little. Cards of 2 GiB, the smallest it runs on, leave it more.
 const SMALL_SHARE: u64 = GIBIBYTE * 5 / 4;
 /// No bytes, for a figure that the message does not have.
@@ -41,19 +37,12 @@ pub(super) fn free_at_start(m: &OomMessage) -> Option<Figure> {
     let f = &m.figures;
     let at_start = f.limit.filter(|l| l.bytes < SMALL_SHARE);
     let little = at_start.or(f.free.filter(|free| f.capacity.is_some_and(|c| free.bytes < c.bytes / 4)));
-    little.filter(|_| m.dialect.writer == Writer::TensorFlow)
+    little.filter(|_| m.dialect.writer == Writer::TENSORFLOW)
 }
 
 /// The part of this process's memory outside PyTorch that every process has.
 pub(super) fn usual_outside(m: &OomMessage) -> Figure {
     m.outside_pytorch().map_or(NONE, |g| Figure { bytes: g.bytes.min(USUAL_OUTSIDE), slack: g.slack })
-}
-
-/// True if the text has a limit that is smaller than the card, and the card itself had room.
-pub(super) fn limit_decides(m: &OomMessage) -> bool {
-    let f = &m.figures;
-    let is_below = f.limit.is_some_and(|limit| f.capacity.is_none_or(|capacity| limit.bytes < capacity.bytes));
-    is_below && f.requested.zip(f.free).is_none_or(|(q, free)| q.bytes <= free.bytes)
 }
 
 /// Whether the limit is what stopped the request, whatever the holes; `None` without one.
@@ -70,29 +59,12 @@ pub(super) fn limit_refused(m: &OomMessage) -> Option<bool> {
 pub(super) fn tensor_may_fit(m: &OomMessage) -> bool {
     let Some(q) = m.figures.requested else { return false };
     let least = match m.dialect.writer {
-        Writer::CudaMallocAsync => q.low(),
+        Writer::CUDA_MALLOC_ASYNC => q.low(),
         _ if q.low() <= 2 * MEBIBYTE => 1,
         _ if q.bytes == 20 * MEBIBYTE => MEBIBYTE,
         _ => q.low() - 2 * MEBIBYTE,
     };
     m.unallocated().unwrap_or(NONE).high() >= least
-}
-
-/// True where even all holes are a small share of what PyTorch holds.
-pub(super) fn has_few_holes(m: &OomMessage) -> bool {
-    held(m).is_some_and(|held| (m.unallocated().unwrap_or(NONE).bytes as f64) < held.bytes as f64 * FEW_HOLES)
-}
-
-/// PyTorch holds more than the card has: Windows' driver moves the rest to the machine's memory.
-pub(super) fn is_spilled(m: &OomMessage) -> bool {
-    held(m).zip(m.figures.capacity).is_some_and(|(held, capacity)| held.low() > capacity.high())
-}
-
-/// A server takes the share of the card that it is told to: a small neighbour is not why it is full.
-pub(super) fn are_small_beside_a_server(m: &OomMessage) -> bool {
-    let is_server = matches!(m.around, Some(Writer::Vllm | Writer::Sglang | Writer::Tgi));
-    let (others, capacity) = (m.other_processes().unwrap_or(NONE).bytes, m.figures.capacity.unwrap_or(NONE).bytes);
-    is_server && others < capacity / MUCH && held(m).is_some_and(|held| held.bytes > others)
 }
 
 /// What others than this process hold, and in words who they are: the processes that the message lists, or unlisted ones if those
@@ -134,14 +106,6 @@ pub(super) fn much_outside(m: &OomMessage) -> Option<Figure> {
     // What is usual on a large card is much of a small one.
     let much = m.figures.capacity.map_or(USUAL_OUTSIDE, |card| (card.bytes / 8).clamp(LEAST_OUTSIDE, USUAL_OUTSIDE));
     unattributed(m).filter(|rest| rest.bytes > much)
-}
-
-/// True if free blocks of private pools (graphs', MemPools') are much of the card: no other request may use them.
-pub(super) fn pools_hold_it(m: &OomMessage) -> bool {
-    let f = &m.figures;
-    let (Some(pools), Some(q), Some(capacity)) = (f.private_pools, f.requested, f.capacity) else { return false };
-    let is_short = f.free.is_none_or(|free| q.bytes > free.bytes);
-    is_short && q.bytes <= pools.bytes && pools.bytes >= capacity.bytes / MUCH
 }
 
 /// This process's memory outside PyTorch, if the request would fit without it; `None` if it would not, or if it is unknown.

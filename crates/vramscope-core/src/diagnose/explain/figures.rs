@@ -45,6 +45,8 @@ const DERIVED: &[Named<Figure>] = &[
     ("tolerance", |m| Some(Figure::exact(m.figures.capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE)))),
     // A tensor whose type the message does not tell, if it is float32.
     ("float tensor", |m| Some(Figure::exact(m.elements?.saturating_mul(4)))),
+    ("total allocation", |m| statistic(m, "total allocation")),
+    ("largest part", |m| program_parts(m).first().map(|(figure, _)| *figure)),
     ("left", device::left),
     ("own", |m| device::own(m, m.figures.free?)),
     ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
@@ -55,6 +57,27 @@ const DERIVED: &[Named<Figure>] = &[
     ("at start", device::free_at_start),
     ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
 ];
+
+/// A figure of XLA's report, if it is not 0.
+fn statistic(m: &OomMessage, name: &str) -> Option<Figure> {
+    m.extra.iter().find(|(known, _)| known == name).map(|(_, figure)| *figure).filter(|figure| figure.bytes > 0)
+}
+
+/// What XLA's report says that the program takes and for what, on a GPU and on a TPU, largest first.
+pub(super) fn program_parts(m: &OomMessage) -> Vec<(Figure, &'static str)> {
+    const TEMPORARIES: &str = "for temporaries (intermediate results)";
+    const PARTS: [(&str, &str); 6] = [
+        ("preallocated temp allocation", TEMPORARIES),
+        ("HLO temp", TEMPORARIES),
+        ("parameter allocation", "for its arguments"),
+        ("arguments", "for its arguments"),
+        ("maybe_live_out allocation", "for its results"),
+        ("output", "for its results"),
+    ];
+    let mut parts: Vec<_> = PARTS.iter().filter_map(|&(name, what)| Some((statistic(m, name)?, what))).collect();
+    parts.sort_by_key(|(figure, _)| std::cmp::Reverse(figure.bytes));
+    parts
+}
 
 /// The sum of used and free bytes, if each alone fits on the card.
 fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {

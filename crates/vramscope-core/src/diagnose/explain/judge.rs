@@ -1,12 +1,11 @@
 //! Whose message it is, and which rules judge it.
 
 use super::Verdict;
-use super::Verdict::{Capacity, Unknown};
-use super::condition::holds;
+use super::Verdict::Unknown;
+use super::condition::{holds, is};
 use super::rules;
-use super::words::{fill, listed};
-use crate::formats::oom_message::{Figure, OomMessage, Writer};
-use crate::units::{GIBIBYTE, pytorch_size};
+use super::words::fill;
+use crate::formats::oom_message::OomMessage;
 
 /// A verdict with its numbers.
 pub(super) struct Judged {
@@ -18,8 +17,9 @@ pub(super) struct Judged {
 
 /// Another value with the same printed decimals gives another verdict.
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
-/// A program that holds less than this does not fill a device.
-const SMALL_PROGRAM: u64 = GIBIBYTE / 4;
+
+/// Tables of what follows the sentence of a verdict.
+const ALSO: [&str; 4] = ["limit_as_well", "spilled_as_well", "program_as_well", "slice_as_well"];
 
 /// The result of the first row whose condition holds and whose sentence has all its figures; a row without a sentence has the message's.
 fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
@@ -30,8 +30,9 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
         let says = rule.text("says").unwrap_or(m.says);
         if let (Some(verdict), Some(sentence)) = (rule.verdict, Some(says).filter(|_| yes).and_then(|says| fill(m, says))) {
             let doubt = if rule.is_sure { None } else { doubt.or(rule.text("doubt")) };
-            let also = |name| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says)).unwrap_or_default();
-            return Judged { verdict, doubt, sentence: sentence + &also("limit_as_well") + &also("spilled_as_well") };
+            let also = |name: &&str| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says));
+            let also: String = ALSO.iter().filter_map(also).collect();
+            return Judged { verdict, doubt, sentence: sentence + &also };
         }
     }
     Judged { verdict: Unknown, doubt, sentence: String::new() }
@@ -40,9 +41,9 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
 pub(super) fn judge(m: &OomMessage) -> Judged {
     match m.dialect.writer {
         _ if !m.says.is_empty() && !m.asks_for_the_impossible() => judged(m, &["said"]),
-        Writer::Mps => judged(m, &["any", "mps"]),
-        Writer::Vllm => judged(m, &["any", "vllm"]),
-        writer if writer.neighbour().is_some() => neighbour(m),
+        // A program with a table of its own.
+        writer if rules::table(writer.key()).next().is_some() => judged(m, &["any", writer.key()]),
+        writer if writer.neighbour().is_some() => judged(m, &["any", "neighbour"]),
         _ if m.is_warning => judged(m, &["any", "retried"]),
         _ if m.figures.requested.is_none() => judged(m, &["any", "no_request"]),
         _ if m.unread().is_empty() => judged(m, &["any", "device", "whole"]),
@@ -60,44 +61,15 @@ pub(super) fn contradicted(m: &OomMessage, contradictions: &[String]) -> Judged 
     Judged { verdict: Unknown, doubt: Some("the figures contradict each other"), sentence }
 }
 
-/// Another program than PyTorch, with what XLA's report has on the program and its largest buffer.
-fn neighbour(m: &OomMessage) -> Judged {
-    let mut judged = judged(m, &["any", "neighbour"]);
-    xla_program(m, &mut judged);
-    if let Some(buffer) = super::largest(m).first() {
-        let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
-        let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
-        judged.sentence.push_str(&format!(" The largest buffer is {}{what}{place}.", pytorch_size(buffer.bytes)));
+/// Figures that contradict each other, one sentence each; empty if all figures can be true.
+pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
+    let below_zero =
+        |printed: &String| format!("{printed} is below zero: a counter ran over, or the text was changed on its way here");
+    let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
+    // Other programs' figures are not of one card.
+    if !is(m, "other program") && !is(m, "of the machine") {
+        let impossible = rules::table("contradiction").filter(|rule| holds(m, rule.when) == Some((true, true)));
+        out.extend(impossible.filter_map(|rule| fill(m, rule.text("says")?)));
     }
-    judged
-}
-
-/// What the compiled program needs and for what, from the statistics of XLA's report.
-fn xla_program(m: &OomMessage, judged: &mut Judged) {
-    let of = |names: &[&str]| {
-        let figure = m.extra.iter().find(|(name, _)| names.contains(&name.as_str())).map(|(_, figure)| *figure);
-        figure.filter(|f| f.bytes > 0)
-    };
-    let mut parts: Vec<(Figure, &str)> = [
-        (of(&["preallocated temp allocation", "HLO temp"]), "for temporaries (intermediate results)"),
-        (of(&["parameter allocation", "arguments"]), "for its arguments"),
-        (of(&["maybe_live_out allocation", "output"]), "for its results"),
-    ]
-    .into_iter()
-    .filter_map(|(figure, what)| Some((figure?, what)))
-    .collect();
-    parts.sort_by_key(|(figure, _)| std::cmp::Reverse(figure.bytes));
-    let Some((most, _)) = parts.first().copied() else { return };
-    let parts = listed(&parts.iter().map(|(figure, what)| format!("{figure} {what}")).collect::<Vec<_>>());
-    let Some(total) = of(&["total allocation"]) else {
-        judged.sentence.push_str(&format!(" The program takes {parts}."));
-        return;
-    };
-    judged.sentence.push_str(&format!(" The program takes {total} in all: {parts}."));
-    if judged.verdict == Unknown && total.bytes < SMALL_PROGRAM {
-        judged.sentence.push_str(" That is little: the device is full of other arrays of this process, or of other processes.");
-    } else if judged.verdict == Unknown && most.bytes >= total.bytes / 2 {
-        judged.verdict = Capacity;
-        judged.doubt = Some("the message does not say how large the device is and what else is on it");
-    }
+    out
 }

@@ -14,7 +14,6 @@ use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Writer};
 use crate::units::pytorch_size;
 
 mod condition;
-mod contradict;
 mod device;
 mod figures;
 mod judge;
@@ -115,7 +114,7 @@ pub struct Explanation {
 /// Judges a message by its figures and its wording; reads no recording.
 #[must_use]
 pub fn explain(message: &OomMessage) -> Explanation {
-    let contradictions = contradict::contradictions(message);
+    let contradictions = judge::contradictions(message);
     let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
     let is_consistent = contradictions.is_empty();
     let (mut figures, mut rounding) = (BTreeMap::new(), BTreeMap::new());
@@ -128,16 +127,12 @@ pub fn explain(message: &OomMessage) -> Explanation {
             rounding.insert(name, figure.slack);
         }
     }
-    let mut sentence = judged.sentence.strip_prefix("a ").map(|rest| format!("A {rest}")).unwrap_or(judged.sentence);
-    if let (Some(profile), true) = (&message.mig_slice, is_consistent) {
-        let name = if profile.is_empty() { String::new() } else { format!(" ({profile})") };
-        sentence.push_str(&format!(" This card is a MIG slice{name}: a larger slice, or the whole card, has more memory."));
-    }
+    let sentence = judged.sentence.strip_prefix("a ").map(|rest| format!("A {rest}")).unwrap_or(judged.sentence);
     Explanation {
         dialect: message.dialect.name(),
         writer: match message.around {
             // It runs llama.cpp, and its users know no other name.
-            Some(Writer::Ollama) => format!("Ollama ({})", message.dialect.title()),
+            Some(Writer::OLLAMA) => format!("Ollama ({})", message.dialect.title()),
             _ => message.dialect.title(),
         },
         platform: message.dialect.platform.name(),

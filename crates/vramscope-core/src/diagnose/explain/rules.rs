@@ -34,6 +34,9 @@ pub(super) struct Rule {
 impl Rule {
     fn of(entry: Entry) -> Option<Self> {
         let (head, when) = entry.head.split_once(':')?;
+        if head.starts_with("is ") {
+            return Some(Rule { table: head, verdict: None, is_sure: false, when: when.trim(), lines: entry });
+        }
         let mut words = head.split(' ');
         let table = words.next()?;
         let verdict = words.next().map(|name| VERDICTS.into_iter().find(|verdict| verdict.name() == name));
@@ -56,6 +59,11 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| entries(&TABLES).into_iter(
 /// The rows of a table, in order.
 pub(super) fn table(name: &str) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| rule.table == name)
+}
+
+/// Conditions of the rows `is NAME`: the fact holds where one of them does.
+pub(super) fn facts(name: &str) -> impl Iterator<Item = &'static str> {
+    RULES.iter().filter(move |rule| rule.table.strip_prefix("is ") == Some(name)).map(|rule| rule.when)
 }
 
 /// The lines of the first row that holds and is for the verdict.

@@ -1,6 +1,7 @@
 //! What is said of a message: its cause, its figures and their limits.
 
 mod advice;
+mod contradictions;
 
 use super::*;
 use crate::formats::oom_message::parse;

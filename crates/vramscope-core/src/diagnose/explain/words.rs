@@ -3,16 +3,16 @@
 //! `{free}` in a sentence is that figure as it was printed; `{tool}` and its like are the words of the card's vendor. A sentence that names
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
-use super::condition::holds;
+use super::condition::{holds, is};
 use super::device;
-use super::figures::{Named, figure};
+use super::figures::{Named, figure, program_parts};
 use crate::diagnose::vendor::Words;
-use crate::formats::oom_message::{Cause, OomMessage, Platform, Writer};
+use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 34] = [
-    ("program", |m| Some(m.around.filter(|a| *a == Writer::Ollama).unwrap_or(m.dialect.writer).title().to_owned())),
+const WORDS: [Named<String>; 38] = [
+    ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
     ("killed", |m| m.killed.clone()),
@@ -40,6 +40,21 @@ const WORDS: [Named<String>; 34] = [
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
+    }),
+    ("slice", |m| m.mig_slice.clone().filter(|profile| !profile.is_empty())),
+    ("program parts", |m| {
+        let parts: Vec<String> = program_parts(m).iter().map(|(figure, what)| format!("{figure} {what}")).collect();
+        Some(listed(&parts)).filter(|parts| !parts.is_empty())
+    }),
+    ("largest buffer", |m| {
+        let buffer = *super::largest(m).first()?;
+        let what = buffer.operator.as_deref().or(buffer.shape.as_deref()).map_or(String::new(), |what| format!(", {what}"));
+        let place = buffer.source.as_deref().map_or(String::new(), |source| format!(" ({source})"));
+        Some(format!("{}{what}{place}", pytorch_size(buffer.bytes)))
+    }),
+    ("part of card", |m| {
+        let part = m.figures.requested?.bytes as f64 / m.figures.capacity?.bytes.max(1) as f64;
+        Some(format!("{:.0} %", part * 100.0))
     }),
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
     ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
@@ -126,7 +141,7 @@ const TASKS: &str = "Windows' Task Manager, Details, column \"Dedicated GPU memo
 /// A command of the vendor's tools to copy, or what Windows has in its place.
 fn of_system(m: &OomMessage, command: fn(&Words) -> &str, on_windows: &str) -> Option<String> {
     let words = with_tools(m)?;
-    let said = if m.on_windows { on_windows.to_owned() } else { format!("`{}`", command(words)) };
+    let said = if is(m, "windows") { on_windows.to_owned() } else { format!("`{}`", command(words)) };
     Some(said).filter(|said| !said.is_empty())
 }
 
@@ -143,9 +158,9 @@ fn variable(m: &OomMessage) -> &'static str {
 /// The size of the tensor behind a request that PyTorch rounded up to a segment.
 fn tensor(m: &OomMessage) -> Option<String> {
     let q = m.figures.requested?.bytes;
-    let is_segment = m.dialect.writer == Writer::PyTorch
+    let is_segment = m.dialect.writer == Writer::PYTORCH
         && matches!(m.dialect.platform, Platform::Cuda | Platform::Hip | Platform::Xpu)
-        && m.cause != Some(Cause::Rejected);
+        && !is(m, "rejected");
     match q / MEBIBYTE {
         // PyTorch takes an even number of MiB; other figures come from elsewhere.
         _ if !is_segment || q % (2 * MEBIBYTE) != 0 => None,

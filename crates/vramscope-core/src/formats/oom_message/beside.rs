@@ -98,7 +98,7 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     let own = message.reserved().or(f.allocated).map_or(0, |held| held.bytes);
     let free = f.free.map_or(0, |free| free.bytes);
     let fits = held.saturating_add(own).saturating_add(free) <= total + total / 20;
-    let is_bare = message.dialect.writer == Writer::Runtime && !message.has_figures() && used >= total / 2;
+    let is_bare = message.dialect.writer == Writer::RUNTIME && !message.has_figures() && used >= total / 2;
     if !message.processes.is_empty() || !fits || !(is_bare || f.capacity.is_some()) {
         return;
     }
@@ -115,37 +115,11 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
 pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
     let lines = || window.around(LINES.0, LINES.1).lines().map(|line| stripped(line).rest.trim());
     match message.dialect.writer {
-        Writer::Killer => message.killed = lines().find_map(killed),
-        Writer::Slurm => message.beside.extend(slurm(lines())),
-        Writer::Ray => message.beside.extend(ray(lines())),
-        Writer::Sglang => message.beside.extend(lines().find_map(share)),
+        Writer::KILLER => message.killed = lines().find_map(killed),
+        Writer::SLURM => message.beside.extend(slurm(lines())),
+        Writer::RAY => message.beside.extend(ray(lines())),
         _ => {}
     }
-}
-
-/// `Current value: self.server_args.mem_fraction_static=0.2`
-fn share(line: &str) -> Option<String> {
-    let (_, rest) = line.split_once("mem_fraction_static=")?;
-    let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
-    let is_small = number.parse::<f64>().ok()? < 0.7;
-    let why = if is_small { ", which is little: the default is between 0.8 and 0.9 on most cards" } else { "" };
-    Some(format!("SGLang may take the share {number} of the card (--mem-fraction-static){why}."))
-}
-
-/// `gpu_memory_utilization=0.70`, `'gpu_memory_utilization': 0.7`, `--gpu-memory-utilization 0.7`: the nearest one above, else below.
-pub(super) fn vllm_share(window: &Window<'_>) -> Option<String> {
-    let of_line = |line: &str| {
-        // Most lines do not have it.
-        let line = line.contains("utilization").then(|| line.to_ascii_lowercase().replace('-', "_"))?;
-        let mut after = line.split("gpu_memory_utilization").skip(1);
-        after.find_map(|rest| {
-            let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
-            let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
-            number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
-        })
-    };
-    let (above, below) = window.log();
-    above.lines().rev().find_map(of_line).or_else(|| below.lines().take(LINES.1).find_map(of_line))
 }
 
 /// `Killed process 4242 (python3) total-vm:…`

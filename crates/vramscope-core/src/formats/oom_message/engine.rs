@@ -123,7 +123,8 @@ pub(super) fn sentence(name: &str) -> &'static str {
 /// Reads figures of PyTorch's allocator from a text without the beginning of the message.
 pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     let row = TABLE.patterns.iter().find(|p| p.row.anchor == "CUDA out of memory")?;
-    let mut message = OomMessage::new(Dialect { platform: Platform::Unknown, ..row.row.dialect });
+    let dialect = Dialect { platform: Platform::Unknown, ..row.row.dialect };
+    let mut message = OomMessage { dialect, ..OomMessage::default() };
     for clause in &row.clauses {
         clause.read(window.own(), usize::MAX, &mut message);
     }
@@ -156,10 +157,8 @@ impl Pattern {
         if !self.near.is_empty() && !self.near.iter().any(is_near) {
             return None;
         }
-        let mut message = OomMessage::new(self.row.dialect);
-        message.is_warning = self.row.is_warning;
-        message.says = self.row.says;
-        message.tips = &self.row.tips;
+        let Row { dialect, is_warning, says, ref tips, .. } = self.row;
+        let mut message = OomMessage { dialect, is_warning, says, tips, ..OomMessage::default() };
         let mut span = window.own();
         if self.row.is_whole {
             span = window.after();
@@ -182,7 +181,7 @@ impl Pattern {
         if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;
         }
-        if self.row.dialect.writer == Writer::PyTorch {
+        if self.row.dialect.writer == Writer::PYTORCH {
             super::pytorch::finish(window, used, &mut message);
         }
         // A quoted text in source code has at most a size.

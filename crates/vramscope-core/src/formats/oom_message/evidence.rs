@@ -190,9 +190,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.
 fn ends_as_error(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '`' | '*' | '"' | '\''));
-    ["error:", "exception:", "what():", "fatal:", "failed:", "error :", "failure:", "[e]", "bad_alloc:"]
-        .iter()
-        .any(|end| before.ends_with(end))
+    words("error ends").any(|end| before.ends_with(end))
         || (before.ends_with(':') && !before.ends_with("errors:") && tells("error", before) && !before.contains("if "))
 }
 
@@ -205,11 +203,7 @@ fn is_job(before: &str, after: &str) -> bool {
 
 /// The last `most` bytes of a text.
 fn tail(text: &str, most: usize) -> &str {
-    let mut from = text.len().saturating_sub(most);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
-    &text[from..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Merges messages of one failure: a traceback prints it again, and a program reports it at every layer that it passes.
 
-use super::{Figure, OomMessage, Platform, Writer};
+use super::{Figure, Figures, OomMessage, Platform, Writer};
 
 /// Maximum distance in lines between messages of one failure, with figures and without.
 const APART: (u32, u32) = (60, 30);
+/// The same in the log of a server: each of its processes prints its own long traceback.
+const APART_IN_SERVER: u32 = 400;
 /// Number of earlier messages to compare with: other ranks write in between.
 const BACK: usize = 64;
 
@@ -36,13 +38,13 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
 
 /// True if vLLM logged before this error that nothing is left for its cache.
 fn is_announced(line: &OomMessage, error: &OomMessage) -> bool {
-    let is_short = |m: &OomMessage| m.dialect.writer == Writer::Vllm && m.figures.short.is_some();
+    let is_short = |m: &OomMessage| m.dialect.writer == Writer::VLLM && m.figures.short.is_some();
     line.rank == error.rank && is_short(line) && is_short(error)
 }
 
 /// True if TensorRT prints an error for a tactic that it then says it skips: that is no failure.
 fn is_skipped_tactic(error: &OomMessage, skipped: &OomMessage) -> bool {
-    let are_tensorrt = [error, skipped].iter().all(|m| m.dialect.writer == Writer::TensorRt);
+    let are_tensorrt = [error, skipped].iter().all(|m| m.dialect.writer == Writer::TENSOR_RT);
     are_tensorrt
         && (error.is_warning, skipped.is_warning) == (false, true)
         && skipped.line.saturating_sub(error.line) <= TACTIC
@@ -54,14 +56,14 @@ const TACTIC: u32 = 5;
 
 /// True for PyTorch's warning (2.13 and later) that it retries the allocation.
 fn is_retry(m: &OomMessage) -> bool {
-    m.is_warning && m.dialect.writer == Writer::PyTorch
+    m.is_warning && m.dialect.writer == Writer::PYTORCH
 }
 
 /// True if PyTorch warned of this message's request before, with exact bytes.
 fn is_warned(warning: &OomMessage, m: &OomMessage) -> bool {
     let (f, exact) = (&m.figures, &warning.figures);
     is_retry(warning)
-        && m.dialect.writer == Writer::PyTorch
+        && m.dialect.writer == Writer::PYTORCH
         && warning.rank == m.rank
         && (warning.gpu == m.gpu || m.gpu.is_none())
         && if m.is_warning {
@@ -100,7 +102,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let (f, g) = (&a.figures, &b.figures);
     let apart = b.line.saturating_sub(a.line);
     let platforms = (a.dialect.platform, b.dialect.platform);
-    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::Killer | Writer::Slurm | Writer::Ray);
+    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY);
     let is_of_one = (a.dialect.writer == b.dialect.writer || is_killer(a) && is_killer(b))
         && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
         && a.is_warning == b.is_warning
@@ -108,40 +110,35 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     if !is_of_one {
         return false;
     }
+    let writer = a.dialect.writer;
+    let is_served = writer.is_server() || a.around.is_some_and(Writer::is_server) && a.around == b.around;
+    let most = if is_served { (APART_IN_SERVER, APART_IN_SERVER) } else { APART };
     if a.has_figures() && b.has_figures() {
         let agree =
             |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
         // TensorFlow retries with a tenth less, many times.
-        let is_retry = a.dialect.writer == Writer::TensorFlow
+        let is_retry = a.dialect.writer == Writer::TENSORFLOW
             && [f, g].iter().all(|f| f.limit.is_none() && f.allocated.is_none())
             && f.requested.zip(g.requested).is_some_and(|(first, again)| again.bytes <= first.bytes);
         // The pool's statistics stand between the allocator's line and the error, and are read for both.
-        let is_of_one_pool = a.dialect.writer == Writer::TensorFlow
+        let is_of_one_pool = a.dialect.writer == Writer::TENSORFLOW
             && f.limit.is_some()
             && (f.limit, f.allocated, f.peak) == (g.limit, g.allocated, g.peak);
-        if (is_retry || is_of_one_pool) && apart <= APART.1 {
+        if (is_retry || is_of_one_pool) && apart <= most.1 {
             return true;
         }
-        return apart <= APART.0
+        let main = |f: &Figures| [f.requested, f.capacity, f.free, f.allocated, f.unallocated];
+        return apart <= most.0
             && f.requested.is_some() == g.requested.is_some()
-            && [
-                (f.requested, g.requested),
-                (f.capacity, g.capacity),
-                (f.free, g.free),
-                (f.allocated, g.allocated),
-                (f.unallocated, g.unallocated),
-            ]
-            .into_iter()
-            .all(|(x, y)| agree(x, y))
+            && main(f).into_iter().zip(main(g)).all(|(x, y)| agree(x, y))
             && a.context == b.context
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }
     // Without figures only the layers of one program are assumed to report one failure.
-    let writer = a.dialect.writer;
     // THC prints a line of its own before it throws.
     let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
     let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc;
-    apart == 0 || apart <= APART.1 && (is_layered || matches!(writer, Writer::ComfyUi | Writer::Tgi | Writer::Nccl))
+    apart == 0 || apart <= most.1 && (is_layered || is_served || writer.has("layered"))
 }
 
 /// Merges two messages of one failure, keeping the more informative values.

@@ -6,7 +6,7 @@
 //! (`streams`).
 //!
 //! The messages of each program are a table of plain text (`dialects`): a row has the words, the meaning of each number, and an
-//! example (`row`). One engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
+//! example (`row`), and each program is a row of another (`program`). One engine reads all rows (`engine`). Words that also occur in code and advice need evidence of an error beside them (`evidence`).
 //!
 //! * [`parse`] reads the first message with figures, [`find_all`] all messages with their lines.
 //! * [`OomMessage`] contains the figures, each with its rounding error ([`Figure::slack`]).
@@ -37,19 +37,9 @@ pub use figure::Figure;
 pub use program::Writer;
 #[cfg(test)]
 pub(crate) use row::DIALECTS;
-pub use text::{decoded, is_utf16};
+#[cfg(test)]
+pub(crate) use signs::shows;
 pub use xla::PeakBuffer;
-
-/// A cause that the message states itself (PyTorch 2.15).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The user's allocator behind a `MemPool` returned nothing.
-    PoolAllocator,
-    /// Refused in advance because of the memory fraction (2.12 and later).
-    Rejected,
-    /// The request exceeds the address range that one expandable segment reserves.
-    SegmentReserve,
-}
 
 macro_rules! platforms {
     ($($platform:ident $name:literal $doc:literal,)*) => {
@@ -116,14 +106,11 @@ impl Dialect {
     #[must_use]
     pub fn name(&self) -> String {
         let base = match (self.writer, self.platform) {
-            (Writer::PyTorch, Platform::Hip) => "pytorch-hip",
-            (Writer::PyTorch, Platform::Xpu) => "pytorch-xpu",
-            (Writer::PyTorch, Platform::Npu) => "pytorch-npu",
-            (Writer::Runtime, Platform::Hip) => "hip-error",
-            (Writer::Runtime, Platform::Xpu) => "xpu-error",
-            (writer, _) => writer.key(),
+            (Writer::PYTORCH, Platform::Hip | Platform::Xpu | Platform::Npu) => format!("pytorch-{}", self.platform.name()),
+            (Writer::RUNTIME, Platform::Hip | Platform::Xpu) => format!("{}-error", self.platform.name()),
+            (writer, _) => writer.key().to_owned(),
         };
-        base.to_owned() + &self.releases(["-", "-", "+", "-up-to-"])
+        base + &self.releases(["-", "-", "+", "-up-to-"])
     }
 
     /// The program and its releases for people: `PyTorch 2.4 to 2.9`, `PyTorch 2.2 or later`, `XLA (JAX)`.
@@ -249,34 +236,18 @@ pub struct OomMessage {
     pub context: Option<Context>,
     /// The settings variable that the message names; it differs between releases and platforms.
     pub settings_variable: Option<&'static str>,
-    /// Whether the message says that expandable segments are on; `None` if it does not say.
-    pub expandable_segments: Option<bool>,
     /// The meaning, if the figures do not decide it: a sentence with placeholders such as `{requested}`; otherwise empty.
     pub says: &'static str,
     /// Advice, if the program's usual advice does not fit; otherwise empty.
     pub tips: &'static [&'static str],
+    /// What the message and the text around it show beside figures, by the names that conditions have for it: `expands`, `capturing`.
+    pub seen: BTreeSet<&'static str>,
     /// The program whose text surrounds the message, if it has settings of its own: a server, ComfyUI.
     pub around: Option<Writer>,
-    /// A runtime error without figures, with no sign of PyTorch around it.
-    pub is_foreign: bool,
-    /// True if printed on Windows.
-    pub on_windows: bool,
-    /// An error without figures from a call that pins host memory.
-    pub is_pinned: bool,
-    /// The call that failed loads a model or moves it to the card.
-    pub is_loading: bool,
-    /// The call that failed decodes an image with a VAE, and not in tiles.
-    pub is_decoding: bool,
-    /// The call that failed captures a CUDA graph.
-    pub is_capturing: bool,
     /// The MIG profile of the GPU (`1g.10gb`) if the text around says that it is a slice; empty if the profile is not known.
     pub mig_slice: Option<String>,
-    /// The tensor's first dimension is 1: no batch that could become smaller.
-    pub is_one_at_once: bool,
-    /// The share of the card that vLLM was told to take in this run, as the log prints it.
+    /// The share of the card that vLLM or SGLang was told to take in this run, as the log prints it.
     pub server_share: Option<String>,
-    /// The cause, if the message states it.
-    pub cause: Option<Cause>,
     /// The process that the kernel killed, as its log names it: `4242 (python3)`.
     pub killed: Option<String>,
     /// What tables and lines pasted beside the message tell: `nvidia-smi`, Ray's list of processes, Slurm's tasks. Sentences.
@@ -288,20 +259,16 @@ pub struct OomMessage {
 }
 
 impl OomMessage {
-    fn new(dialect: Dialect) -> Self {
-        OomMessage { dialect, ..OomMessage::default() }
-    }
-
     /// The figures that every message of PyTorch's allocator has but this text lacks, in words: it was truncated when copied, or
     /// a line could not be read. Empty for other writers, and for forms that never have more.
     #[must_use]
     pub fn unread(&self) -> Vec<&'static str> {
         let f = &self.figures;
-        let is_async = self.dialect.writer == Writer::CudaMallocAsync;
-        let is_whole_form = (is_async || self.dialect.writer == Writer::PyTorch)
+        let is_async = self.dialect.writer == Writer::CUDA_MALLOC_ASYNC;
+        let is_whole_form = (is_async || self.dialect.writer == Writer::PYTORCH)
             && f.requested.is_some()
             && f.largest_block.is_none()
-            && self.cause != Some(Cause::Rejected)
+            && !self.seen.contains("rejected")
             && !self.is_warning;
         if !is_whole_form {
             return Vec::new();
@@ -424,7 +391,7 @@ const EXBIBYTE: u64 = 1 << 60;
 #[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
-    let low = squeezed.low();
+    let low = squeezed.low.as_str();
     let mut starts = engine::starts(low);
     // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
@@ -453,10 +420,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
         }
         message.rank = squeezed.rank_at(at);
-        if message.dialect.writer == Writer::Xla {
+        if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
-            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.dialect.writer == Writer::Xla);
+            let next = near.clone().find(|next| next.0 > at && engine::pattern(next.1).row.dialect.writer == Writer::XLA);
             let to = next.map_or(low.len(), |next| next.0).min(cell.unwrap_or(usize::MAX));
             xla::buffers(&text::Window { to, ..window }, &mut message);
         }
@@ -480,7 +447,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         if out.len() < given::MOST_MESSAGES {
             message.given = given::settings(window.vicinity());
             program::look_far(&window, &mut message);
-            message.expandable_segments = message.expandable_segments.or(given::expands(window.near().low).then_some(true));
+            message.seen.extend(given::expands(window.near().low).then_some("expands"));
         }
         if !message.has_figures() && evidence::is_prose(&window, pattern.row.anchor) {
             in_prose.push(out.len());
@@ -502,10 +469,6 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     for message in &mut out {
         beside::of_table(&table, message);
         message.recognise_own();
-        // Only Windows' driver moves memory to the host when a GPU is full.
-        let (held, f) = (message.reserved(), &message.figures);
-        message.on_windows |=
-            f.free.is_some_and(|free| free.bytes == 0) && held.zip(f.capacity).is_some_and(|(h, c)| h.low() > c.high());
         // The size is wrong, whoever printed it; PyTorch itself prints no larger one.
         if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
             message.is_absurd_request = true;

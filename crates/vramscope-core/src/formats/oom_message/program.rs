@@ -1,224 +1,231 @@
 //! The programs that print messages, and detection of the program behind an error without figures.
 
-use super::row::{Row, Trust};
-use super::signs::{self, sees};
-use super::text::{Window, has};
-use super::{OomMessage, Platform, Writer as W};
+use std::sync::LazyLock;
 
-/// Whose memory a message is about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MemoryOwner {
-    /// Memory of a process that runs PyTorch.
-    PyTorch,
-    /// The program's own memory: nothing of PyTorch applies.
-    Own,
-    Host,
+use super::entries::{Entry, entries};
+use super::row::{Row, Trust};
+use super::signs;
+use super::text::{Window, has};
+use super::{OomMessage, Platform};
+
+/// The program that wrote a message: a row of `programs.txt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Writer(&'static str);
+
+struct Program {
+    key: &'static str,
+    /// Whose memory its messages are about, and what else its row says.
+    marks: &'static str,
+    title: &'static str,
 }
 
-macro_rules! programs {
-    ($($variant:ident $key:literal $name:literal $owner:ident),* $(,)?) => {
-        /// The program that wrote the message.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum Writer {
-            #[default]
-            $(#[doc = $name] $variant,)*
-        }
+static PROGRAMS: LazyLock<Vec<Program>> = LazyLock::new(|| {
+    let of = |entry: Entry| {
+        let (head, title) = entry.head.split_once(": ")?;
+        let (key, marks) = head.split_once(' ')?;
+        Some(Program { key, marks, title })
+    };
+    entries(&[include_str!("programs.txt")]).into_iter().filter_map(of).collect()
+});
 
+/// Programs that the code itself knows.
+macro_rules! known {
+    ($($name:ident $key:literal,)*) => {
         impl Writer {
-            /// Its name in [`Dialect::name`](super::Dialect::name).
-            pub(crate) fn key(self) -> &'static str {
-                match self { $(Writer::$variant => $key,)* }
-            }
+            $(pub(crate) const $name: Writer = Writer($key);)*
 
-            /// Its name in sentences.
-            #[must_use]
-            pub fn title(self) -> &'static str {
-                match self { $(Writer::$variant => $name,)* }
-            }
-
-            pub(crate) fn of_key(key: &str) -> Option<Self> {
-                match key { $($key => Some(Writer::$variant),)* _ => None }
-            }
-
-            fn owner(self) -> MemoryOwner {
-                match self { $(Writer::$variant => MemoryOwner::$owner,)* }
-            }
+            #[cfg(test)]
+            const KNOWN: &[Writer] = &[$(Writer::$name),*];
         }
     };
 }
 
-programs! {
-    PyTorch "pytorch" "PyTorch" PyTorch,
-    CudaMallocAsync "cuda-malloc-async" "PyTorch over cudaMallocAsync" PyTorch,
-    Mps "mps" "PyTorch's allocator for Apple's GPUs" PyTorch,
-    Runtime "cuda-error" "the runtime of CUDA, HIP or SYCL" PyTorch,
-    Cublas "cublas" "cuBLAS" PyTorch,
-    Cudnn "cudnn" "cuDNN" PyTorch,
-    Nccl "nccl" "NCCL" PyTorch,
-    Vllm "vllm" "vLLM" PyTorch,
-    Sglang "sglang" "SGLang" PyTorch,
-    ComfyUi "comfyui" "ComfyUI" PyTorch,
-    Tgi "text-generation-inference" "text-generation-inference" PyTorch,
-    SdWebUi "stable-diffusion-webui" "stable-diffusion-webui" PyTorch,
-    ExLlama "exllama" "ExLlama" PyTorch,
-    Transformers "transformers" "transformers" PyTorch,
-    Triton "triton" "Triton" PyTorch,
-    Hami "hami" "HAMi (virtual GPUs)" PyTorch,
-    Xla "xla" "XLA (JAX)" Own,
-    TorchXla "torch-xla" "PyTorch/XLA" Own,
-    TensorFlow "tensorflow-bfc" "TensorFlow" Own,
-    CuPy "cupy" "CuPy" Own,
-    OnnxRuntime "onnxruntime" "ONNX Runtime" Own,
-    Paddle "paddle" "PaddlePaddle" Own,
-    LlamaCpp "llama.cpp" "llama.cpp" Own,
-    Ollama "ollama" "Ollama" Own,
-    TensorRt "tensorrt" "TensorRT" Own,
-    Rmm "rmm" "RMM (RAPIDS)" Own,
-    Numba "numba" "Numba" Own,
-    PyCuda "pycuda" "PyCUDA" Own,
-    BitsAndBytes "bitsandbytes" "bitsandbytes" Own,
-    OpenAcc "openacc" "OpenACC" Own,
-    Spconv "spconv" "spconv" Own,
-    XgBoost "xgboost" "XGBoost" Own,
-    Faiss "faiss" "Faiss" Own,
-    Mxnet "mxnet" "MXNet" Own,
-    LuaTorch "torch7" "Torch 7" Own,
-    CTranslate2 "ctranslate2" "CTranslate2 (faster-whisper)" Own,
-    LmDeploy "lmdeploy" "LMDeploy (TurboMind)" Own,
-    Cntk "cntk" "CNTK" Own,
-    Blender "blender" "Blender (Cycles)" Own,
-    Mlx "mlx" "MLX" Own,
-    Metal "metal" "Metal" Own,
-    Mlc "mlc-llm" "MLC LLM" Own,
-    TrtLlm "tensorrt-llm" "TensorRT-LLM" Own,
-    CudaJl "cuda.jl" "CUDA.jl" Own,
-    Theano "theano" "Theano" Own,
-    Kokkos "kokkos" "Kokkos" Own,
-    MindSpore "mindspore" "MindSpore" Own,
-    OpenCl "opencl" "OpenCL" Own,
-    DirectMl "directml" "DirectML" Own,
-    LevelZero "level-zero" "Level Zero" Own,
-    Vulkan "vulkan" "Vulkan" Own,
-    WebGpu "webgpu" "WebGPU" Own,
-    Habana "habana" "Intel Gaudi's bridge to PyTorch" Own,
-    SparkRapids "spark-rapids" "RAPIDS for Spark" Own,
-    Ascend "ascend" "Ascend's driver (CANN)" Own,
-    CudaProgram "cuda-program" "a CUDA program" Own,
-    Cpu "cpu" "the system" Host,
-    Killer "killed" "the system" Host,
-    Slurm "slurm" "Slurm" Host,
-    Ray "ray" "Ray" Host,
-    Shm "shm" "the system" Host,
+known! {
+    PYTORCH "pytorch",
+    CUDA_MALLOC_ASYNC "cuda-malloc-async",
+    RUNTIME "cuda-error",
+    VLLM "vllm",
+    SGLANG "sglang",
+    XLA "xla",
+    TENSORFLOW "tensorflow-bfc",
+    LLAMA_CPP "llama.cpp",
+    OLLAMA "ollama",
+    TENSOR_RT "tensorrt",
+    KILLER "killed",
+    SLURM "slurm",
+    RAY "ray",
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Writer::PYTORCH
+    }
 }
 
 impl Writer {
+    /// Its key in the tables and in [`Dialect::name`](super::Dialect::name).
+    pub(crate) fn key(self) -> &'static str {
+        self.0
+    }
+
+    pub(crate) fn of_key(key: &str) -> Option<Self> {
+        PROGRAMS.iter().find(|program| program.key == key).map(|program| Writer(program.key))
+    }
+
+    /// Its name in sentences.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.row().map_or(self.0, |program| program.title)
+    }
+
     /// The program's name if memory other than PyTorch's ran out: PyTorch's settings and recordings do not apply then.
     #[must_use]
     pub fn neighbour(self) -> Option<&'static str> {
-        (self.owner() == MemoryOwner::Own).then(|| self.title())
+        self.has("own").then(|| self.title())
     }
 
     /// True if host memory ran out, not a device's.
     #[must_use]
     pub fn is_host(self) -> bool {
-        self.owner() == MemoryOwner::Host
+        self.has("host")
+    }
+
+    /// True for a server of models, which takes the share of the card that it is told to.
+    pub(crate) fn is_server(self) -> bool {
+        self.has("server")
+    }
+
+    pub(super) fn has(self, mark: &str) -> bool {
+        self.row().is_some_and(|program| program.marks.split(' ').any(|known| known == mark))
+    }
+
+    fn row(self) -> Option<&'static Program> {
+        PROGRAMS.iter().find(|program| program.key == self.0)
     }
 }
-
-/// Paths of TensorFlow's sources in logs of JAX.
-const SOURCES: [&str; 2] = ["org_tensorflow/tensorflow", "tensorflow/compiler/xla/python"];
 
 /// Number of lines before and after a message that are searched for cues.
 const LINES: (usize, usize) = (30, 12);
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    if matches!(row.dialect.writer, W::Vllm | W::Sglang | W::Tgi) {
+    if row.dialect.platform == Platform::Cuda && (row.dialect.writer.is_server() || row.dialect.writer == Writer::TENSORFLOW) {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
         message.dialect.platform = signs::first("card", &around).and_then(Platform::of_name).unwrap_or(row.dialect.platform);
     }
-    if row.dialect.writer == W::Xla && row.dialect.platform != Platform::Cuda {
+    if row.dialect.writer == Writer::XLA && row.dialect.platform != Platform::Cuda {
         let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        let around = SOURCES.iter().fold(around, |text, path| text.replace(path, ""));
-        message.dialect.writer = signs::first("compiler", &around).and_then(W::of_key).unwrap_or(W::Xla);
+        let around = signs::words("sources of tensorflow").fold(around, |text, path| text.replace(path, ""));
+        message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
-    let is_bare = matches!(row.dialect.writer, W::Runtime | W::Cublas | W::Cudnn | W::Nccl);
-    if !is_bare && !matches!(row.dialect.writer, W::PyTorch | W::CudaMallocAsync | W::ComfyUi | W::LlamaCpp | W::TensorFlow) {
+    let is_bare = row.dialect.writer.has("bare");
+    if !is_bare && !row.dialect.writer.has("searched") {
         return;
     }
     let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-    // Under WSL the program itself runs on Linux.
-    message.on_windows = sees(window, "windows path") || !around.contains("wsl") && sees(window, "windows name");
-    message.is_capturing = sees(window, "captures");
-    message.is_loading = row.dialect.writer == W::PyTorch && sees(window, "loads");
-    message.is_decoding = sees(window, "decodes") && !sees(window, "decodes in tiles");
-    // A failed call that pins memory needs host memory, but the error has the words of a device error.
-    message.is_pinned = is_bare && (row.dialect.platform == Platform::Cpu || sees(window, "pins"));
+    message.seen.extend(signs::shown(window));
+    message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.dialect.writer == W::TensorFlow
-        && has(&around, "tsl/framework|local_tsl|xla/tsl|local_xla")
-        && !has(&around, "tensorflow|keras")
+    if row.dialect.writer == Writer::TENSORFLOW && signs::tells("allocator of jax", &around) && !has(&around, "tensorflow|keras")
     {
-        message.dialect.writer = W::Xla;
+        message.dialect.writer = Writer::XLA;
         message.tips = &[];
     }
-    if message.dialect.writer == W::TensorFlow {
+    if message.dialect.writer == Writer::TENSORFLOW {
         if signs::tells("tensorflow 1", &around) {
             message.dialect.until = Some((1, 15));
         }
         // A filter of 1 by 1 is no batch of one.
         let line = window.raw_line().replace(", ", ",");
-        message.is_one_at_once = line.split("shape").any(|rest| {
+        let is_one_at_once = line.split("shape").any(|rest| {
             let rest = rest.trim_start_matches([' ', '=', ':']);
             let rest = rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,");
             rest.is_some_and(|rest| !rest.starts_with("1,") && rest.split(']').next().is_some_and(|dims| dims.contains(',')))
         });
+        message.seen.extend(is_one_at_once.then_some("one at once"));
     }
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
         match nearest(&around, place, window.raw_line().len()) {
-            Some(W::PyTorch) => {}
+            Some(Writer::PYTORCH) => {}
             // In Ollama, the process that runs out is llama.cpp.
-            Some(W::Ollama) => message.dialect.writer = W::LlamaCpp,
+            Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
             Some(writer) => message.dialect.writer = writer,
-            None => message.is_foreign = row.trust == Trust::Name && row.dialect.writer == W::Runtime,
+            None if row.trust == Trust::Name && row.dialect.writer == Writer::RUNTIME => message.seen.extend(["foreign"]),
+            None => {}
         }
     }
     let kind = match message.dialect.writer {
-        W::LlamaCpp => "runner",
-        W::TensorFlow => "",
-        _ if is_bare || matches!(row.dialect.writer, W::PyTorch | W::CudaMallocAsync) => "server",
+        Writer::LLAMA_CPP => "runner",
+        writer if writer != Writer::TENSORFLOW && (is_bare || row.dialect.writer.has("inside")) => "server",
         _ => "",
     };
-    message.around = signs::first(kind, &around).and_then(W::of_key);
+    message.around = signs::first(kind, &around).and_then(Writer::of_key);
     // llama.cpp for AMD prints CUDA's names.
-    if message.dialect.writer == W::LlamaCpp && message.dialect.platform == Platform::Cuda && has(&around, "rocm") {
+    if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(&around, "rocm|hipmalloc")
+    {
         message.dialect.platform = Platform::Hip;
     }
 }
 
-/// What the whole log tells: TensorFlow's release, and the share of the card that vLLM takes.
+/// What the whole log tells: TensorFlow's release, and the share of the card that a server takes.
 pub(super) fn look_far(window: &Window<'_>, message: &mut OomMessage) {
     match message.dialect.writer {
-        W::TensorFlow if message.dialect.until.is_none() => {
+        Writer::TENSORFLOW if message.dialect.until.is_none() => {
             let (above, below) = window.log();
             let log = [above, below].concat().to_ascii_lowercase();
             let is_old = signs::tells("old release", &log) && !signs::tells("tensorflow 2", &log);
             message.dialect.until = is_old.then_some((1, 15));
         }
-        W::Vllm => message.server_share = super::beside::vllm_share(window),
+        Writer::VLLM => message.server_share = share_of(window, "gpu_memory_utilization"),
+        Writer::SGLANG => message.server_share = share_of(window, "mem_fraction_static"),
         _ => {}
     }
 }
 
+/// The number of a server's setting: `name=0.70`, `'name': 0.7`, `--name 0.7`, the nearest one above, else below.
+fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
+    let word = name.rsplit('_').next().unwrap_or(name);
+    let of_line = |line: &str| {
+        // Most lines do not have it.
+        let line = line.contains(word).then(|| line.to_ascii_lowercase().replace('-', "_"))?;
+        let mut after = line.split(name).skip(1);
+        after.find_map(|rest| {
+            let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
+            let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
+            number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
+        })
+    };
+    let (above, below) = window.log();
+    above.lines().rev().find_map(of_line).or_else(|| below.lines().take(LINES.1).find_map(of_line))
+}
+
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
 /// is more often its cause.
-fn nearest(around: &str, place: usize, line: usize) -> Option<W> {
+fn nearest(around: &str, place: usize, line: usize) -> Option<Writer> {
     let distance = |cue: &str| {
         let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line) * 2);
         let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
     let found = signs::of_kind("program").filter_map(|(program, word)| Some((distance(word)?, program)));
-    found.min_by_key(|(distance, _)| *distance).and_then(|(_, program)| W::of_key(program))
+    found.min_by_key(|(distance, _)| *distance).and_then(|(_, program)| Writer::of_key(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row with a mistyped mark would be taken for another kind of program.
+    #[test]
+    fn every_program_is_a_row() {
+        for program in &*PROGRAMS {
+            let owners = ["pytorch", "own", "host"].iter().filter(|owner| Writer(program.key).has(owner)).count();
+            let marks = ["pytorch", "own", "host", "bare", "server", "inside", "searched", "layered"];
+            let is_known = program.marks.split(' ').all(|mark| marks.contains(&mark));
+            assert!(owners == 1 && is_known && !program.title.is_empty(), "{}: {}", program.key, program.marks);
+            assert_eq!(PROGRAMS.iter().filter(|other| other.key == program.key).count(), 1, "{}", program.key);
+        }
+        assert!(Writer::KNOWN.iter().all(|writer| writer.row().is_some()), "{:?}", Writer::KNOWN);
+    }
 }

@@ -2,16 +2,7 @@
 
 use super::signs;
 use super::text::{Window, clamped, contains};
-use super::{Cause, OomMessage, Platform, release};
-
-/// The settings variables that the end of a message may recommend.
-const VARIABLES: [&str; 5] = [
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_HIP_ALLOC_CONF",
-    "PYTORCH_NPU_ALLOC_CONF",
-    "PYTORCH_XPU_ALLOC_CONF",
-    "PYTORCH_ALLOC_CONF",
-];
+use super::{OomMessage, Platform, release};
 
 /// Bytes after the last figure that belong to a message: its advice.
 const TAIL: usize = 900;
@@ -20,8 +11,8 @@ const TAIL: usize = 900;
 pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage) {
     let low = window.own().low;
     if message.dialect.since.is_some() || message.dialect.until.is_some() || !clamped(low, 60).contains(".triedtoallocate") {
-        message.cause = low.starts_with("cudaoutofmemory.allocationwaspreempt").then_some(Cause::Rejected);
-        message.expandable_segments = window.before(60).low.ends_with("expandable_segments:").then_some(true);
+        message.seen.extend(low.starts_with("cudaoutofmemory.allocationwaspreempt").then_some("rejected"));
+        message.seen.extend(window.before(60).low.ends_with("expandable_segments:").then_some("expands"));
         return;
     }
     let whole = [window.before(40).low, clamped(low, used + TAIL)].concat();
@@ -34,13 +25,7 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
     {
         (message.dialect.since, message.dialect.until) = (release(since), release(until));
     }
-    let named = |name: &&str| tail.find(&name.to_ascii_lowercase());
-    message.settings_variable = VARIABLES.iter().filter_map(|name| Some((named(name)?, *name))).min().map(|(_, name)| name);
-    message.expandable_segments = tail.contains("expandable_segmentsisenabled").then_some(true);
-    if tail.contains("thecustomallocatorbackingthismempool") {
-        message.cause = Some(Cause::PoolAllocator);
-    } else if tail.contains("exceedstheexpandable-segmentreserve") {
-        message.cause = Some(Cause::SegmentReserve);
-        message.expandable_segments = Some(true);
-    }
+    let variables = signs::of_kind("variable").filter_map(|(name, word)| Some((tail.find(word)?, name)));
+    message.settings_variable = variables.min().map(|(_, name)| name);
+    message.seen.extend(signs::of_kind("told").filter(|(_, words)| contains(tail, words)).map(|(what, _)| what));
 }

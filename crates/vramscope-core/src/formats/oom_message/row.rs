@@ -10,7 +10,7 @@
 //!     = requested 64.0 MiB, limit 256.0 MiB
 //! ```
 //!
-//! The head is the program, the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
+//! The head is the program (a key of `programs.txt`), the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
 //! or `until 0.4` (releases), `warning` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
 //! from it: both are tested. The other lines are fields of [`Row`].
 
@@ -102,7 +102,7 @@ impl Row {
 
     /// True for messages of several lines and many figures, which other lines may interrupt.
     pub(super) fn may_stand_apart(&self) -> bool {
-        matches!(self.dialect.writer, Writer::PyTorch | Writer::CudaMallocAsync)
+        matches!(self.dialect.writer, Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC)
             && self.trust == Trust::Figures
             && !self.is_warning
     }

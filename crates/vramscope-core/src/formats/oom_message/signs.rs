@@ -31,13 +31,20 @@ pub(super) fn tells(name: &str, text: &str) -> bool {
     words(name).any(|word| contains(text, word))
 }
 
-/// True if the lines around a message have one of the words of a sign, each in its own range.
-pub(super) fn sees(window: &Window<'_>, name: &str) -> bool {
+/// What the lines around a message show, each sign in its own range.
+pub(super) fn shown(window: &Window<'_>) -> impl Iterator<Item = &'static str> {
     let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&str>)| {
         let around = range.map(|(above, below)| window.around(above, below).to_ascii_lowercase()).unwrap_or_default();
         words.iter().any(|word| contains(&around, word))
     };
-    SIGNS.iter().filter(|sign| sign.name == name).any(|sign| sign.lines.iter().any(is_around))
+    let shows = SIGNS.iter().filter_map(|sign| Some((sign.name.strip_prefix("shows ")?, sign)));
+    shows.filter(move |(_, sign)| sign.lines.iter().any(is_around)).map(|(what, _)| what)
+}
+
+/// True if a text may show this, by the table.
+#[cfg(test)]
+pub(crate) fn shows(what: &str) -> bool {
+    ["shows", "told"].iter().any(|kind| of_kind(kind).any(|(known, _)| known == what))
 }
 
 /// What all signs of a kind tell, such as `server`, with their words.

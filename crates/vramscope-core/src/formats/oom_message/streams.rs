@@ -130,14 +130,13 @@ fn lacking(message: &OomMessage) -> usize {
 fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regrouped> {
     let joined = group.iter().map(|(_, rest)| *rest).collect::<Vec<_>>().join("\n");
     let squeezed = Squeezed::new(&joined);
-    let body = squeezed.body();
-    let starts = engine::starts(squeezed.low());
+    let starts = engine::starts(&squeezed.low);
     let i = starts.iter().position(|&(_, index)| std::ptr::eq(engine::pattern(index), pattern))?;
     let at = starts[i].0;
     if squeezed.line_index(at) > 0 {
         return None;
     }
-    let to = engine::ends(&starts, body.len())[i];
+    let to = engine::ends(&starts, squeezed.body.len())[i];
     let window = Window { squeezed: &squeezed, from: at, to };
     let (mut message, used) = pattern.read(&window)?;
     message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));

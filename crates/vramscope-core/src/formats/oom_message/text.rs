@@ -1,51 +1,13 @@
 //! Text without white space, line prefixes and colour codes, with a mapping back to lines.
 
-use std::borrow::Cow;
-
 use super::prefix::{Stripped, is_frame, markup, stripped};
-
-/// True for UTF-16, in which Windows' shells write logs, with or without a byte order mark.
-#[must_use]
-pub fn is_utf16(bytes: &[u8]) -> bool {
-    utf16(bytes).is_some()
-}
-
-/// The text of a log in UTF-8 or UTF-16.
-#[must_use]
-pub fn decoded(bytes: &[u8]) -> Cow<'_, str> {
-    let Some((is_big, body)) = utf16(bytes) else { return String::from_utf8_lossy(bytes) };
-    let unit = |pair: &[u8]| {
-        let pair = [pair[0], pair[1]];
-        if is_big { u16::from_be_bytes(pair) } else { u16::from_le_bytes(pair) }
-    };
-    let units = body.chunks_exact(2).map(unit);
-    Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
-}
-
-/// The UTF-16 bytes after the byte order mark, and whether they are big-endian; `None` for other encodings.
-fn utf16(bytes: &[u8]) -> Option<(bool, &[u8])> {
-    match bytes {
-        [0xff, 0xfe, rest @ ..] => return Some((false, rest)),
-        [0xfe, 0xff, rest @ ..] => return Some((true, rest)),
-        _ => {}
-    }
-    // Without a mark: in mostly Latin text every other byte is zero.
-    let head = &bytes[..bytes.len().min(4096) & !1];
-    let zeros = |from: usize| head.iter().skip(from).step_by(2).filter(|b| **b == 0).count();
-    let most = head.len() * 2 / 5;
-    match (zeros(0), zeros(1)) {
-        (0, odd) if odd > most => Some((false, bytes)),
-        (even, 0) if even > most => Some((true, bytes)),
-        _ => None,
-    }
-}
 
 /// A text without white space, colour codes and log prefixes, with the origin of each part.
 pub(super) struct Squeezed<'a> {
     raw: &'a str,
-    body: String,
+    pub(super) body: String,
     /// `body` in lower case, with the same byte positions.
-    low: String,
+    pub(super) low: String,
     /// Per line of the text: start in `body`, start in the raw text, rank, and more.
     lines: Vec<Line>,
 }
@@ -68,19 +30,15 @@ impl<'a> Squeezed<'a> {
             let Stripped { rest, rank, stream } = stripped(line);
             let is_row = line.bytes().filter(|b| *b == b'|').count() > 2;
             lines.push(Line { squeezed: body.len(), raw: from, rank, stream, is_row });
-            squeeze_into(without_frame_end(rest), &mut body);
+            let rest = without_frame_end(rest);
+            if body.ends_with(|c: char| c.is_ascii_digit()) && begins_anew(rest.trim_start()) {
+                body.push(' ');
+            }
+            squeeze_into(rest, &mut body);
             from += line.len();
         }
         let low = body.to_ascii_lowercase();
         Squeezed { raw, body, low, lines }
-    }
-
-    pub(super) fn body(&self) -> &str {
-        &self.body
-    }
-
-    pub(super) fn low(&self) -> &str {
-        &self.low
     }
 
     /// The end of the table cell at a position; `None` outside tables. Other cells of a row are no part of a message.
@@ -102,9 +60,12 @@ impl<'a> Squeezed<'a> {
 
     /// A line of the raw text including its end; `None` past the last one.
     pub(super) fn raw_line(&self, index: usize) -> Option<&'a str> {
-        let from = self.lines.get(index)?.raw;
-        let to = self.lines.get(index + 1).map_or(self.raw.len(), |l| l.raw);
-        self.raw.get(from..to)
+        self.lines.get(index).and_then(|line| self.raw.get(line.raw..self.raw_start(index + 1)))
+    }
+
+    /// Where a line starts in the raw text; past the last line its end.
+    fn raw_start(&self, index: usize) -> usize {
+        self.lines.get(index).map_or(self.raw.len(), |l| l.raw)
     }
 
     /// The writer of a line according to its known prefixes: equal for lines of one writer, 0 if unknown.
@@ -168,53 +129,47 @@ impl<'a> Window<'a> {
     }
 
     fn span(&self, from: usize, to: usize) -> Span<'a> {
-        Span { text: self.part(self.squeezed.body(), from, to), low: self.part(self.squeezed.low(), from, to) }
+        Span { text: self.part(&self.squeezed.body, from, to), low: self.part(&self.squeezed.low, from, to) }
     }
 
-    fn part(&self, of: &'a str, mut from: usize, to: usize) -> &'a str {
-        let mut to = to.min(of.len());
-        while !of.is_char_boundary(to) {
-            to -= 1;
-        }
-        while !of.is_char_boundary(from) {
-            from += 1;
-        }
-        of.get(from..to).unwrap_or("")
+    fn part(&self, of: &'a str, from: usize, to: usize) -> &'a str {
+        of.get(of.ceil_char_boundary(from)..of.floor_char_boundary(to)).unwrap_or("")
     }
 
     /// The anchor's line in the raw text.
     pub(super) fn raw_line(&self) -> &'a str {
-        self.squeezed.raw_line(self.squeezed.line_index(self.from)).unwrap_or("")
+        self.squeezed.raw_line(self.line()).unwrap_or("")
+    }
+
+    fn line(&self) -> usize {
+        self.squeezed.line_index(self.from)
     }
 
     /// Raw lines around the anchor's line, at most half of [`FAR`] bytes in each direction.
     pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
-        let line = self.squeezed.line_index(self.from);
-        let start = |index: usize| self.squeezed.lines.get(index).map_or(self.squeezed.raw.len(), |l| l.raw);
-        let from = start(line.saturating_sub(before)).max(start(line).saturating_sub(FAR / 2));
-        self.part(self.squeezed.raw, from, start(line + behind + 1).min(start(line) + FAR / 2))
+        let start = |index| self.squeezed.raw_start(index);
+        let (line, here) = (self.line(), start(self.line()));
+        let from = start(line.saturating_sub(before)).max(here.saturating_sub(FAR / 2));
+        self.part(self.squeezed.raw, from, start(line + behind + 1).min(here + FAR / 2))
     }
 
     /// Raw text so close that it includes a table pasted together with the message.
     pub(super) fn vicinity(&self) -> &'a str {
-        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
+        let at = self.squeezed.raw_start(self.line());
         self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
     }
 
-    /// Raw text as far as settings and a traceback may stand from a message in one log.
+    /// Raw text before and after, as far as settings and a traceback may stand from a message in one log.
     pub(super) fn log(&self) -> (&'a str, &'a str) {
-        let at = self.squeezed.lines.get(self.squeezed.line_index(self.from)).map_or(0, |l| l.raw);
-        let part = |from, to| self.part(self.squeezed.raw, from, to);
-        (part(at.saturating_sub(LOG), at), part(at, at + LOG / 2))
+        let (raw, at) = (self.squeezed.raw, self.squeezed.raw_start(self.line()));
+        (self.part(raw, at.saturating_sub(LOG), at), self.part(raw, at, at + LOG / 2))
     }
 
     /// The raw lines from the anchor's line to the window's last, at most [`REPORT`] bytes, without prefixes.
     pub(super) fn raw_lines(&self) -> impl Iterator<Item = &'a str> {
-        let first = self.squeezed.line_index(self.from);
         let last = self.squeezed.line_index(self.to.saturating_sub(1).max(self.from));
-        let from = self.squeezed.lines.get(first).map_or(0, |l| l.raw);
-        let to = self.squeezed.lines.get(last + 1).map_or(self.squeezed.raw.len(), |l| l.raw);
-        clamped(self.squeezed.raw.get(from..to).unwrap_or(""), REPORT).lines().map(|l| stripped(l).rest)
+        let (from, to) = (self.squeezed.raw_start(self.line()), self.squeezed.raw_start(last + 1));
+        self.part(self.squeezed.raw, from, to.min(from + REPORT)).lines().map(|l| stripped(l).rest)
     }
 }
 
@@ -265,6 +220,13 @@ fn squeeze_into(text: &str, out: &mut String) {
     }
 }
 
+/// True if a line begins with digits that do not continue a number of the line before: a date, a time, a version.
+fn begins_anew(line: &str) -> bool {
+    let (number, rest) = line.split_at(line.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count());
+    let is_dotted = number.trim_end_matches('.').matches('.').count() > 1;
+    is_dotted || !number.is_empty() && rest.starts_with(['-', ':', '/'])
+}
+
 /// A line without the closing bar of its frame or table.
 fn without_frame_end(line: &str) -> &str {
     line.trim_end_matches(|c: char| c.is_whitespace() || c == '|')
@@ -298,11 +260,7 @@ pub(super) fn contains(text: &str, word: &str) -> bool {
 
 /// The first `most` bytes of a text.
 pub(super) fn clamped(text: &str, most: usize) -> &str {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(most)]
 }
 
 #[cfg(test)]
@@ -324,37 +282,33 @@ mod tests {
             "\\u001b[31mCUDA\\u001b[0m out\\\\n",
             "<br>CUDA<br/> out",
         ] {
-            assert_eq!(Squeezed::new(line).body(), "CUDAout", "{line}");
+            assert_eq!(Squeezed::new(line).body, "CUDAout", "{line}");
         }
         for line in ["[12:30]x", "[m]", "a<b", "x^[y", "[3]m"] {
-            assert_eq!(Squeezed::new(line).body(), line);
+            assert_eq!(Squeezed::new(line).body, line);
         }
     }
 
     #[test]
     fn decimal_commas_are_points_and_thousands_are_not() {
         let s = Squeezed::new("4,00 GiB total; 20,00MiB; 8,589,934,592 bytes; GPU 0, 20 MiB; [1,22,33]");
-        assert_eq!(s.body(), "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
+        assert_eq!(s.body, "4.00GiBtotal;20.00MiB;8,589,934,592bytes;GPU0,20MiB;[1,22,33]");
     }
 
     #[test]
-    fn logs_of_windows_are_text() {
-        let text = "CUDA out of memory.\nüber";
-        let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
-        for (mark, body) in [(&[0xff, 0xfe][..], &little), (&[], &little), (&[0xfe, 0xff], &big), (&[], &big)] {
-            assert_eq!(decoded(&[mark, body].concat()), text);
+    fn a_date_below_a_number_is_no_part_of_it() {
+        for next in ["2024-Jan-05 05:13:11", "12:30:01 x", "0.01.036.280 E", "10.0.0.1:80"] {
+            assert!(Squeezed::new(&format!("size 512\n{next}")).body.starts_with("size512 "), "{next}");
         }
-        assert_eq!(decoded(text.as_bytes()), text);
-        assert_eq!(decoded(&[]), "");
-        assert_eq!(decoded(&[0xff, 0xfe, 0x41]), "");
-        assert!(!decoded(&[0; 64]).is_empty());
+        for next in ["40 bytes", "0.00 MiB", "0.00. GPU 0", "2", "1, 2"] {
+            assert!(!Squeezed::new(&format!("size 512\n{next}")).body.contains(' '), "{next}");
+        }
     }
 
     #[test]
     fn lines_are_found_again() {
         let s = Squeezed::new("first\n[rank1]: CUDA out\n[rank1]: of memory\n");
-        assert_eq!(s.body(), "firstCUDAoutofmemory");
+        assert_eq!(s.body, "firstCUDAoutofmemory");
         assert_eq!(s.line_at(0), 1);
         assert_eq!(s.line_at(5), 2);
         assert_eq!(s.line_at(12), 3);

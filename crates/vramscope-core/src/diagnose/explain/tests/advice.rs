@@ -56,6 +56,31 @@ fn few_holes_are_not_the_first_advice() {
     assert!(e.sentence.contains("1.68 GiB of the card is held outside PyTorch"), "{}", e.sentence);
 }
 
+/// A smaller request may pass whoever or whatever takes the rest of the card.
+#[test]
+fn one_large_request_can_be_split_whatever_the_reason() {
+    let other = format!("Process 77 has 10.00 GiB memory in use. {}", this("10.29 GiB"));
+    let contention = modern("9.00 GiB", "23.68 GiB", "3.38 GiB", &other, "", "9.16 GiB", "544.12 MiB");
+    let fragmentation = modern("9.00 GiB", "23.68 GiB", "1.38 GiB", &this("22.29 GiB"), "", "11.86 GiB", "10.00 GiB");
+    let decode = "File \"/app/ComfyUI/comfy/sd.py\", line 300, in decode\n    vae.decode(samples)\n";
+    for (text, verdict) in [(contention, Verdict::Contention), (fragmentation, Verdict::Fragmentation)] {
+        for (around, words) in [
+            ("", "Or split the request, which is 38 % of the card"),
+            ("vllm/v1/worker/gpu_worker.py\n", "a lower --max-num-batched-tokens"),
+            ("sglang/srt/model_runner.py\n", "a lower --chunked-prefill-size"),
+            ("/app/ComfyUI/execution.py\n", "Or use smaller images"),
+            (decode, "Decode in tiles"),
+        ] {
+            let advice = |text: &str| verdict_of(text).remedies.iter().filter(|r| r.sentence.contains(words)).count();
+            let text = format!("{around}{text}");
+            assert_eq!((verdict_of(&text).verdict, advice(&text)), (verdict, 1), "{words}: {:?}", verdict_of(&text).remedies);
+            if !words.contains("tiles") {
+                assert_eq!(advice(&text.replace("allocate 9.00 GiB", "allocate 4.00 GiB")), 0, "{words}");
+            }
+        }
+    }
+}
+
 #[test]
 fn other_programs_get_advice_of_their_own() {
     for (text, verdict, words) in [

@@ -221,6 +221,9 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("attention", "activations", 1_414_771_712),
         ("loss", "logits", 2_048_844_800),
         ("adam", "foreach_optimizer", 2_218_271_744),
+        ("resnet", "activations", 1_540_276_736),
+        ("validate", "unused_graph", 1_166_630_400),
+        ("predict", "gathered", 1_004_381_696),
     ];
     for (name, rule, counted) in cases {
         let found = recorded(&format!("promised/{name}"), rule);

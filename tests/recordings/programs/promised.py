@@ -1,13 +1,15 @@
 """promised.py OUT: records programs that waste memory, each with the same program mended, to hold what findings promise against what
 PyTorch then had. The mended ones run without a history: recomputing a checkpointed layer under one with stacks fails in PyTorch 2.11."""
+import functools
 import gc
 import sys
 
 import torch
+import torchvision
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 out, GIB = sys.argv[1], 2**30
 
@@ -145,6 +147,42 @@ def streams():
             del blocks
 
 
+def resnet(is_checkpointed):
+    model = torchvision.models.resnet50().cuda()
+    if is_checkpointed:
+        for block in [block for name, stage in model.named_children() if name.startswith("layer") for block in stage]:
+            block.forward = functools.partial(checkpoint, block.forward, use_reentrant=False)
+    images = lambda m: m(torch.randn(32, 3, 224, 224, device="cuda")).square().mean()
+    steps(model, model.parameters(), images, momentum=0.9)
+
+
+def validate(has_graph):
+    model = nn.Sequential(*[Block(True, False) for _ in range(6)]).cuda()
+    work = lambda m, n: m(torch.randn(n, 1024, 512, device="cuda")).square().mean()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def validation():
+        with torch.set_grad_enabled(has_graph):
+            return sum(work(model, 16) for _ in range(4)).item()
+
+    for _ in range(2):
+        for _ in range(3):
+            work(model, 4).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        validation()
+
+
+def predict(**settings):
+    data = [{"input_ids": torch.randint(0, 50257, (256,)), "labels": torch.randint(0, 50257, (256,))} for _ in range(64)]
+    settings = TrainingArguments(f"{out}/trainer", max_steps=4, per_device_train_batch_size=4, per_device_eval_batch_size=4, report_to=[], save_strategy="no", **settings)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=256, n_head=4, vocab_size=50257))
+    count = lambda result: {"count": len(result.predictions)}
+    trainer = Trainer(model, settings, train_dataset=data, eval_dataset=data, compute_metrics=count)
+    trainer.train()
+    trainer.evaluate()
+
+
 measured("result_kept", lambda: infer(False), True)
 measured("result_deleted", lambda: infer(True), False)
 measured("autocast_graph", lambda: autocast(True, True), True)
@@ -160,4 +198,10 @@ measured("loss", lambda: loss(1), True)
 measured("loss_in_chunks", lambda: loss(8), False)
 measured("adam", adam, True)
 measured("adam_fused", lambda: adam(fused=True), False)
+measured("resnet", lambda: resnet(False), True)
+measured("resnet_checkpointed", lambda: resnet(True), False)
+measured("validate", lambda: validate(True), True)
+measured("validate_without_graph", lambda: validate(False), False)
+measured("predict", predict, True)
+measured("predict_on_cpu", lambda: predict(eval_accumulation_steps=1), False)
 measured("streams", streams, True)

@@ -369,8 +369,9 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
 /// One line of an elementwise formula that keeps several tensors in each layer, at least three of one size, as a GELU written out in
 /// Python does.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
-    // A profiler's trace names where a function begins, and all lines of the function look like one.
-    if p.recording.source.format == Format::KinetoTrace {
+    // A profiler's trace names where a function begins, and all lines of the function look like one. A graph that nothing uses has a rule of
+    // its own.
+    if p.recording.source.format == Format::KinetoTrace || keeps_unused_graph(p) {
         return Vec::new();
     }
     let lifetimes = &p.tables.lifetimes;

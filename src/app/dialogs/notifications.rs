@@ -14,7 +14,6 @@ use vramscope_core::units::counted;
 
 struct Notice {
     text: String,
-    /// Buttons and what they do.
     offers: Vec<(String, Action)>,
     /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
     files: Vec<(String, PathBuf)>,

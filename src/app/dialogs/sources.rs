@@ -91,7 +91,6 @@ pub(in crate::app) fn spawn(start: &Start, source: editor::Source, actions: &Act
     Ok(())
 }
 
-/// What was answered to a question.
 pub(in crate::app) enum Answer {
     Editor(&'static str),
     OtherFolder,

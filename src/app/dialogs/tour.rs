@@ -69,7 +69,6 @@ pub(in crate::app) const STEPS: [Step; 5] = [
 pub(in crate::app) struct Tour {
     /// The tab with the sample: without it in front there is nothing to point at.
     pub document: DocumentId,
-    /// The step it is at.
     pub step: usize,
     /// What its step is about was drawn in the last frame.
     pub is_pointing: bool,

@@ -16,7 +16,6 @@ use vramscope_core::units::{count, counted};
 pub(in crate::app) enum Extra {
     /// A file of any kind.
     File(PathBuf),
-    /// A recording that is open in a tab.
     Open(Arc<Recording>),
 }
 

@@ -255,7 +255,6 @@ struct MatchKey {
     markers: [Option<u32>; 2],
 }
 
-/// What a document shows.
 pub enum Content {
     /// A file is being read or its tables are being built.
     Loading(Loading),
@@ -270,7 +269,6 @@ pub enum Content {
 
 pub struct Document {
     pub id: DocumentId,
-    /// Title of the tab.
     pub title: String,
     /// The file, when there is one.
     pub path: Option<PathBuf>,
@@ -281,7 +279,6 @@ pub struct Document {
     pub snapshots: Vec<PageSnapshot>,
     /// Devices shown earlier, kept so that going back is instant.
     pub parked: HashMap<usize, Box<DeviceView>>,
-    /// The workspace in front.
     pub workspace: Workspace,
     /// Earlier workspaces, and whether leaving the last one is the newest change that "back" undoes.
     pub left: (Vec<Workspace>, bool),

@@ -21,7 +21,6 @@ use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
 use vramscope_core::plan::Change;
 
-/// The result of a loading thread.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 
 /// What a path is when it holds no recording.

@@ -9,7 +9,6 @@ use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 /// Event to go to, and what to select there.
 pub(in crate::app) type Place = (u32, Option<Item>);
 
-/// The call stack of the selection.
 pub(in crate::app) fn selected_stack(shared: &SharedViewState, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
     match shared.selected()? {
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),

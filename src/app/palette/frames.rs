@@ -22,7 +22,6 @@ struct FrameEntry {
     folded: String,
     /// Number of call stacks with this frame.
     stacks: u32,
-    /// The first stack with this frame.
     first: StackId,
     /// The frame names a stack: it is that stack's innermost frame in the user's own code.
     is_own: bool,

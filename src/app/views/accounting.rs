@@ -222,7 +222,6 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     }
 }
 
-/// The sentence at the head.
 fn lead(ui: &mut Ui, sentence: &str) {
     egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
         ui.set_width(ui.available_width());

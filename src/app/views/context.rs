@@ -48,7 +48,6 @@ pub struct ViewContext<'a> {
     pub roles: Option<&'a Arc<Roles>>,
     /// The allocations that match the query, while there is one; views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
-    /// The comparison of A and B.
     pub comparing: &'a Comparing,
     pub tokens: &'a Tokens,
     /// Takes the view's actions.

@@ -102,7 +102,6 @@ impl FindingsView {
         self.list(ui, cx, cx.findings.and_then(shown_first));
     }
 
-    /// All findings but one.
     fn list(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, but: Option<usize>) {
         let t = cx.tokens;
         let Some(found) = cx.findings else {

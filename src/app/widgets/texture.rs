@@ -44,7 +44,6 @@ impl PixelTexture {
         }
     }
 
-    /// Size in pixels.
     pub fn size(&self) -> [usize; 2] {
         self.size
     }

@@ -70,7 +70,6 @@ impl App {
         }
     }
 
-    /// The folder of the recording in front.
     fn folder_in_front(&self) -> Option<PathBuf> {
         self.active_document().and_then(|d| Some(d.path.as_deref()?.parent()?.to_path_buf()))
     }

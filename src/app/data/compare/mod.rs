@@ -68,9 +68,7 @@ pub struct Here<'a> {
 #[derive(Clone)]
 pub struct Open {
     pub id: DocumentId,
-    /// Title of the tab.
     pub title: String,
-    /// The device that the tab shows.
     pub data: Arc<DeviceData>,
 }
 
@@ -113,7 +111,6 @@ impl Compared {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
     }
 
-    /// The stack table of the flame graph.
     pub fn flame_stacks(&self) -> &StackTable {
         self.places.as_ref().map_or_else(|| self.stacks(), Places::stacks)
     }
@@ -126,7 +123,6 @@ impl Compared {
         }
     }
 
-    /// The flame graph's stack for a row.
     fn flame_stack(&self, row: &Row) -> StackId {
         self.places.as_ref().and_then(|p| p.stack_of(row.stack)).unwrap_or(row.stack)
     }

@@ -14,7 +14,6 @@ pub(in crate::app) struct Dialogs {
     pub(in crate::app) open: Option<Open>,
 }
 
-/// The dialog that is open.
 pub(in crate::app) struct Open {
     pub(in crate::app) purpose: Choosing,
     pub(in crate::app) since: Instant,

@@ -47,12 +47,10 @@ pub(in crate::app) struct Asking {
     is_refused: bool,
 }
 
-/// A row of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
     /// Go to the folder above.
     Up,
-    /// An entry of the listing.
     Entry(u32),
 }
 
@@ -66,7 +64,6 @@ impl Asking {
         Asking { purpose, typed, at, ..Asking::default() }
     }
 
-    /// What is typed, as a path.
     fn path(&self) -> PathBuf {
         self.at.join(from_home(self.typed.trim()))
     }

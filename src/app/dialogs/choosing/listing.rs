@@ -22,7 +22,6 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name, as the system has it.
     pub name: OsString,
-    /// Its name as text.
     pub text: String,
     lower: String,
     pub kind: EntryKind,

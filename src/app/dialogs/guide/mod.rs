@@ -10,12 +10,10 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::row::ListRow;
 use crate::app::widgets::{label, pane};
 
-/// The page that the guide shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Page {
     /// The page about recording.
     Record,
-    /// A chapter of the manual.
     Chapter(usize),
     /// What this program is.
     About,

@@ -53,9 +53,7 @@ struct UnderWay {
 #[derive(Clone)]
 pub struct Replayable {
     pub recording: Arc<Recording>,
-    /// Index of the device.
     pub device: usize,
-    /// Title of its tab.
     pub title: String,
 }
 

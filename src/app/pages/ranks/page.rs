@@ -386,7 +386,6 @@ fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wi
     }
 }
 
-/// The tooltip of a rank.
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows()[at];
     ui.set_max_width(340.0);

@@ -37,7 +37,6 @@ pub enum WelcomeIntent {
     Start(u32),
 }
 
-/// A way to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartEntry {
     /// Title, for example "Open a recording…".
@@ -57,7 +56,6 @@ pub struct FileRow {
     pub path: String,
     /// What its top finding says.
     pub sentence: String,
-    /// Peak of reserved bytes.
     pub peak_reserved: u64,
     /// Events recorded. With this and the peak 0, as for a sample not yet read, no figures are shown.
     pub events: u64,

@@ -13,7 +13,6 @@ use crate::app::widgets::{label, pane, row};
 /// A way to record: its name, the lines to copy, what to do with them.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// Name of the choice.
     pub name: &'static str,
     pub code: &'static str,
     /// One or two sentences.

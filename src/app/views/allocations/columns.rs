@@ -13,7 +13,6 @@ use vramscope_core::query::ordering::Order;
 use vramscope_core::tables::{Lifetime, NO_EVENT};
 use vramscope_core::units::{Address, Bytes, Micros, count};
 
-/// What a row shows.
 pub struct Line {
     pub life: Lifetime,
     /// How many tenants its address had before, once counted.

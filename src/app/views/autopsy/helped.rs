@@ -76,7 +76,6 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
     false
 }
 
-/// Positions of the columns.
 struct Columns {
     name: (f32, f32),
     bar: (f32, f32),

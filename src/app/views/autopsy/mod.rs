@@ -70,7 +70,6 @@ struct AutopsyView {
     table: Option<&'static str>,
     /// The user wants settings tried on a long recording.
     tries: bool,
-    /// The setting that was clicked.
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,

@@ -48,7 +48,6 @@ impl Align {
         plain.iter().cloned().chain(kinds.iter().cloned().map(Align::Annotation)).collect()
     }
 
-    /// Its name in the menu.
     pub fn name(&self) -> String {
         match self {
             Align::Step => "this step".to_owned(),
@@ -161,7 +160,6 @@ impl Course<'_> {
         times.get((event as usize).min(times.len().saturating_sub(1))).map_or(0.0, |&t| (t - first) as f64)
     }
 
-    /// Length of its axis.
     fn length(&self, align: &Align) -> f64 {
         match align {
             Align::Step => f64::from(self.step.1 - self.step.0),

@@ -188,7 +188,6 @@ fn by_place(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     }
 }
 
-/// What is reserved, and what of it is free.
 fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let (a, b) = (compared.diff.reserve_a, compared.diff.reserve_b);
     let rows: [(&str, u64, u64, bool); 5] = [

@@ -96,7 +96,6 @@ pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
     cx.actions.send(Action::SetMarker(which, Some(event)));
 }
 
-/// The selector of a side.
 pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, which: usize, title: &str) {
     let name = ["A", "B"][which];
     let response = selector_button(ui, name, title);

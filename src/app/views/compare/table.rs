@@ -128,7 +128,6 @@ impl CompareView {
     }
 }
 
-/// What a row shows.
 struct Line<'a> {
     group: &'a Group,
     names: StackCells,

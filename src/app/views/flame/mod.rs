@@ -68,12 +68,10 @@ struct Built {
     measure: Option<Measure>,
     /// The comparison; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
-    /// The roles it was built with.
     roles: Option<Arc<vramscope_core::anatomy::Roles>>,
 }
 
 impl Built {
-    /// The stack table of its frames.
     fn stacks<'a>(&'a self, cx: &'a ViewContext<'_>) -> &'a StackTable {
         match &self.compared {
             Some(c) => c.flame_stacks(),
@@ -164,7 +162,6 @@ fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
 }
 
 impl FlameView {
-    /// The measure to show.
     fn measure_of(&self, has_comparison: bool) -> usize {
         match self.measure {
             Some(0) | None if has_comparison => 0,

@@ -282,7 +282,6 @@ impl HeatmapView {
     }
 }
 
-/// The tooltip of a place.
 fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Under>) -> Tip {
     let events = &cx.data.device().events;
     let in_map = match &picture.map {
@@ -354,7 +353,6 @@ fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
     tip.row("which begins at", Address(under.address).to_string())
 }
 
-/// The address at a place of the map.
 fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
     let Map::Addresses(map) = &picture.map else { return None };
     map.address_at(place.offset?)

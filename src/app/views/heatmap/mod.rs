@@ -69,7 +69,6 @@ struct HeatmapView {
     /// The block or hole under the pointer. The state of its event is computed off the UI thread.
     under: Derived<(u32, u64), Option<Under>>,
     said_hover: bool,
-    /// The target of the context menu.
     menu: Option<MenuTarget>,
     /// The lifetime of the selected segment, keyed by address and cursor.
     segment: Derived<(u64, u32), Option<SegmentLife>>,
@@ -100,7 +99,6 @@ struct Places {
     hole: Option<(u64, u64)>,
 }
 
-/// The target of the context menu.
 #[derive(Clone, Copy, Debug)]
 struct MenuTarget {
     event: u32,

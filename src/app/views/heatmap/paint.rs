@@ -35,7 +35,6 @@ pub(super) struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// The place at a point.
     pub fn place(&self, p: Pos2) -> Option<Place> {
         if self.picture.key.axis != self.axis || !self.areas.canvas().contains(p) {
             return None;
@@ -348,7 +347,6 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
-    /// Draws the zoom box.
     pub fn zoom_box(&self, area: Rect) {
         let painter = self.painter.with_clip_rect(self.areas.canvas());
         let mut batch = Batch::new(&painter);

@@ -73,7 +73,6 @@ impl Key {
     }
 }
 
-/// The contents of the map.
 pub(super) enum Map {
     Addresses(Heatmap),
     Sizes(HoleSizes),

@@ -80,7 +80,6 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
     modules.iter().find_map(|m| if m.which() == *which { Some(m) } else { find(which, &m.parts) })
 }
 
-/// The bytes held for a role, as a fact.
 fn role(held: &RoleHeld) -> Fact {
     let probably = if held.is_probable() && held.role != Role::Unknown { ", probably" } else { "" };
     Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))

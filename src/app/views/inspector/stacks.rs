@@ -71,7 +71,6 @@ pub fn middle(parts: usize) -> std::ops::Range<usize> {
 pub struct Stacks {
     /// Index of the stack that is shown.
     chosen: usize,
-    /// Framework frames are unfolded.
     shows_framework: bool,
     /// The middle of a long stack is shown.
     shows_middle: bool,

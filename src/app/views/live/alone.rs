@@ -95,7 +95,6 @@ pub(in crate::app::views) fn band_under(bands: &Bands, bytes: f64) -> Option<Ban
     })
 }
 
-/// The bands of an instant as legend entries.
 pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEntry> {
     let shown = Band::ALL.into_iter().filter(|b| b.bytes(bands) > 0);
     let entry = |b: Band| {

@@ -137,7 +137,6 @@ pub(super) fn top_of_axis(highest: u64, capacity: u64) -> u64 {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The place of a mark's label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkPlace {
     pub mark: usize,

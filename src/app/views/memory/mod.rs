@@ -56,7 +56,6 @@ struct Memory {
     at: Option<At>,
     /// Modules (0) or lines (1); what says more until one is chosen.
     by: Option<usize>,
-    /// The rows that are open.
     open: HashSet<String>,
     /// Keyed by the roles.
     whole: Derived<Identity, Whole>,

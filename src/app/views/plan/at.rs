@@ -77,7 +77,6 @@ impl PlanView {
         scene.rows.get(scene.selected).filter(changes)
     }
 
-    /// The button that opens the run.
     pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let with = self.chosen_row(scene).map_or(String::new(), |row| format!(" with {}", row.title));
         let about = format!(

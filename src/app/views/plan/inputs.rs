@@ -93,7 +93,6 @@ pub(super) struct Inputs {
     read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
 }
 
-/// State of the plan.
 pub(super) enum State {
     /// It is being made; how far.
     Making(Option<f32>),

@@ -5,7 +5,6 @@ use egui::{Rect, Sense, Stroke, Ui, pos2, vec2};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::chip::Swatch;
 
-/// What a mark is.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Ring,

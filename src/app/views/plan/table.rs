@@ -36,7 +36,6 @@ const ORDERS: [(&str, Order, bool); 4] = [
 ];
 
 impl PlanView {
-    /// The menu of orders.
     pub(super) fn order_menu(&mut self, ui: &mut Ui) {
         let by = self.sort.as_ref().map_or(Order::Best, |sort| sort.by);
         let mut at = ORDERS.iter().position(|o| o.1 == by).unwrap_or(0);

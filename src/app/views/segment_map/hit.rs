@@ -18,11 +18,9 @@ use vramscope_core::tables::{LifetimeId, State};
 pub struct Hit {
     pub item: Item,
     pub tip: Tip,
-    /// Its rectangle in the row.
     pub rect: Option<Rect>,
 }
 
-/// The address of an item that has one.
 pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     match item {
         Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),

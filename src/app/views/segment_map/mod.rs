@@ -87,7 +87,6 @@ struct Picture {
     window: Window,
 }
 
-/// Cache key of a mesh.
 #[derive(Clone, PartialEq)]
 struct MeshKey {
     picture: Key,

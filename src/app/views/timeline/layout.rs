@@ -68,7 +68,6 @@ impl Track {
     pub const ALL: [Track; TRACKS] =
         [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card, Track::Phases];
 
-    /// The name in the gutter.
     pub fn name(self) -> &'static str {
         match self {
             Track::Overview => "Overview",

@@ -101,7 +101,6 @@ struct StrataKey {
     rows: usize,
 }
 
-/// Cache key of an image.
 #[derive(Clone, Debug, PartialEq)]
 struct ImageKey {
     picture: Identity,
@@ -119,13 +118,11 @@ enum Grip {
     Cursor,
     /// Marker A (0) or B (1).
     Marker(usize),
-    /// The window in the overview.
     OverviewWindow,
     OverviewLeft,
     OverviewRight,
 }
 
-/// The target of the context menu.
 #[derive(Clone, Copy, Debug, Default)]
 struct MenuTarget {
     item: Option<Item>,
@@ -153,7 +150,6 @@ struct Timeline {
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     legend: BlockLegend,
-    /// The image in the texture.
     shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
     uploads: u64,

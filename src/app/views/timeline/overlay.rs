@@ -434,7 +434,6 @@ fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec
     (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
 }
 
-/// Paints a zoom box.
 pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
     let mut batch = Batch::new(painter);
     batch.rect(area, Tokens::at(tokens.accent, 0.13));

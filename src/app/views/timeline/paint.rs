@@ -107,7 +107,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// The ticks of an axis of this width.
     fn ticks(&self, width: f32) -> Ticks {
         let most = most_across(width).min((width / 96.0).max(2.0) as usize);
         match self.window.axis {
@@ -360,7 +359,6 @@ impl Canvas<'_> {
         named
     }
 
-    /// Draws the background of the strata.
     pub fn strata_back(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>) {
         if picture.is_some() {
             self.byte_axis(rect, y, "Live blocks");

@@ -24,7 +24,6 @@ pub(super) struct AxisMarks {
 }
 
 impl AxisMarks {
-    /// All rectangles that are taken on the axis.
     pub fn taken(&self) -> Vec<Rect> {
         let flags = self.flags.iter().map(|f| f.0);
         flags.chain(self.markers.iter().flatten().copied()).chain(self.cursor.iter().map(|c| c.0)).collect()

@@ -74,7 +74,6 @@ pub(super) struct Scene<'a> {
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
     pub lanes: &'a Lanes,
-    /// The names on the curves and their terms.
     pub names: &'a [(Rect, Term)],
     /// Segments and blocks at the cursor, for the figures in a name's tooltip.
     pub state: Option<&'a State>,

@@ -18,7 +18,6 @@ use vramscope_core::units::Bytes;
 /// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.
 const QUICK: u64 = 1_000_000;
 
-/// What a setting needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// `None` when a request fails without any limit.

@@ -30,7 +30,6 @@ pub(in crate::app::views::timeline) trait Lane {
     /// The lane's track in the layout.
     fn track(&self) -> Track;
 
-    /// The name in the gutter.
     fn name(&self, _canvas: &Canvas<'_>) -> &'static str {
         self.track().name()
     }

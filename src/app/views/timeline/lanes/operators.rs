@@ -118,7 +118,6 @@ fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
 struct OpBox {
     pub left: f32,
     pub right: f32,
-    /// The line of the lane.
     pub line: u16,
     pub span: OpSpan,
     /// When the box holds several operators, the longest one, if there is room for its name.
@@ -174,7 +173,6 @@ impl OpsPicture {
         OpsPicture { window, lines, boxes, starts, folded, hidden }
     }
 
-    /// The box of a line at a column.
     pub fn hit(&self, line: usize, column: f32) -> Option<OpBox> {
         let boxes = self.boxes.get(*self.starts.get(line)?..*self.starts.get(line + 1)?)?;
         let at = boxes.partition_point(|b| b.left <= column).checked_sub(1)?;

@@ -3,9 +3,7 @@
 use crate::alone::{Alone, alone, has_adapter, sample};
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Item, ViewKind};
 
 #[test]
 fn allocations() {

@@ -4,23 +4,11 @@ use egui::{Align2, Color32, Rangef, Rect, Sense, Theme, Ui, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
 use vramscope::app::theme::{self, Ramp, Tokens, Type, text};
-use vramscope::app::widgets::axis::{self, UnitAt};
-use vramscope::app::widgets::bar::Bar;
-use vramscope::app::widgets::button::{self, Push};
-use vramscope::app::widgets::chip::{self, Swatch};
-use vramscope::app::widgets::code::CodeWell;
-use vramscope::app::widgets::field::Field;
-use vramscope::app::widgets::icons::{Icon, paint_logo};
-use vramscope::app::widgets::label;
-use vramscope::app::widgets::legend::{self, LegendEntry};
-use vramscope::app::widgets::mesh::{self, Batch, PixelColumn};
-use vramscope::app::widgets::pane::{self, PaneHeader};
-use vramscope::app::widgets::row::{self, KeyValue, ListRow};
-use vramscope::app::widgets::sparkline::Sparkline;
-use vramscope::app::widgets::table::{Column, Sort, Table, Width};
-use vramscope::app::widgets::texture::PixelTexture;
-use vramscope::app::widgets::tooltip::Tip;
-use vramscope::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use vramscope::app::widgets::{
+    Bar, Batch, CodeWell, Column, Field, Gesture, Icon, Intent, KeyValue, LegendEntry, ListRow, PanZoom, PaneHeader, PixelColumn,
+    PixelTexture, Push, Scale, Sort, Sparkline, Swatch, Table, Tip, UnitAt, Width, axis, button, chip, label, legend, mesh,
+    paint_logo, pane, row,
+};
 
 const MIB: f64 = 1_048_576.0;
 

@@ -4,9 +4,7 @@ use crate::whole::{begin_box, link, only, second_button};
 use egui::{Event, Modifiers, PointerButton, Theme};
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Item, ViewKind};
 
 const OOM: &str = "kv_decode_oom.pickle.gz";
 

@@ -3,8 +3,7 @@ use crate::alone::{alone, has_adapter, sample, selected_stack};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, ViewKind};
 
 const SIZE: [f32; 2] = [820.0, 330.0];
 

@@ -7,10 +7,7 @@ use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::data::device::prepare;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::live_status::LiveAction;
-use vramscope::app::state::live_status::LiveStatus;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, LiveAction, LiveStatus, ViewKind};
 use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
     Trouble,

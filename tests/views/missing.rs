@@ -5,9 +5,7 @@ use std::sync::Arc;
 use egui::{Event, Modifiers, PointerButton, Theme};
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::{DeviceData, prepare};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Command, ViewKind};
 use vramscope_core::model::{Progress, StackId};
 
 use crate::alone::sample;

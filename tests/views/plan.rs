@@ -9,10 +9,7 @@ use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::{DeviceData, prepare};
-use vramscope::app::state::action::{Action, PlannedRun};
-use vramscope::app::state::command::Command;
-use vramscope::app::state::view_kind::ViewKind;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Command, PlannedRun, ViewKind, Workspace};
 use vramscope_core::formats;
 use vramscope_core::model::{Format, Progress};
 

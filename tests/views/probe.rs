@@ -6,7 +6,7 @@ use egui::accesskit::Role;
 use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::documents::document::Content;
-use vramscope::app::state::command::Command;
+use vramscope::app::state::Command;
 
 fn started(theme: Theme) -> Whole {
     whole(theme, [960.0, 640.0], |_| {})

@@ -9,7 +9,7 @@ use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::state::action::Action;
+use vramscope::app::state::Action;
 
 /// A folder of sample recordings as ranks of one job.
 fn job(ranks: usize) -> tempfile::TempDir {

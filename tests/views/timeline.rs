@@ -9,12 +9,7 @@ use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::DeviceData;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::shared::{Axis, SharedViewState};
-use vramscope::app::state::view_kind::ViewKind;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Axis, ColourBy, Item, SharedViewState, ViewKind, Workspace};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// The rectangle of the canvas: from the axis down to the last lane.

@@ -3,9 +3,7 @@
 use egui::{Event, Key, Theme};
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::settings::Settings;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Command, Workspace};
 
 use crate::whole::{Whole, app, link, send, whole, with_settings};
 

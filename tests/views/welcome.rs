@@ -6,7 +6,7 @@ use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
 use vramscope::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use vramscope::app::platform::machine::{MachineDevice, MachineState};
 use vramscope::app::theme;
-use vramscope::app::widgets::sparkline::Sparkline;
+use vramscope::app::widgets::Sparkline;
 use vramscope_core::units::MEBIBYTE;
 
 fn file(name: &str, sentence: &str, peak_mib: u64, events: u64, oom: bool, shape: impl Fn(f32) -> (f32, f32)) -> FileRow {

@@ -3,7 +3,7 @@ use crate::alone::{alone, has_adapter, sample};
 use egui::Theme;
 use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::ViewKind;
 use vramscope_core::inference::whatif::{Question, WhatIf};
 use vramscope_core::model::Progress;
 use vramscope_core::units::SizeColumn;

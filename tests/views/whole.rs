@@ -8,9 +8,7 @@ use vramscope::app::App;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::shared::SharedViewState;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, SharedViewState, ViewKind};
 
 /// The app in its window; there from the first frame on.
 pub type Whole = Harness<'static, Option<App>>;

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use egui::{Align2, Id, Sense, Ui, vec2};
 
-use crate::app::state::action::{Action, Actions};
+use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, text};
-use crate::app::widgets::button::{Push, icon_button};
-use crate::app::widgets::icons::Icon;
+use crate::app::widgets::{Icon, Push, icon_button};
 use vramscope_core::compare::ranks::rank_of_name;
 use vramscope_core::units::counted;
 

@@ -1,9 +1,8 @@
 //! Moving in a recording: cursor, window, markers, next peak, next allocation of the same stack.
 
 use crate::app::data::device::DeviceData;
-use crate::app::state::compared::Source;
-use crate::app::state::selection::Item;
-use crate::app::state::shared::{Axis, SharedViewState, domain, position};
+use crate::app::state::shared::{domain, position};
+use crate::app::state::{Axis, Item, SharedViewState, Source};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// Event to go to, and what to select there.

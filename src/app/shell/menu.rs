@@ -4,17 +4,9 @@ use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiB
 
 use super::heights::{MENU_BAR, TAB_BAR};
 use crate::app::data::device::holds;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::command::Command;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, ColourBy, Command, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{icon_button, menu_item, selector_button};
-use crate::app::widgets::chip::paint_key_cap;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::{Icon, paint_logo};
-use crate::app::widgets::label;
+use crate::app::widgets::{Cut, Icon, icon_button, label, menu_item, paint_key_cap, paint_logo, selector_button};
 use crate::app::window::App;
 use vramscope_core::units::counted;
 

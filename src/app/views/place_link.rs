@@ -5,10 +5,9 @@ use std::hash::Hash;
 use egui::{CursorIcon, Rect, Sense, Ui, WidgetInfo};
 
 use super::ViewContext;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
-use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::label;
+use crate::app::widgets::{focus_ring, label};
 use vramscope_core::model::{Frame, FrameId};
 
 /// The frame of a place that a file can be opened for.

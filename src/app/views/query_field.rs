@@ -5,11 +5,7 @@ use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo,
 
 use super::query_help as help;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::icon_button;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Cut, Field, Icon, icon_button, label, row};
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip with the field.

@@ -3,8 +3,7 @@
 use egui::{Painter, Rect};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::label;
-use crate::app::widgets::table::Cell;
+use crate::app::widgets::{Cell, label};
 use vramscope_core::model::{FrameId, StackId, StackTable};
 use vramscope_core::tables::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 

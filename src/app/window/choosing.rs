@@ -8,8 +8,7 @@ use crate::app::dialogs::choosing::Asking;
 use crate::app::dialogs::choosing::dialog::{AT_ONCE, Answer, Open, of_new, of_several};
 use crate::app::dialogs::choosing::field::start_folder;
 use crate::app::picture::suggested_name;
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
+use crate::app::state::{Action, Choosing};
 
 impl App {
     /// Asks for the desktop's dialog, which [`show_dialog`](Self::show_dialog) opens. Of two at once the first stays.

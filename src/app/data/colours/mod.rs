@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::Color32;
 
 use super::device::DeviceData;
-use crate::app::state::colour_by::ColourBy;
+use crate::app::state::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::model::SizeClass;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::app::state::choosing::Choosing;
+use crate::app::state::Choosing;
 
 /// The dialog that was asked for, and the one that is open.
 #[derive(Default)]

@@ -4,10 +4,9 @@ use egui::{Modal, Role, Ui, WidgetInfo, vec2};
 
 use crate::app::dialogs::Outcome;
 use crate::app::dialogs::frame::{dialog_frame, dialog_title};
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::label;
+use crate::app::widgets::{focus_ring, label};
 
 /// A recording in another tab, as it is listed.
 pub(in crate::app) struct Tab {

@@ -10,13 +10,7 @@ use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, p
 use crate::app::platform::machine::MachineState;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, focus_ring};
-use crate::app::widgets::chip::paint_key_cap;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::paint_logo;
-use crate::app::widgets::sparkline::Sparkline;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Cut, Field, Push, Sparkline, focus_ring, label, paint_key_cap, paint_logo, row};
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, count};
 

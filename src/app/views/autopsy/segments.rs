@@ -4,17 +4,12 @@
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::case::{Case, CaseKind};
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, row};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};

@@ -11,13 +11,9 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{self, UnitAt};
-use crate::app::widgets::chip::{Swatch, paint_marker_label};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{
+    Batch, Cut, DASH_MARKER, PixelColumn, Scale, Swatch, Tip, UnitAt, axis, label, paint_marker_label, pane,
+};
 use vramscope_core::anatomy::steps::{kind, number};
 use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};

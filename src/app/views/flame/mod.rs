@@ -14,12 +14,9 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button::{check, selector};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane;
-use crate::app::widgets::table::Sort;
+use crate::app::state::ViewKind;
+use crate::app::widgets::button::check;
+use crate::app::widgets::{Field, Icon, Sort, pane, selector};
 use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,

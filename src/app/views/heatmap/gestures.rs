@@ -7,16 +7,10 @@ use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
 use crate::app::data::device::DeviceData;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::button::menu_entry;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 

@@ -3,7 +3,7 @@
 use super::card::{Card, Fact, Line, List};
 use super::overall::{largest_held, reasons, when};
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::block_name::short_role;
 use vramscope_core::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
 use vramscope_core::anatomy::{Role, Roles};

@@ -2,8 +2,7 @@
 
 use egui::Rect;
 
-use crate::app::widgets::axis::byte_ticks;
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::{Cut, byte_ticks};
 use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.

@@ -5,15 +5,10 @@ use egui::{Align, Color32, Layout, Ui, UiBuilder};
 use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
-use crate::app::state::action::Action;
-use crate::app::state::live_status::LiveAction;
+use crate::app::state::{Action, LiveAction};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::Push;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, label};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 

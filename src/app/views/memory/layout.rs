@@ -1,6 +1,6 @@
 //! What the memory column says, before it is drawn: figures, shares that add up as printed, rows, the widths of the bar's parts.
 
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 use std::collections::HashSet;
 
 use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};

@@ -9,13 +9,10 @@ use super::model::PlanView;
 use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
-use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{keys, label};
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, PixelColumn, Scale, Tip, byte_scale, event_ticks, keys, label, most_across, paint_chip,
+    paint_chip_in, paint_flag, spread,
+};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.

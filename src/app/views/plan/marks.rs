@@ -3,7 +3,7 @@
 use egui::{Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::Swatch;
 
 #[derive(Clone, Copy, Debug)]
 enum Mark {

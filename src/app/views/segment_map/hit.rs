@@ -7,10 +7,9 @@ use super::paint::Areas;
 use super::places::Places;
 use super::runs::RowScale;
 use super::{Picture, tip};
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Cut, Tip};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::{LifetimeId, State};
 

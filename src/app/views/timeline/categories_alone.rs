@@ -9,13 +9,10 @@ use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
 use crate::app::jobs::Derived;
-use crate::app::state::shared::Axis;
+use crate::app::state::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{UnitAt, time_ticks};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Scale, UnitAt, label, time_ticks};
 use vramscope_core::model::CategoryBands;
 use vramscope_core::units::Micros;
 

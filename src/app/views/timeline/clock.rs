@@ -1,7 +1,7 @@
 //! Converts between places on the axis and times. Needed for things that happen between two events, such as samples.
 
 use super::picture::Window;
-use crate::app::state::shared::Axis;
+use crate::app::state::Axis;
 use vramscope_core::model::DeviceRecording;
 
 impl Window {

@@ -6,16 +6,10 @@ use super::lanes::Lanes;
 use super::layout::{NAMES, Track, set_folded};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
+use crate::app::state::{Action, Command, Item, shared};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::{self, Push, push_over};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::{Cut, Icon, Push, button, label, push_over};
 use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 

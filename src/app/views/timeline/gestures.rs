@@ -6,14 +6,9 @@ use super::lanes::Hit;
 use super::paint::Canvas;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, TrackLayout};
+use crate::app::state::{Action, Axis, Command, Item, TrackLayout, shared};
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
+use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within};
 
 impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {

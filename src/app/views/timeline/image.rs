@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::picture::StrataPicture;
 use crate::app::data::colours::{Colours, Focus};
 use crate::app::data::device::DeviceData;
-use crate::app::state::colour_by::ColourBy;
+use crate::app::state::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 

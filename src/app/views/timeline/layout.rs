@@ -2,7 +2,7 @@
 
 use egui::{Rangef, Rect};
 
-use crate::app::state::shared::TrackLayout;
+use crate::app::state::TrackLayout;
 use vramscope_core::tables::Cell;
 
 /// Height of the overview.

@@ -5,11 +5,9 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 use super::layout;
 use super::marks::clusters;
 use super::paint::Canvas;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, SharedViewState};
+use crate::app::state::{Axis, SharedViewState, shared};
 use crate::app::theme::Type;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{chip, label};
+use crate::app::widgets::{Scale, chip, label};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 

@@ -5,15 +5,12 @@ use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 use super::ViewContext;
 use super::layout::{StepBox, resample, short, step_lane};
 use super::model::{WhatIfView, outcome};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
-use crate::app::widgets::chip::{paint_chip_in, paint_flag};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, PaneHeader, PixelColumn, Scale, byte_scale, event_ticks, label, most_across, paint_chip_in,
+    paint_flag, spread,
+};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;

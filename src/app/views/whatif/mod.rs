@@ -5,13 +5,9 @@ use std::sync::Arc;
 use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 
 use super::{View, ViewContext, ViewInfo};
-use crate::app::state::action::Action;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, ViewKind};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::Push;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{anchor, pane};
+use crate::app::widgets::{Field, Icon, Push, anchor, pane};
 use model::{Setting, WhatIfView};
 use vramscope_core::diagnose::source_limits::records_history;
 use vramscope_core::diagnose::vendor::Words;

@@ -15,7 +15,7 @@ use super::layout::{Contents, Track};
 use super::marks::Marks;
 use super::paint::Canvas;
 use crate::app::views::ViewContext;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::Tip;
 use lane::Lane;
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! Building blocks of views: gestures, axes, meshes, tables, labels, small pictures.
+//!
+//! A view names what it takes from here in one list: a part by its own name (`Batch`, `told_at`), a module where many of its
+//! functions are used (`label`, `pane`).
 
 pub mod anchor;
 pub mod axis;
@@ -39,7 +42,7 @@ pub use icons::{Icon, paint_logo};
 pub use legend::{LegendEntry, legend_row, paint_ramp};
 pub use mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
 pub use pane::{PaneHeader, empty_state, empty_with, padded, progress_line, rule, section};
-pub use row::{KeyValue, ListRow, key_value};
+pub use row::{KeyValue, ListRow, key_value, told_at};
 pub use rows::RowList;
 pub use sparkline::Sparkline;
 pub use table::{Cell, Column, Sort, Table, TableOutput, Width};

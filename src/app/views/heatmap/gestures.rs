@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
@@ -10,7 +10,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, told_at};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -146,8 +146,7 @@ impl HeatmapView {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let area = canvas.areas.map;
         let labels = area.across(canvas.painter.clip_rect().left(), area.left());
-        let response = ui.interact(labels, ui.scope_id().with("heatmap addresses"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Addresses shown"));
+        let response = told_at(ui, labels, "heatmap addresses", Sense::click_and_drag(), Role::Slider, || "Addresses shown");
         if response.drag_started() {
             self.choosing = ui.input(|i| i.pointer.press_origin()).map(|p| p.y);
         }

@@ -21,7 +21,7 @@ mod under;
 
 use std::sync::Arc;
 
-use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo};
+use egui::{Rect, Response, Role, Sense, Ui};
 
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
@@ -31,7 +31,7 @@ use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Axis, ColourBy, Item, ViewKind, shared};
-use crate::app::widgets::{Icon, PixelTexture, Scale, Term, button};
+use crate::app::widgets::{Icon, PixelTexture, Scale, Term, button, told_at};
 use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
@@ -141,9 +141,7 @@ struct Timeline {
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     legend: BlockLegend,
-    shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
-    uploads: u64,
     /// The byte range that the strata are zoomed to; `None` for all.
     bytes: Option<(f64, f64)>,
     /// States before each zoom box, oldest first. Going back to such a window restores its byte range too.
@@ -253,13 +251,8 @@ impl View for Timeline {
         let ppp = ui.ctx().pixels_per_point();
         let columns = ((tracks.x.span() * ppp).round() as usize).clamp(1, crate::app::widgets::texture::LARGEST_SIDE);
         let window = Window { axis: cx.shared.axis, from: cx.shared.from, to: cx.shared.to, columns };
-        let response = ui.interact(tracks.canvas(), ui.scope_id().with("timeline canvas"), Sense::click_and_drag());
-        response.widget_info(|| {
-            WidgetInfo::labeled(
-                Role::Canvas,
-                true,
-                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor),
-            )
+        let response = told_at(ui, tracks.canvas(), "timeline canvas", Sense::click_and_drag(), Role::Canvas, || {
+            format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor)
         });
 
         let picture = self.window_picture(cx, window, marks.clone());
@@ -404,11 +397,7 @@ impl Timeline {
         let tokens = crate::app::theme::Tokens::of(ui.ctx());
         let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, &focus, rows));
         let image = self.image.get(cx.jobs, "timeline pixels", &key, job).value?;
-        if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &image)) {
-            self.uploads += 1;
-            self.shown = Some(Arc::clone(&image));
-            self.texture.update(ui.ctx(), "strata", self.uploads, image.size, || image.pixels.clone());
-        }
+        self.texture.update(ui.ctx(), "strata", &image, image.size, |image| image.pixels.clone());
         Some(image)
     }
 

@@ -17,10 +17,7 @@ use vramscope::app::data::device::DeviceData;
 use vramscope::app::documents::document::Content;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::Settings;
-use vramscope::app::state::action::{Action, Actions};
-use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::shared::SharedViewState;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Actions, ColourBy, SharedViewState, ViewKind};
 use vramscope::app::theme::{self, Tokens};
 use vramscope::app::views::ViewContext;
 

@@ -202,6 +202,24 @@ fn no_cache_of_the_window_is_keyed_by_an_address() {
     assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));
 }
 
+/// The pictures that the tests compare and the pages show: all who clone the repository load them.
+#[test]
+fn the_pictures_of_the_repository_are_few_and_small() {
+    let mut bytes = 0;
+    for folder in ["tests/snapshots", "docs/images", "assets"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
+            let name = entry.file_name().into_string().unwrap();
+            // What a failing test leaves beside a picture is not kept.
+            let is_left_over = [".new.png", ".diff.png", ".old.png"].iter().any(|end| name.ends_with(end));
+            bytes += if name.ends_with(".png") && !is_left_over { entry.metadata().unwrap().len() } else { 0 };
+        }
+    }
+    assert!(
+        (1 << 20..=4 << 20).contains(&bytes),
+        "{bytes} bytes of pictures: `oxipng -o max --strip all` makes a new one small and changes no pixel"
+    );
+}
+
 /// A promise without a test is none: every test that the page names is there.
 #[test]
 fn every_promise_names_tests_that_are_there() {

@@ -20,7 +20,6 @@ impl App {
         }
     }
 
-    /// The files of the tabs.
     fn open_files(&self) -> Vec<String> {
         self.documents().iter().filter_map(|d| d.path.as_ref()?.to_str().map(str::to_owned)).collect()
     }

@@ -100,49 +100,43 @@ def check(read, path, name):
     print(name, len(rows), "events,", len(got), "blocks,", len(lifetimes), "lifetimes agree with the pickle")
 "#;
 
-#[test]
-fn csv_tables_hold_what_the_pickle_holds() {
-    if !has("csv") {
+/// Exports each sample, and holds what a Python module reads of it against the pickle. `read` is the body of a function of the table
+/// `t` that gives its rows.
+fn python_reads(module: &str, format: &str, read: &str) {
+    if !has(module) {
         return;
     }
+    let script = format!("{TRUTH}\nimport glob\nimport {module}\ndef read(t):\n{read}\ncheck(read, sys.argv[1], sys.argv[2])");
     for name in SAMPLES {
-        let folder = Folder::new("csv");
-        export(&sample(name), "csv", &folder.0.join("out"), &[]);
-        let script = format!(
-            "{TRUTH}\nimport csv, glob\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/job=*/rank=*/*.csv')\n    return list(csv.DictReader(open(f, newline='')))\ncheck(read, sys.argv[1], sys.argv[2])"
-        );
+        let folder = Folder::new(module);
+        export(&sample(name), format, &folder.0.join("out"), &[]);
         python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
     }
+}
+
+#[test]
+fn csv_tables_hold_what_the_pickle_holds() {
+    let read = r"
+    (f,) = glob.glob(f'out/{t}/job=*/rank=*/*.csv')
+    return list(csv.DictReader(open(f, newline='')))";
+    python_reads("csv", "csv", read);
 }
 
 #[test]
 fn parquet_tables_are_read_by_pyarrow() {
-    if !has("pyarrow.parquet") {
-        return;
-    }
-    for name in SAMPLES {
-        let folder = Folder::new("pyarrow");
-        export(&sample(name), "parquet", &folder.0.join("out"), &[]);
-        let script = format!(
-            "{TRUTH}\nimport glob\nimport pyarrow.parquet as pq\ndef read(t):\n    (f,) = glob.glob(f'out/{{t}}/job=*/rank=*/*.parquet')\n    return pq.ParquetFile(f).read().to_pylist()\ncheck(read, sys.argv[1], sys.argv[2])"
-        );
-        python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
-    }
+    let read = r"
+    (f,) = glob.glob(f'out/{t}/job=*/rank=*/*.parquet')
+    return pyarrow.parquet.ParquetFile(f).read().to_pylist()";
+    python_reads("pyarrow.parquet", "parquet", read);
 }
 
 #[test]
 fn parquet_tables_are_read_by_duckdb() {
-    if !has("duckdb") {
-        return;
-    }
-    for name in SAMPLES {
-        let folder = Folder::new("duckdb");
-        export(&sample(name), "parquet", &folder.0.join("out"), &[]);
-        let script = format!(
-            "{TRUTH}\nimport duckdb\ndef read(t):\n    r = duckdb.sql(f\"SELECT * FROM read_parquet('out/{{t}}/*/*/*.parquet', hive_partitioning = true)\")\n    names = [c[0] for c in r.description]\n    return [dict(zip(names, row)) for row in r.fetchall()]\ncheck(read, sys.argv[1], sys.argv[2])"
-        );
-        python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
-    }
+    let read = r#"
+    r = duckdb.sql(f"SELECT * FROM read_parquet('out/{t}/*/*/*.parquet', hive_partitioning = true)")
+    names = [c[0] for c in r.description]
+    return [dict(zip(names, row)) for row in r.fetchall()]"#;
+    python_reads("duckdb", "parquet", read);
 }
 
 /// The code blocks of a language in the page about exports.

@@ -1,24 +1,17 @@
-//! The table of allocations: its picture in both themes, and what its field, keys and rows ask for.
+//! The table of allocations: its picture, and what its field, keys and rows ask for.
 
-use crate::alone::{Alone, alone, has_adapter, sample};
+use crate::alone::{Alone, alone, sample};
+use crate::pictures::Pictures;
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Item, ViewKind};
 
 #[test]
-fn allocations() {
-    if !has_adapter() {
-        return;
-    }
+fn picture() {
+    let Some(mut pictures) = Pictures::new() else { return };
     let data = sample("gpt_train.pickle");
-    let mut results = egui_kittest::SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::Allocations, theme, [760.0, 220.0], true, |link| link.cursor = 1933);
-        h.snapshot(format!("allocations_{name}"));
-        results.extend(h.take_snapshot_results());
-    }
+    let h = alone(&data, ViewKind::Allocations, Theme::Dark, [760.0, 220.0], true, |link| link.cursor = 1933);
+    pictures.compare("allocations_dark", h);
 }
 
 fn selected(asked: &[Action]) -> Vec<u32> {

@@ -1,39 +1,25 @@
 //! OOM autopsy and Findings in pictures, and under the pointer.
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter, sample};
-use egui::{Key, Theme};
-use egui_kittest::SnapshotResults;
+use crate::alone::{alone, sample};
+use crate::hand::{enter, wheel};
+use crate::pictures::Pictures;
+use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Command, Item, ViewKind, Workspace};
 use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::NBSP;
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
-    for (theme, file, name) in
-        [(Theme::Dark, "fragment_oom.pickle", "autopsy_dark"), (Theme::Light, "gpt_train.pickle", "autopsy_peak_light")]
-    {
-        let mut h = alone(&sample(file), ViewKind::Autopsy, theme, [1120.0, 640.0], true, |_| {});
-        h.snapshot(name);
-        results.extend_harness(&mut h);
-    }
-    let data = sample("kv_decode_oom.pickle.gz");
-    for (theme, name) in [(Theme::Dark, "findings_dark"), (Theme::Light, "findings_light")] {
-        let mut h = alone(&data, ViewKind::Findings, theme, [300.0, 620.0], true, |_| {});
-        h.snapshot(name);
-        results.extend_harness(&mut h);
-    }
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    let mut picture =
+        |name, file, view, theme, size| pictures.compare(name, alone(&sample(file), view, theme, size, true, |_| {}));
+    picture("autopsy_dark", "fragment_oom.pickle", ViewKind::Autopsy, Theme::Dark, [1120.0, 640.0]);
+    picture("autopsy_peak_light", "gpt_train.pickle", ViewKind::Autopsy, Theme::Light, [1120.0, 640.0]);
+    picture("findings_light", "kv_decode_oom.pickle.gz", ViewKind::Findings, Theme::Light, [300.0, 620.0]);
 }
 
 #[test]
@@ -62,11 +48,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
         text.replace("\\u{a0}", " ").replace(vramscope_core::units::NBSP, " ").contains(&format!("Freeing these {blocks} blocks"))
     };
     assert!(way_out(&h, "18"));
-    h.get_by_label("Cap of this process").click();
-    h.run_steps(2);
-    h.get_by_label("Cap of this process").type_text("1760 MiB");
-    h.key_press(Key::Enter);
-    h.run_steps(4);
+    enter(&mut h, "Cap of this process", "1760 MiB");
     // The figures of the run this was recorded from: its cap was 1,760 MiB.
     assert!(way_out(&h, "8"), "the way out follows the cap");
     h.get_by_label("By stack").click();
@@ -81,11 +63,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
 fn a_cap_that_the_recording_rules_out_is_not_taken() {
     let data = sample("fragment_oom.pickle");
     let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
-    h.get_by_label("Cap of this process").click();
-    h.run_steps(2);
-    h.get_by_label("Cap of this process").type_text("2100 MiB");
-    h.key_press(Key::Enter);
-    h.run_steps(4);
+    enter(&mut h, "Cap of this process", "2100 MiB");
     h.get_by_label_contains("the request of event 176 would not have failed");
 }
 
@@ -170,14 +148,7 @@ fn a_small_window_has_one_column() {
         let before = way_out(&h);
         h.hover_at(egui::pos2(width - 60.0, height / 2.0));
         for _ in 0..6 {
-            h.event(egui::Event::MouseWheel {
-                unit: egui::MouseWheelUnit::Point,
-                delta: egui::vec2(0.0, -60.0),
-                modifiers: egui::Modifiers::NONE,
-                phase: egui::TouchPhase::Move,
-                source: egui::MouseWheelSource::Wheel,
-            });
-            h.run_steps(4);
+            wheel(&mut h, -60.0);
         }
         assert!(way_out(&h).top() < before.top(), "it scrolls");
     }

@@ -1,18 +1,16 @@
 //! Compare in pictures, and its figures on real recordings.
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter, sample, selected_stack};
+use crate::alone::{alone, sample, selected_stack};
+use crate::pictures::Pictures;
 use crate::whole::only;
 use egui::Theme;
 use egui::accesskit::Role;
+use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
 use vramscope::app::data::compare::held_against;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::compared::{Moment, Other, Source};
-use vramscope::app::state::shared::SharedViewState;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Moment, Other, SharedViewState, Source, ViewKind};
 use vramscope_core::compare::diff::{Comparison, Instant, compare};
 use vramscope_core::compare::flame::{Flame, Shape, entries_of};
 use vramscope_core::inference::whatif::{Question, WhatIf};
@@ -27,17 +25,9 @@ fn markers(link: &mut SharedViewState) {
 }
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let data = sample("leak.pickle");
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::Compare, theme, SIZE, true, markers);
-        h.snapshot(format!("compare_{name}"));
-        results.extend_harness(&mut h);
-    }
+fn picture() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    pictures.compare("compare_light", alone(&sample("leak.pickle"), ViewKind::Compare, Theme::Light, SIZE, true, markers));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The flame graph in pictures, and its tree, search and zoom.
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, sample};
+use crate::hand::{click, second_click};
+use crate::pictures::Pictures;
 use crate::whole::only;
 use egui::accesskit::Role;
-use egui::{Event, Key, Modifiers, PointerButton, Pos2, Theme, pos2, vec2};
+use egui::{Key, Modifiers, Pos2, Theme, vec2};
+use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Item, SharedViewState, ViewKind};
 use vramscope_core::compare::flame::{Flame, Measure, Shape, Size, weigh};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
@@ -16,15 +17,10 @@ const SIZE: [f32; 2] = [900.0, 260.0];
 
 #[test]
 fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let data = sample("leak.pickle");
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::Flame, theme, SIZE, true, |link| link.markers = [Some(400), Some(900)]);
-        h.snapshot(format!("flame_compare_{name}"));
-        results.extend_harness(&mut h);
+    let Some(mut pictures) = Pictures::new() else { return };
+    let between = |link: &mut SharedViewState| link.markers = [Some(400), Some(900)];
+    for (theme, name) in [(Theme::Dark, "flame_compare_dark"), (Theme::Light, "flame_compare_light")] {
+        pictures.compare(name, alone(&sample("leak.pickle"), ViewKind::Flame, theme, SIZE, true, between));
     }
 }
 
@@ -106,17 +102,6 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
     }
 }
 
-fn click(h: &mut Harness<'_, Option<App>>, p: Pos2, button: PointerButton) {
-    h.event(Event::PointerMoved(p));
-    h.run_steps(2);
-    for pressed in [true, false] {
-        h.event(Event::PointerButton { pos: p, button, pressed, modifiers: Modifiers::NONE });
-        h.run_steps(1);
-    }
-    // Longer than a double click.
-    h.run_steps(12);
-}
-
 /// A point in the row of frames `row` rows down, at a share of the graph's width.
 fn at(h: &Harness<'_, Option<App>>, row: f32, share: f32) -> Pos2 {
     let graph = h.get_by_role_and_label(Role::Canvas, "Flame graph").rect();
@@ -142,22 +127,22 @@ fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
     let way_back = |h: &Harness<'_, Option<App>>| h.query_by_role_and_label(Role::Link, "all").is_some();
     assert!(!way_back(&h), "nothing is zoomed yet");
     let frame = at(&h, 2.0, 0.1);
-    click(&mut h, frame, PointerButton::Primary);
+    click(&mut h, frame);
     assert!(way_back(&h), "a click zooms");
     let selected = h.state().as_ref().and_then(|a| a.active_document()?.view()?.shared.selected());
     assert!(matches!(selected, Some(Item::Stack(_))), "and selects the frame's heaviest stack: {selected:?}");
     h.get_by_role_and_label(Role::Link, "all").click();
     h.run_steps(6);
     assert!(!way_back(&h), "a name in the way down goes back to it");
-    click(&mut h, frame, PointerButton::Primary);
+    click(&mut h, frame);
     h.key_press(Key::Escape);
     h.run_steps(4);
     assert!(!way_back(&h), "Escape goes back");
-    click(&mut h, frame, PointerButton::Primary);
+    click(&mut h, frame);
     let zoomed = at(&h, 0.0, 0.1);
-    click(&mut h, zoomed, PointerButton::Primary);
+    click(&mut h, zoomed);
     let parent = at(&h, 0.0, 0.1);
-    click(&mut h, parent, PointerButton::Primary);
+    click(&mut h, parent);
     assert!(!way_back(&h), "a click on the zoomed frame goes to its parent");
 }
 
@@ -178,13 +163,13 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
     h.run_steps(4);
     assert!(!is_there(&h, "match, together"));
     let frame = at(&h, 2.0, 0.1);
-    click(&mut h, frame, PointerButton::Secondary);
+    second_click(&mut h, frame);
     let item = h.get_by_role_and_label(Role::MenuItem, "Hide this frame").rect();
     assert!(item.width() < 260.0, "a menu as wide as its words: {item:?}");
     h.get_by_role_and_label(Role::MenuItem, "Hide this frame").click();
     h.run_steps(6);
     assert!(is_there(&h, "1 hidden with"));
-    click(&mut h, pos2(frame.x, frame.y), PointerButton::Secondary);
+    second_click(&mut h, frame);
     h.get_by_role_and_label(Role::MenuItem, "Show everything again").click();
     h.run_steps(6);
     assert!(!is_there(&h, "hidden with"));

@@ -1,31 +1,23 @@
 //! Every widget in one picture per theme, and how the interactive ones behave.
 
+use std::sync::Arc;
+
+use crate::hand::wheel;
+use crate::pictures::Pictures;
 use egui::{Align2, Color32, Rangef, Rect, Sense, Theme, Ui, pos2, vec2};
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::theme::{self, Ramp, Tokens, Type, text};
-use vramscope::app::widgets::axis::{self, UnitAt};
-use vramscope::app::widgets::bar::Bar;
-use vramscope::app::widgets::button::{self, Push};
-use vramscope::app::widgets::chip::{self, Swatch};
-use vramscope::app::widgets::code::CodeWell;
-use vramscope::app::widgets::field::Field;
-use vramscope::app::widgets::icons::{Icon, paint_logo};
-use vramscope::app::widgets::label;
-use vramscope::app::widgets::legend::{self, LegendEntry};
-use vramscope::app::widgets::mesh::{self, Batch, PixelColumn};
-use vramscope::app::widgets::pane::{self, PaneHeader};
-use vramscope::app::widgets::row::{self, KeyValue, ListRow};
-use vramscope::app::widgets::sparkline::Sparkline;
-use vramscope::app::widgets::table::{Column, Sort, Table, Width};
-use vramscope::app::widgets::texture::PixelTexture;
-use vramscope::app::widgets::tooltip::Tip;
-use vramscope::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use vramscope::app::widgets::{
+    Bar, Batch, CodeWell, Column, Field, Gesture, Icon, Intent, KeyValue, LegendEntry, ListRow, PanZoom, PaneHeader, PixelColumn,
+    PixelTexture, Push, Scale, Sort, Sparkline, Swatch, Table, Tip, UnitAt, Width, axis, button, chip, label, legend, mesh,
+    paint_logo, pane, row,
+};
 
 const MIB: f64 = 1_048_576.0;
 
 fn options() -> SnapshotOptions {
-    SnapshotOptions::new().threshold(0.6).max_failed_pixels(20)
+    SnapshotOptions::new().threshold(0.6).max_failed_pixels(10)
 }
 
 #[derive(Default)]
@@ -35,6 +27,7 @@ struct State {
     internals: bool,
     limit: String,
     filter: String,
+    heat: Option<Arc<Vec<Color32>>>,
     texture: PixelTexture,
 }
 
@@ -250,9 +243,10 @@ fn pictures(ui: &mut Ui, s: &mut State) {
         oom: true,
     };
     spark.paint(&p, t, at(200.0, 4.0, 96.0, 32.0));
-    s.texture.update(ui, "gallery", u64::from(t.dark), [64, 24], || {
-        (0..64 * 24).map(|i| Ramp::Heat.at(t, (i * 2_654_435_761usize % 1000) as f32 / 1000.0)).collect()
-    });
+    let heat = Arc::clone(s.heat.get_or_insert_with(|| {
+        Arc::new((0..64 * 24).map(|i| Ramp::Heat.at(t, (i * 2_654_435_761usize % 1000) as f32 / 1000.0)).collect())
+    }));
+    s.texture.update(ui, "gallery", &heat, [64, 24], Vec::clone);
     s.texture.paint(&p, at(340.0, 4.0, 128.0, 48.0));
     for (i, (kind, sample)) in [
         (Type::Display, "2.28 MiB"),
@@ -330,7 +324,7 @@ fn gallery(ui: &mut Ui, s: &mut State) {
 
 #[test]
 fn all_widgets_in_both_themes() {
-    let mut results = SnapshotResults::new();
+    let Some(mut pictures) = Pictures::new() else { return };
     for theme in [Theme::Dark, Theme::Light] {
         let state = State { limit: "3,534 MiB?".into(), internals: true, ..State::default() };
         let mut h = Harness::builder()
@@ -341,14 +335,13 @@ fn all_widgets_in_both_themes() {
             .wgpu()
             .build_ui_state(gallery, state);
         h.run();
-        h.snapshot(if theme == Theme::Dark { "gallery_dark" } else { "gallery_light" });
-        results.extend_harness(&mut h);
+        pictures.compare(if theme == Theme::Dark { "gallery_dark" } else { "gallery_light" }, h);
     }
 }
 
 #[test]
 fn hatch_and_lines_hold_at_every_scale() {
-    let mut results = SnapshotResults::new();
+    let Some(mut pictures) = Pictures::new() else { return };
     for (scale, name) in [(1.5, "scale_150"), (2.0, "scale_200")] {
         let mut h = Harness::builder()
             .with_size([300.0, 150.0])
@@ -364,8 +357,7 @@ fn hatch_and_lines_hold_at_every_scale() {
                 curves(&mut child, all);
             });
         h.run();
-        h.snapshot(name);
-        results.extend_harness(&mut h);
+        pictures.compare(name, h);
     }
 }
 
@@ -419,19 +411,9 @@ fn a_plot_pans_zooms_selects_and_fits() {
     h.run();
     let origin = h.get_by_label("plot").rect().min;
     let at = |x: f32| origin + vec2(x, 100.0);
-    let wheel = |h: &mut Harness<'_, Plot>, modifiers, delta| {
-        h.event(egui::Event::MouseWheel {
-            unit: egui::MouseWheelUnit::Point,
-            delta,
-            modifiers,
-            phase: egui::TouchPhase::Move,
-            source: egui::MouseWheelSource::Wheel,
-        });
-        h.run_ok();
-    };
     h.hover_at(at(100.0));
     h.run();
-    wheel(&mut h, egui::Modifiers::NONE, vec2(0.0, 400.0));
+    wheel(&mut h, 400.0);
     let (a, b) = h.state().view.visible();
     assert!(b - a < 300.0, "{a} {b}");
     assert!(((250.0 - a) / (b - a) - 0.25).abs() < 0.01, "what is under the pointer stays: {a} {b}");

@@ -1,26 +1,19 @@
 //! Fragmentation over time in pictures and under the pointer.
-use crate::alone::{alone, has_adapter, sample};
-use crate::whole::{begin_box, link, only, second_button};
-use egui::{Event, Modifiers, PointerButton, Theme};
-use egui_kittest::SnapshotResults;
+use crate::alone::{alone, sample};
+use crate::hand::{begin_box, click, move_to, second_button, second_click, wheel};
+use crate::pictures::Pictures;
+use crate::whole::{link, only};
+use egui::{Event, Modifiers, Theme};
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Item, ViewKind};
 
 const OOM: &str = "kv_decode_oom.pickle.gz";
 
 #[test]
 fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let data = sample(OOM);
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::Heatmap, theme, [496.0, 441.0], true, |_| {});
-        h.snapshot(format!("heatmap_{name}"));
-        results.extend_harness(&mut h);
+    let Some(mut pictures) = Pictures::new() else { return };
+    for (theme, name) in [(Theme::Dark, "heatmap_dark"), (Theme::Light, "heatmap_light")] {
+        pictures.compare(name, alone(&sample(OOM), ViewKind::Heatmap, theme, [496.0, 441.0], true, |_| {}));
     }
 }
 
@@ -33,13 +26,7 @@ fn a_click_sets_the_cursor_and_selects_what_is_there() {
     let mut kinds = std::collections::HashSet::new();
     for i in 1..12 {
         let p = rect.lerp_inside(egui::vec2(0.95, 0.3 + 0.055 * i as f32));
-        h.event(Event::PointerMoved(p));
-        h.run_steps(1);
-        for pressed in [true, false] {
-            h.event(Event::PointerButton { pos: p, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE });
-            h.run_steps(1);
-        }
-        h.run_steps(20);
+        click(&mut h, p);
         let asked = std::mem::take(&mut h.state_mut().asked);
         let event = asked.iter().find_map(|a| if let Action::SetCursor(e) = a { Some(*e) } else { None }).expect("a cursor");
         assert!(event as usize > device.events.len() / 2, "near the right end: {event}");
@@ -65,16 +52,8 @@ fn a_wheel_zooms_the_shared_window_about_the_pointer() {
     let data = sample(OOM);
     let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
-    h.event(Event::PointerMoved(rect.center()));
-    h.run_steps(2);
-    h.event(Event::MouseWheel {
-        unit: egui::MouseWheelUnit::Point,
-        delta: egui::vec2(0.0, 200.0),
-        modifiers: Modifiers::NONE,
-        phase: egui::TouchPhase::Move,
-        source: egui::MouseWheelSource::Wheel,
-    });
-    h.run_steps(4);
+    move_to(&mut h, rect.center());
+    wheel(&mut h, 200.0);
     let whole = data.device().events.len() as f64;
     let window = h.state().asked.iter().find_map(|a| if let Action::SetWindow(a, b) = a { Some((*a, *b)) } else { None });
     let (from, to) = window.expect("a window");
@@ -115,20 +94,12 @@ fn the_menu_leads_to_the_block_s_places() {
     let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     let p = rect.lerp_inside(egui::vec2(0.95, 0.6));
-    let open = |h: &mut egui_kittest::Harness<'_, _>| {
-        h.event(Event::PointerMoved(p));
-        h.run_steps(2);
-        for pressed in [true, false] {
-            h.event(Event::PointerButton { pos: p, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
-            h.run_steps(2);
-        }
-    };
-    open(&mut h);
+    second_click(&mut h, p);
     h.get_by_label("Copy address").click();
     h.run_steps(3);
     let copied = h.state().asked.iter().find_map(|a| if let Action::Copy(text) = a { Some(text.clone()) } else { None });
     assert!(copied.is_some_and(|text| text.starts_with("0x7f")));
-    open(&mut h);
+    second_click(&mut h, p);
     h.get_by_label("Zoom to the segment's life").click();
     h.run_steps(3);
     let asked = std::mem::take(&mut h.state_mut().asked);
@@ -138,7 +109,7 @@ fn the_menu_leads_to_the_block_s_places() {
     let life = tables.states.segment_life(device, segment.expect("a segment"), event).expect("it is there");
     assert_eq!(Some(life.address), segment);
     assert!(life.born <= event && life.gone > event);
-    open(&mut h);
+    second_click(&mut h, p);
     h.get_by_label("Zoom to the segment's addresses").click();
     h.run_steps(4);
     assert!(h.query_by_label("Show all addresses").is_some());

@@ -1,28 +1,18 @@
 //! Leaks and Steps in pictures, and what they ask for when clicked.
-use crate::alone::{alone, has_adapter, sample, selected_stack};
+use crate::alone::{alone, sample, selected_stack};
+use crate::pictures::Pictures;
 use egui::Theme;
-use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, ViewKind};
 
 const SIZE: [f32; 2] = [820.0, 330.0];
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
     let (leak, train) = (sample("leak.pickle"), sample("gpt_train.pickle"));
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&leak, ViewKind::Leaks, theme, SIZE, true, |_| {});
-        h.snapshot(format!("leaks_{name}"));
-        results.extend_harness(&mut h);
-        let mut h = alone(&train, ViewKind::Steps, theme, [820.0, 200.0], true, |_| {});
-        h.snapshot(format!("steps_{name}"));
-        results.extend_harness(&mut h);
-    }
+    pictures.compare("leaks_dark", alone(&leak, ViewKind::Leaks, Theme::Dark, SIZE, true, |_| {}));
+    pictures.compare("steps_light", alone(&train, ViewKind::Steps, Theme::Light, [820.0, 200.0], true, |_| {}));
 }
 
 #[test]

@@ -1,16 +1,13 @@
 //! The live view in pictures, and what it says of a session.
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter};
+use crate::alone::alone;
+use crate::pictures::Pictures;
 use egui::Theme;
-use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::data::device::prepare;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::live_status::LiveAction;
-use vramscope::app::state::live_status::LiveStatus;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, LiveAction, LiveStatus, ViewKind};
 use vramscope_core::formats::session::{
     Attached, Costs, DeviceFacts, DeviceGauge, History, MarkPoint, MemoryPoint, ProcessFacts, ProcessList, Record, TorchPoint,
     Trouble,
@@ -96,17 +93,9 @@ fn data(h: &History) -> Arc<DeviceData> {
 }
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let data = data(&history(19.3));
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::Live, theme, [1400.0, 820.0], true, |_| {});
-        h.snapshot(format!("live_{name}"));
-        results.extend_harness(&mut h);
-    }
+fn picture() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    pictures.compare("live_dark", alone(&data(&history(19.3)), ViewKind::Live, Theme::Dark, [1260.0, 680.0], true, |_| {}));
 }
 
 #[test]
@@ -187,9 +176,7 @@ fn a_watch_without_events_is_told_in_every_view() {
 
 #[test]
 fn the_samples_of_a_watch_stand_under_a_snapshot() {
-    if !has_adapter() {
-        return;
-    }
+    let Some(mut pictures) = Pictures::new() else { return };
     let snapshot = crate::alone::sample("gpt_train.pickle");
     let mut recording = vramscope_core::model::Recording::clone(&snapshot.recording);
     let (first, last) = recording.devices[0].events.time_range().unwrap();
@@ -207,8 +194,5 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
         link.axis = vramscope::app::state::shared::Axis::Time;
         link.to = 5_300_000.0;
     };
-    let mut results = SnapshotResults::new();
-    let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [900.0, 420.0], true, time);
-    h.snapshot("timeline_card_dark");
-    results.extend_harness(&mut h);
+    pictures.compare("timeline_card_dark", alone(&data, ViewKind::Timeline, Theme::Dark, [900.0, 420.0], true, time));
 }

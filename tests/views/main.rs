@@ -1,4 +1,4 @@
-//! Every view, page, menu and widget: in pictures of both themes, and under pointer and keys.
+//! Every view, page, menu and widget: in pictures, and under pointer and keys.
 
 // A panic is how a test says no, also in its helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -11,12 +11,14 @@ mod beginning;
 mod compare;
 mod flame;
 mod gallery;
+mod hand;
 mod heatmap;
 mod leaks;
 mod live;
 mod memory;
 mod menus;
 mod missing;
+mod pictures;
 mod plan;
 mod probe;
 mod ranks;

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::alone::{alone, has_adapter, recorded, sample};
-use crate::whole::{Whole, click, link, move_to, only, opened, send};
+use crate::alone::{alone, recorded, sample};
+use crate::hand::{click, move_to};
+use crate::pictures::Pictures;
+use crate::whole::{Whole, link, only, opened, send};
 use egui::accesskit::Role;
 use egui::{Theme, pos2};
-use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, ColourBy, ViewKind};
 use vramscope_core::anatomy::Which;
 use vramscope_core::anatomy::roles::Role as For;
 use vramscope_core::model::Action as EventAction;
@@ -18,19 +17,13 @@ use vramscope_core::tables::Quantity;
 use vramscope_core::units::counted;
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
     let (train, serve, fragment) = (sample("gpt_train.pickle"), sample("serve_oom.pickle.gz"), sample("fragment_oom.pickle"));
-    let mut picture = |name: &str, data, theme, size| {
-        let mut h = alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Role);
-        h.snapshot(name);
-        results.extend_harness(&mut h);
+    let mut picture = |name, data, theme, size| {
+        pictures.compare(name, alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Role));
     };
     picture("memory_dark", &train, Theme::Dark, [288.0, 912.0]);
-    picture("memory_light", &train, Theme::Light, [288.0, 912.0]);
     picture("memory_oom_dark", &serve, Theme::Dark, [288.0, 1100.0]);
     picture("memory_without_stacks_light", &fragment, Theme::Light, [288.0, 1100.0]);
     picture("memory_wide_dark", &train, Theme::Dark, [480.0, 700.0]);
@@ -41,22 +34,17 @@ fn pictures_in_both_themes() {
 /// two models against each other, without stacks.
 #[test]
 fn pictures_of_the_overview_of_six_kinds() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
+    let Some(mut pictures) = Pictures::new() else { return };
     for (kind, file, theme, size) in [
-        ("lora", "llama_lora.mid.python", Theme::Dark, [1600.0, 1000.0]),
-        ("fsdp", "fsdp2.start.python", Theme::Light, [1600.0, 1000.0]),
-        ("compiled", "compiled_gpt.start.python", Theme::Dark, [1280.0, 800.0]),
-        ("server", "leak_server_kv.healthy.python", Theme::Light, [1280.0, 800.0]),
+        ("lora", "llama_lora.mid.python", Theme::Dark, [1024.0, 590.0]),
+        ("fsdp", "fsdp2.start.python", Theme::Light, [1024.0, 590.0]),
+        ("compiled", "compiled_gpt.start.python", Theme::Dark, [1024.0, 590.0]),
+        ("server", "leak_server_kv.healthy.python", Theme::Light, [1024.0, 590.0]),
         ("gan", "gan.mid.python", Theme::Dark, [1024.0, 700.0]),
         ("no_stacks", "leak_batches.healthy.none", Theme::Light, [1024.0, 700.0]),
     ] {
         let data = recorded(&format!("tests/recordings/{file}.pickle.zst"));
-        let mut h = opened(&data, theme, size);
-        h.snapshot(format!("overview_{kind}"));
-        results.extend_harness(&mut h);
+        pictures.compare(&format!("overview_{kind}"), opened(&data, theme, size));
     }
 }
 

@@ -8,11 +8,7 @@ use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::settings::Settings;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::shared::TrackLayout;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Command, Item, TrackLayout, ViewKind};
 
 /// The app as it starts: no recording, the welcome page.
 fn fresh() -> Whole {

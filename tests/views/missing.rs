@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use egui::{Event, Modifiers, PointerButton, Theme};
+use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::{DeviceData, prepare};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, Command, ViewKind};
 use vramscope_core::model::{Progress, StackId};
 
 use crate::alone::sample;
+use crate::hand::click;
 use crate::whole::{Whole, opened, send};
 
 const SIZE: [f32; 2] = [1400.0, 900.0];
@@ -32,13 +31,7 @@ fn read(text: &str, name: &str) -> Arc<DeviceData> {
 /// Clicks the first link to the guide that is on screen; the guide then has this line to copy.
 fn follow(h: &mut Whole, line: &str) {
     let at = h.query_all_by_label(LINK).next().expect("a link").rect().center();
-    h.event(Event::PointerMoved(at));
-    h.run_steps(2);
-    for pressed in [true, false] {
-        h.event(Event::PointerButton { pos: at, button: PointerButton::Primary, pressed, modifiers: Modifiers::NONE });
-        h.run_steps(1);
-    }
-    h.run_steps(6);
+    click(h, at);
     assert!(h.query_by_label("Guide").is_some(), "the guide is open");
     let guide = h.get_by_label("Guide").rect();
     let wells: Vec<egui::Rect> = h.query_all_by_label_contains(line).map(|n| n.rect()).collect();

@@ -3,16 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::alone::{Alone, alone, has_adapter, sample};
+use crate::alone::{Alone, alone, sample};
+use crate::hand::{click, enter};
+use crate::pictures::Pictures;
 use egui::accesskit::Role;
 use egui::{Key, Theme};
+use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::{DeviceData, prepare};
-use vramscope::app::state::action::{Action, PlannedRun};
-use vramscope::app::state::command::Command;
-use vramscope::app::state::view_kind::ViewKind;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Command, PlannedRun, ViewKind, Workspace};
 use vramscope_core::formats;
 use vramscope_core::model::{Format, Progress};
 
@@ -36,17 +35,6 @@ fn says(h: &Harness<'_, Alone>, part: &str) -> bool {
     h.query_all_by_label_contains(part).next().is_some()
 }
 
-/// Types into a field of the view and takes it.
-fn enter(h: &mut Harness<'static, Alone>, field: &str, text: &str) {
-    h.get_by_label(field).focus();
-    h.run_steps(2);
-    h.key_press_modifiers(egui::Modifiers::COMMAND, Key::A);
-    h.get_by_label(field).type_text(text);
-    h.run_steps(2);
-    h.key_press(Key::Enter);
-    h.run_steps(6);
-}
-
 /// The plan of two recordings under a cap.
 fn two(theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
     let mut h = view(&gpt("gpt.b4.pickle.zst"), theme, size, draws);
@@ -57,17 +45,10 @@ fn two(theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
 }
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
-    for (theme, size, name) in [(Theme::Dark, [1280.0, 760.0], "plan_dark"), (Theme::Light, [1024.0, 590.0], "plan_narrow_light")]
-    {
-        let mut h = two(theme, size, true);
-        h.snapshot(name);
-        results.extend_harness(&mut h);
-    }
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    pictures.compare("plan_dark", two(Theme::Dark, [1280.0, 760.0], true));
+    pictures.compare("plan_narrow_light", two(Theme::Light, [1024.0, 590.0], true));
 }
 
 /// What was measured for this program under this cap stands in docs/PLAN.md: 14 fits.
@@ -186,13 +167,7 @@ fn rows_are_put_together_by_their_boxes() {
     for row in ["optimizer state in 8 bits: peak", "logits and loss in 8 chunks: peak"] {
         let rect = h.get_by_label_contains(row).rect();
         let pos = egui::pos2(rect.left() + 20.0, rect.center().y);
-        h.hover_at(pos);
-        for pressed in [true, false] {
-            let (button, modifiers) = (egui::PointerButton::Primary, egui::Modifiers::NONE);
-            h.event(egui::Event::PointerButton { pos, button, pressed, modifiers });
-            h.run_steps(1);
-        }
-        h.run_steps(6);
+        click(&mut h, pos);
     }
     assert!(says(&h, "logits and loss in 8 chunks; optimizer state in 8 bits: peak"), "a row of both");
 }

@@ -1,12 +1,12 @@
 //! The probe's page: from the welcome page to a recording in a tab, by clicks; and what it looks like.
 
+use crate::pictures::Pictures;
 use crate::whole::{Whole, app, whole};
 use egui::Theme;
 use egui::accesskit::Role;
-use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::documents::document::Content;
-use vramscope::app::state::command::Command;
+use vramscope::app::state::Command;
 
 fn started(theme: Theme) -> Whole {
     whole(theme, [960.0, 640.0], |_| {})
@@ -21,22 +21,18 @@ fn run(h: &mut Whole, scenario: &str) {
     h.run_steps(6);
 }
 
-fn picture(theme: Theme, scenario: &str, name: &str) {
-    let mut h = started(theme);
-    run(&mut h, scenario);
-    h.remove_cursor();
-    h.run_steps(2);
-    h.snapshot_options(name, &SnapshotOptions::new().threshold(1.5));
-}
-
 #[test]
-fn a_run_of_fragmentation_in_the_dark_theme() {
-    picture(Theme::Dark, "fragmentation", "probe_fragmentation_dark");
-}
-
-#[test]
-fn a_run_with_pending_frees_in_the_light_theme() {
-    picture(Theme::Light, "pending_free", "probe_pending_light");
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    for (theme, scenario, name) in
+        [(Theme::Dark, "fragmentation", "probe_fragmentation_dark"), (Theme::Light, "pending_free", "probe_pending_light")]
+    {
+        let mut h = started(theme);
+        run(&mut h, scenario);
+        h.remove_cursor();
+        h.run_steps(2);
+        pictures.compare(name, h);
+    }
 }
 
 #[test]

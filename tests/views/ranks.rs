@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::alone::has_adapter;
+use crate::pictures::Pictures;
 use egui::Theme;
+use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::App;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::state::action::Action;
+use vramscope::app::state::Action;
 
 /// A folder of sample recordings as ranks of one job.
 fn job(ranks: usize) -> tempfile::TempDir {
@@ -43,20 +43,10 @@ fn page(folder: &Path, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<
 
 #[test]
 fn pictures_of_few_and_of_many() {
-    if !has_adapter() {
-        return;
-    }
+    let Some(mut pictures) = Pictures::new() else { return };
     let (few, many) = (job(4), job(24));
-    let mut results = SnapshotResults::new();
-    for (folder, theme, size, name) in [
-        (&few, Theme::Dark, [1000.0, 520.0], "ranks_few_dark"),
-        (&few, Theme::Light, [760.0, 480.0], "ranks_few_light"),
-        (&many, Theme::Dark, [1000.0, 520.0], "ranks_many_dark"),
-    ] {
-        let mut h = page(&folder.path().join("job"), theme, size);
-        h.snapshot(name);
-        results.extend_harness(&mut h);
-    }
+    pictures.compare("ranks_few_light", page(&few.path().join("job"), Theme::Light, [760.0, 480.0]));
+    pictures.compare("ranks_many_dark", page(&many.path().join("job"), Theme::Dark, [1000.0, 520.0]));
 }
 
 #[test]

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::alone::{alone, has_adapter, sample};
-use crate::whole::{Whole, begin_box, click, link, move_to, only, second_button, send, wheel};
+use crate::alone::{alone, sample};
+use crate::hand::{begin_box, click, move_to, second_button, wheel};
+use crate::pictures::Pictures;
+use crate::whole::{Whole, link, only, send};
 use egui::accesskit::Role;
 use egui::{Rect, Theme, pos2};
-use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::data::device::DeviceData;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::shared::SharedViewState;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, ColourBy, Command, Item, SharedViewState, ViewKind};
 use vramscope_core::diagnose::fragmentation::blockers;
 use vramscope_core::model::{Action as EventAction, BlockState};
 use vramscope_core::tables::{LifetimeId, State};
@@ -46,43 +42,36 @@ fn select_worst_blocker(data: &DeviceData, link: &mut SharedViewState) {
 }
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
     let (expandable, graph) = (sample("expandable_oom.pickle"), sample("cuda_graph.pickle"));
-    for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut picture =
-            |name: &str, data: &Arc<DeviceData>, kind, size: [f32; 2], change: fn(&DeviceData, &mut SharedViewState)| {
-                let mut h = alone(data, kind, theme, size, true, |link| change(data, link));
-                h.snapshot(format!("{name}_{suffix}"));
-                results.extend_harness(&mut h);
-            };
-        let map = ViewKind::SegmentMap;
-        picture("segment_map_oom", &kv, map, [566.0, 413.0], select_worst_blocker);
-        picture("segment_map_train", &train, map, [566.0, 413.0], |_, link| link.cursor = 2000);
-        picture("segment_map_expandable", &expandable, map, [566.0, 413.0], |_, _| {});
-        picture("segment_map_pools", &graph, map, [420.0, 300.0], |_, _| {});
-        picture("segment_map_small", &train, map, [150.0, 120.0], |_, link| link.cursor = 2000);
-        let inspector = ViewKind::Inspector;
-        picture("inspector_block", &kv, inspector, [320.0, 860.0], select_worst_blocker);
-        picture("inspector_stack", &train, inspector, [320.0, 860.0], |data, link| {
-            link.cursor = 2000;
-            select_worst_blocker(data, link);
-        });
-        picture("inspector_nothing", &kv, inspector, [320.0, 720.0], |_, _| {});
-        picture("inspector_oom", &kv, inspector, [320.0, 420.0], |_, link| {
-            link.selection.select(Some(Item::Event(link.cursor)));
-        });
-        picture("inspector_hole", &kv, inspector, [320.0, 420.0], |data, link| {
-            let hole = state_at(data, link.cursor).holes().map(|h| h.address).next().expect("a hole");
-            link.selection.select(Some(Item::Hole(hole)));
-        });
-        picture("events", &train, ViewKind::Events, [720.0, 300.0], |_, link| link.cursor = 2000);
-        picture("events_narrow", &kv, ViewKind::Events, [300.0, 240.0], |_, _| {});
-    }
+    let mut picture = |name: &str, data: &Arc<DeviceData>, kind, size, change: fn(&DeviceData, &mut SharedViewState)| {
+        let theme = if name.ends_with("_dark") { Theme::Dark } else { Theme::Light };
+        pictures.compare(name, alone(data, kind, theme, size, true, |link| change(data, link)));
+    };
+    let map = ViewKind::SegmentMap;
+    picture("segment_map_oom_dark", &kv, map, [566.0, 413.0], select_worst_blocker);
+    picture("segment_map_train_light", &train, map, [566.0, 413.0], |_, link| link.cursor = 2000);
+    picture("segment_map_expandable_dark", &expandable, map, [566.0, 413.0], |_, _| {});
+    picture("segment_map_pools_light", &graph, map, [420.0, 300.0], |_, _| {});
+    picture("segment_map_small_dark", &train, map, [150.0, 120.0], |_, link| link.cursor = 2000);
+    let inspector = ViewKind::Inspector;
+    picture("inspector_block_dark", &kv, inspector, [320.0, 860.0], select_worst_blocker);
+    picture("inspector_stack_light", &train, inspector, [320.0, 860.0], |data, link| {
+        link.cursor = 2000;
+        select_worst_blocker(data, link);
+    });
+    picture("inspector_nothing_light", &kv, inspector, [320.0, 720.0], |_, _| {});
+    picture("inspector_oom_light", &kv, inspector, [320.0, 420.0], |_, link| {
+        link.selection.select(Some(Item::Event(link.cursor)));
+    });
+    picture("inspector_hole_dark", &kv, inspector, [320.0, 420.0], |data, link| {
+        let hole = state_at(data, link.cursor).holes().map(|h| h.address).next().expect("a hole");
+        link.selection.select(Some(Item::Hole(hole)));
+    });
+    picture("events_dark", &train, ViewKind::Events, [720.0, 300.0], |_, link| link.cursor = 2000);
+    picture("events_narrow_light", &kv, ViewKind::Events, [300.0, 240.0], |_, _| {});
 }
 
 #[test]

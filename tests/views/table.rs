@@ -4,7 +4,7 @@ use egui::{Key, Ui, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::theme::{self, Type};
-use vramscope::app::widgets::table::{Column, Sort, Table, Width};
+use vramscope::app::widgets::{Column, Sort, Table, Width};
 
 /// A table of three rows, what was chosen and opened in it, and what it is sorted by.
 struct Shown {

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::alone::{Alone, has_adapter, sample, scaled};
-use crate::whole::{Whole, app, begin_box, button, click, drag, link, move_to, opened, second_button, send, wheel};
+use crate::alone::{Alone, sample, scaled};
+use crate::hand::{begin_box, button, click, drag, move_to, second_button, wheel};
+use crate::pictures::Pictures;
+use crate::whole::{Whole, app, link, opened, send};
 use egui::accesskit::Role;
 use egui::{Event, Modifiers, Rect, Theme, pos2, vec2};
+use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use egui_kittest::{Harness, SnapshotResults};
 use vramscope::app::data::device::DeviceData;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::colour_by::ColourBy;
-use vramscope::app::state::selection::Item;
-use vramscope::app::state::shared::{Axis, SharedViewState};
-use vramscope::app::state::view_kind::ViewKind;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Axis, ColourBy, Item, SharedViewState, ViewKind, Workspace};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// The rectangle of the canvas: from the axis down to the last lane.
@@ -36,36 +33,27 @@ fn timeline(
 }
 
 #[test]
-fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let mut results = SnapshotResults::new();
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
-    let pane = [998.0, 442.0];
-    for (theme, suffix) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut picture = |name: &str, data: &Arc<DeviceData>, size: [f32; 2], change: fn(&mut SharedViewState)| {
-            let mut h = timeline(data, theme, (size, 1.0), change);
-            h.snapshot(format!("timeline_{name}_{suffix}"));
-            results.extend_harness(&mut h);
-        };
-        picture("oom", &kv, pane, |_| {});
-        picture("steps", &train, pane, |link| link.cursor = 2000);
-        picture("few_events", &train, pane, |link| {
-            (link.from, link.to, link.cursor) = (1950.0, 1990.0, 1970);
-            link.selection.select(Some(Item::Lifetime(LifetimeId(700))));
-            link.markers = [Some(1955), Some(1985)];
-        });
-        picture("marks", &kv, pane, |link| {
-            link.range = Some((9_000, 12_500));
-            link.focus_classes = vec![1, 4];
-            link.selection.select(Some(Item::Lifetime(LifetimeId(3_300))));
-        });
-        picture("small", &train, [420.0, 190.0], |_| {});
-    }
-    let mut h = timeline(&train, Theme::Dark, ([700.0, 360.0], 1.5), |link| (link.from, link.to) = (1700.0, 1720.0));
-    h.snapshot("timeline_at_150_percent");
-    results.extend_harness(&mut h);
+    let pane = ([998.0, 442.0], 1.0);
+    pictures.compare("timeline_oom_dark", timeline(&kv, Theme::Dark, pane, |_| {}));
+    pictures.compare("timeline_steps_light", timeline(&train, Theme::Light, pane, |link| link.cursor = 2000));
+    let few_events = timeline(&train, Theme::Dark, pane, |link| {
+        (link.from, link.to, link.cursor) = (1950.0, 1990.0, 1970);
+        link.selection.select(Some(Item::Lifetime(LifetimeId(700))));
+        link.markers = [Some(1955), Some(1985)];
+    });
+    pictures.compare("timeline_few_events_dark", few_events);
+    let marks = timeline(&kv, Theme::Light, pane, |link| {
+        link.range = Some((9_000, 12_500));
+        link.focus_classes = vec![1, 4];
+        link.selection.select(Some(Item::Lifetime(LifetimeId(3_300))));
+    });
+    pictures.compare("timeline_marks_light", marks);
+    pictures.compare("timeline_small_dark", timeline(&train, Theme::Dark, ([420.0, 190.0], 1.0), |_| {}));
+    let close = timeline(&train, Theme::Dark, ([700.0, 360.0], 1.5), |link| (link.from, link.to) = (1700.0, 1720.0));
+    pictures.compare("timeline_at_150_percent", close);
 }
 
 #[test]

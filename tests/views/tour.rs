@@ -3,9 +3,7 @@
 use egui::{Event, Key, Theme};
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::settings::Settings;
-use vramscope::app::state::action::Action;
-use vramscope::app::state::command::Command;
-use vramscope::app::state::workspace::Workspace;
+use vramscope::app::state::{Action, Command, Workspace};
 
 use crate::whole::{Whole, app, link, send, whole, with_settings};
 
@@ -134,7 +132,7 @@ fn a_click_on_the_offer_begins_it() {
     let button = h.query_all_by_label("Take the tour").last().expect("the offer's button").rect().center();
     h.event(Event::PointerMoved(button));
     h.run_steps(2);
-    crate::whole::click(&mut h, button);
+    crate::hand::click(&mut h, button);
     h.run_steps(12);
     assert_eq!(at(&h).map(|a| a.0), Some(0));
     assert_eq!(app(&h).notices().filter(|n| n.contains("Five steps")).count(), 0);

@@ -1,12 +1,13 @@
 //! The welcome page in pictures, and what it answers.
 
+use crate::pictures::Pictures;
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotOptions, SnapshotResults};
+use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use vramscope::app::platform::machine::{MachineDevice, MachineState};
 use vramscope::app::theme;
-use vramscope::app::widgets::sparkline::Sparkline;
+use vramscope::app::widgets::Sparkline;
 use vramscope_core::units::MEBIBYTE;
 
 fn file(name: &str, sentence: &str, peak_mib: u64, events: u64, oom: bool, shape: impl Fn(f32) -> (f32, f32)) -> FileRow {
@@ -77,7 +78,7 @@ fn harness<'a>(size: [f32; 2], theme: Theme, model: WelcomeModel, draw: bool) ->
     let b = Harness::builder()
         .with_size(size)
         .with_theme(theme)
-        .with_options(SnapshotOptions::new().threshold(0.6).max_failed_pixels(20))
+        .with_options(SnapshotOptions::new().threshold(0.6).max_failed_pixels(10))
         .with_context_setup(theme::install);
     let b = if draw { b.wgpu() } else { b };
     let mut h = b.build_ui_state(page, State { model, asked: Vec::new() });
@@ -86,19 +87,12 @@ fn harness<'a>(size: [f32; 2], theme: Theme, model: WelcomeModel, draw: bool) ->
 }
 
 #[test]
-fn welcome_in_both_themes_and_sizes() {
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        for (size, wide) in [([1600.0, 1000.0], "wide"), ([1000.0, 700.0], "narrow")] {
-            let mut h = harness(size, theme, model(), true);
-            h.snapshot(format!("welcome_{wide}_{name}"));
-            results.extend_harness(&mut h);
-        }
-    }
-    let mut h =
-        harness([1000.0, 700.0], Theme::Dark, WelcomeModel { starts: vec![open_entry("Ctrl O")], ..Default::default() }, true);
-    h.snapshot("welcome_bare");
-    results.extend_harness(&mut h);
+fn pictures() {
+    let Some(mut pictures) = Pictures::new() else { return };
+    let bare = WelcomeModel { starts: vec![open_entry("Ctrl O")], ..Default::default() };
+    pictures.compare("welcome_wide_dark", harness([1600.0, 1000.0], Theme::Dark, model(), true));
+    pictures.compare("welcome_narrow_light", harness([1000.0, 700.0], Theme::Light, model(), true));
+    pictures.compare("welcome_bare", harness([1000.0, 700.0], Theme::Dark, bare, true));
 }
 
 #[test]

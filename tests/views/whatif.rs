@@ -1,24 +1,19 @@
 //! What-if in pictures, and its figures against the command's.
-use crate::alone::{alone, has_adapter, sample};
+use crate::alone::{alone, sample};
+use crate::hand::enter;
+use crate::pictures::Pictures;
 use egui::Theme;
-use egui_kittest::SnapshotResults;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::ViewKind;
 use vramscope_core::inference::whatif::{Question, WhatIf};
 use vramscope_core::model::Progress;
 use vramscope_core::units::SizeColumn;
 
 #[test]
 fn pictures_in_both_themes() {
-    if !has_adapter() {
-        return;
-    }
-    let data = sample("fragment_oom.pickle");
-    let mut results = SnapshotResults::new();
-    for (theme, name) in [(Theme::Dark, "dark"), (Theme::Light, "light")] {
-        let mut h = alone(&data, ViewKind::WhatIf, theme, [1600.0, 880.0], true, |_| {});
-        h.snapshot(format!("whatif_{name}"));
-        results.extend_harness(&mut h);
+    let Some(mut pictures) = Pictures::new() else { return };
+    for (theme, size, name) in [(Theme::Dark, [1280.0, 704.0], "whatif_dark"), (Theme::Light, [1024.0, 540.0], "whatif_light")] {
+        pictures.compare(name, alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, theme, size, true, |_| {}));
     }
 }
 
@@ -73,17 +68,6 @@ fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
     h.get_by_label("Remove max_split_size_mb:96").click();
     h.run_steps(3);
     assert!(h.query_all_by_label("Plot max_split_size_mb:96").next().is_none(), "its row is gone");
-}
-
-/// Types a text into a field of the view and takes it.
-fn enter(h: &mut egui_kittest::Harness<'static, crate::alone::Alone>, field: &str, text: &str) {
-    h.get_by_label(field).focus();
-    h.run_steps(2);
-    h.key_press_modifiers(egui::Modifiers::COMMAND, egui::Key::A);
-    h.get_by_label(field).type_text(text);
-    h.run_steps(2);
-    h.key_press(egui::Key::Enter);
-    h.run_steps(5);
 }
 
 #[test]

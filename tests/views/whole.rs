@@ -1,16 +1,14 @@
-//! The whole app in a window of its own, under pointer and keys.
+//! The whole app in a window of its own.
 
 use std::sync::Arc;
 
-use egui::{Event, Modifiers, PointerButton, Pos2, Theme, vec2};
+use egui::Theme;
 use egui_kittest::Harness;
 use vramscope::app::App;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
-use vramscope::app::state::action::Action;
-use vramscope::app::state::shared::SharedViewState;
-use vramscope::app::state::view_kind::ViewKind;
+use vramscope::app::state::{Action, SharedViewState, ViewKind};
 
 /// The app in its window; there from the first frame on.
 pub type Whole = Harness<'static, Option<App>>;
@@ -66,64 +64,4 @@ pub fn link(h: &Whole) -> &SharedViewState {
 pub fn send(h: &mut Whole, action: Action) {
     app(h).actions().send(action);
     h.run_steps(3);
-}
-
-/// Moves the pointer.
-pub fn move_to(h: &mut Whole, p: Pos2) {
-    h.event(Event::PointerMoved(p));
-    h.run_steps(2);
-}
-
-/// Presses or lets go of the first button.
-pub fn button(h: &mut Whole, pos: Pos2, pressed: bool, modifiers: Modifiers) {
-    h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
-    h.run_steps(1);
-}
-
-/// Presses or lets go of the second button.
-pub fn second_button(h: &mut Whole, pos: Pos2, pressed: bool) {
-    h.event(Event::PointerButton { pos, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
-    h.run_steps(1);
-}
-
-/// Goes down with the second button at one place and moves to another, without letting go.
-pub fn begin_box(h: &mut Whole, from: Pos2, to: Pos2) {
-    move_to(h, from);
-    second_button(h, from, true);
-    for i in 1..=4 {
-        move_to(h, from + (to - from) * (i as f32 / 4.0));
-    }
-}
-
-/// Clicks once, and waits longer than a double click takes.
-pub fn click(h: &mut Whole, p: Pos2) {
-    move_to(h, p);
-    button(h, p, true, Modifiers::NONE);
-    button(h, p, false, Modifiers::NONE);
-    h.run_steps(12);
-}
-
-/// Drags from one place to another.
-pub fn drag(h: &mut Whole, from: Pos2, to: Pos2, modifiers: Modifiers) {
-    h.event(Event::ModifiersChanged(modifiers));
-    move_to(h, from);
-    button(h, from, true, modifiers);
-    for i in 1..=4 {
-        move_to(h, from + (to - from) * (i as f32 / 4.0));
-    }
-    button(h, to, false, modifiers);
-    h.event(Event::ModifiersChanged(Modifiers::NONE));
-    h.run_steps(3);
-}
-
-/// Turns the wheel by points.
-pub fn wheel(h: &mut Whole, delta: f32) {
-    h.event(Event::MouseWheel {
-        unit: egui::MouseWheelUnit::Point,
-        delta: vec2(0.0, delta),
-        modifiers: Modifiers::NONE,
-        phase: egui::TouchPhase::Move,
-        source: egui::MouseWheelSource::Wheel,
-    });
-    h.run_steps(6);
 }

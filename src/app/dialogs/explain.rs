@@ -3,18 +3,10 @@
 use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
 use super::frame::dialog_title;
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::excerpt::Excerpt;
+use crate::app::state::{Action, Actions, Excerpt};
 use crate::app::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::Push;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane::section;
-use crate::app::widgets::row::{self, ListRow};
+use crate::app::widgets::{Batch, CodeWell, Cut, ListRow, Push, Swatch, label, row, section};
 use vramscope_core::diagnose::explain::{Explanation, explain};
 use vramscope_core::formats::oom_message;
 

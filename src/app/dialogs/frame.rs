@@ -3,8 +3,7 @@
 use egui::{Align, Layout, Stroke, Ui};
 
 use crate::app::theme::{Tokens, text};
-use crate::app::widgets::button::icon_button;
-use crate::app::widgets::icons::Icon;
+use crate::app::widgets::{Icon, icon_button};
 
 pub(in crate::app) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
     egui::Frame::new()

@@ -3,7 +3,8 @@
 use egui::{Align2, Modal, Sense, Ui, vec2};
 
 use super::frame::{dialog_frame, dialog_title};
-use crate::app::state::command::{Command, written};
+use crate::app::state::Command;
+use crate::app::state::command::written;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::label;
 

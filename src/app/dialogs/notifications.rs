@@ -5,16 +5,14 @@ use std::time::{Duration, Instant};
 
 use egui::{Align2, Id, Sense, Ui, vec2};
 
-use crate::app::state::action::{Action, Actions};
+use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, text};
-use crate::app::widgets::button::{Push, icon_button};
-use crate::app::widgets::icons::Icon;
+use crate::app::widgets::{Icon, Push, icon_button};
 use vramscope_core::compare::ranks::rank_of_name;
 use vramscope_core::units::counted;
 
 struct Notice {
     text: String,
-    /// Buttons and what they do.
     offers: Vec<(String, Action)>,
     /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
     files: Vec<(String, PathBuf)>,

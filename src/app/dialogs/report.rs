@@ -5,8 +5,8 @@ use egui::{Id, Key, Modal, Ui};
 use super::Outcome;
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, check, segmented};
-use crate::app::widgets::label;
+use crate::app::widgets::button::check;
+use crate::app::widgets::{Push, label, segmented};
 
 /// How a report is written; kept for the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

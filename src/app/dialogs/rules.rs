@@ -4,10 +4,8 @@ use egui::{Align, Id, Layout, Modal, ScrollArea, Sense, Ui, vec2};
 
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, check, icon_button, selector};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::button::check;
+use crate::app::widgets::{Field, Icon, Push, icon_button, label, selector};
 use vramscope_core::anatomy::roles::{Role, Rule, RuleError, Rules, Tally};
 use vramscope_core::units::{Bytes, counted};
 

@@ -7,10 +7,8 @@ use crate::app::platform::editor::of_environment;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, check, icon_button, segmented};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::button::check;
+use crate::app::widgets::{Field, Icon, Push, icon_button, label, segmented};
 
 const WIDTH: f32 = 560.0;
 

@@ -13,13 +13,9 @@ use crate::app::jobs::Jobs;
 use crate::app::platform::editor;
 use crate::app::platform::editor::Start;
 use crate::app::platform::editor::place::{PathPrefix, shown};
-use crate::app::state::action::{Action, Actions};
+use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::Push;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::{Field, Icon, ListRow, Push, label};
 
 /// A source line as it was recorded.
 pub(in crate::app) type Line = (String, u32);
@@ -91,7 +87,6 @@ pub(in crate::app) fn spawn(start: &Start, source: editor::Source, actions: &Act
     Ok(())
 }
 
-/// What was answered to a question.
 pub(in crate::app) enum Answer {
     Editor(&'static str),
     OtherFolder,

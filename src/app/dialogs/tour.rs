@@ -4,13 +4,9 @@
 use egui::{Area, Context, Id, Order, Painter, Pos2, Rect, Sense, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 
 use super::frame::dialog_frame;
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{DocumentId, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, icon_button};
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{anchor, label};
+use crate::app::widgets::{Icon, Push, anchor, icon_button, label};
 
 /// The sample of the tour: it ends in an out-of-memory error and has stacks.
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";
@@ -69,7 +65,6 @@ pub(in crate::app) const STEPS: [Step; 5] = [
 pub(in crate::app) struct Tour {
     /// The tab with the sample: without it in front there is nothing to point at.
     pub document: DocumentId,
-    /// The step it is at.
     pub step: usize,
     /// What its step is about was drawn in the last frame.
     pub is_pointing: bool,

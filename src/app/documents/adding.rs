@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use crate::app::data::device::{DeviceData, prepare};
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::DocumentId;
 use vramscope_core::compare::join::{can_join, join};
 use vramscope_core::compare::ranks::ranks_of_names;
 use vramscope_core::diagnose::stats_check::judge_stats;
@@ -16,7 +16,6 @@ use vramscope_core::units::{count, counted};
 pub(in crate::app) enum Extra {
     /// A file of any kind.
     File(PathBuf),
-    /// A recording that is open in a tab.
     Open(Arc<Recording>),
 }
 

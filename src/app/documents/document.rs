@@ -14,11 +14,7 @@ use crate::app::jobs::{Derived, Jobs};
 use crate::app::live::LiveFeed;
 use crate::app::pages::probe::ProbePage;
 use crate::app::pages::ranks::Ranks;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::shared::SharedViewState;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::{self, Layouts, Workspace};
+use crate::app::state::{ColourBy, DocumentId, Layouts, SharedViewState, ViewKind, Workspace, workspace};
 use crate::app::views::View;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::roles::{Rule, Rules};
@@ -255,7 +251,6 @@ struct MatchKey {
     markers: [Option<u32>; 2],
 }
 
-/// What a document shows.
 pub enum Content {
     /// A file is being read or its tables are being built.
     Loading(Loading),
@@ -270,7 +265,6 @@ pub enum Content {
 
 pub struct Document {
     pub id: DocumentId,
-    /// Title of the tab.
     pub title: String,
     /// The file, when there is one.
     pub path: Option<PathBuf>,
@@ -281,7 +275,6 @@ pub struct Document {
     pub snapshots: Vec<PageSnapshot>,
     /// Devices shown earlier, kept so that going back is instant.
     pub parked: HashMap<usize, Box<DeviceView>>,
-    /// The workspace in front.
     pub workspace: Workspace,
     /// Earlier workspaces, and whether leaving the last one is the newest change that "back" undoes.
     pub left: (Vec<Workspace>, bool),

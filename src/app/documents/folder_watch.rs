@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use super::logs::Logs;
 use crate::app::jobs::{Jobs, caught};
-use crate::app::state::excerpt::Excerpt;
+use crate::app::state::Excerpt;
 use vramscope_core::formats::folder::{is_log_name, is_recording_name};
 use vramscope_core::formats::{Seen, look, why};
 

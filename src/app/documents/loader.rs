@@ -11,8 +11,7 @@ use super::logs::messages_of;
 use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
 use crate::app::jobs::Jobs;
-use crate::app::state::action::PlannedRun;
-use crate::app::state::excerpt::Excerpt;
+use crate::app::state::{Excerpt, PlannedRun};
 use vramscope_core::compare::join::{SnapshotProcess, lay_under};
 use vramscope_core::diagnose::source_limits::why_no_memory;
 use vramscope_core::formats::folder::is_pattern;
@@ -21,7 +20,6 @@ use vramscope_core::inference::Question;
 use vramscope_core::model::{Added, PreviewPoint, Progress, Recording, Stage};
 use vramscope_core::plan::Change;
 
-/// The result of a loading thread.
 pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 
 /// What a path is when it holds no recording.

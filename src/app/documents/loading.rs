@@ -4,15 +4,11 @@
 use egui::{Align2, Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use super::loader::Loading;
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::shared::{Axis, SharedViewState};
+use crate::app::state::{Action, Actions, Axis, DocumentId, SharedViewState};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, PixelColumn};
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::{
+    Batch, Cut, Gesture, Intent, PanZoom, PixelColumn, Scale, UnitAt, byte_ticks, event_ticks, label, most_across, most_down,
+};
 use vramscope_core::model::{PreviewPoint, Stage};
 use vramscope_core::units::{Bytes, count};
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::folder_watch::{News, Stamp};
-use crate::app::state::excerpt::Excerpt;
+use crate::app::state::Excerpt;
 use vramscope_core::formats::{Log, oom_message, open_regular, utf16};
 
 /// Most bytes read per listing. A log that grows faster has more than a user can read.

@@ -1,15 +1,13 @@
 //! Moving in a recording: cursor, window, markers, next peak, next allocation of the same stack.
 
 use crate::app::data::device::DeviceData;
-use crate::app::state::compared::Source;
-use crate::app::state::selection::Item;
-use crate::app::state::shared::{Axis, SharedViewState, domain, position};
+use crate::app::state::shared::{domain, position};
+use crate::app::state::{Axis, Item, SharedViewState, Source};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 
 /// Event to go to, and what to select there.
 pub(in crate::app) type Place = (u32, Option<Item>);
 
-/// The call stack of the selection.
 pub(in crate::app) fn selected_stack(shared: &SharedViewState, data: &DeviceData) -> Option<vramscope_core::model::StackId> {
     match shared.selected()? {
         Item::Lifetime(id) => Some(data.tables.lifetimes.stack(data.device(), id)),

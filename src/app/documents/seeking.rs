@@ -5,9 +5,7 @@ use std::sync::mpsc::Receiver;
 
 use super::moving::{Place, neighbour_peak, next_of_stack};
 use crate::app::data::device::DeviceData;
-use crate::app::state::command::Command;
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::shared::SharedViewState;
+use crate::app::state::{Command, DocumentId, SharedViewState};
 
 /// A running search and the commands queued behind it. Each search begins where the previous one ended.
 pub(in crate::app) struct Seeking {

@@ -4,8 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use super::document::{Content, Document};
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::workspace::Layouts;
+use crate::app::state::{DocumentId, Layouts};
 
 /// The open tabs. They can be read as a slice of documents; only this type opens and closes them.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
 use crate::app::jobs::caught;
-use crate::app::state::live_status::{LiveAction, LiveStatus};
+use crate::app::state::{LiveAction, LiveStatus};
 use vramscope_core::compare::join::SnapshotProcess;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::NewFile;

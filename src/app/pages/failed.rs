@@ -2,12 +2,9 @@
 
 use egui::{Rect, Ui, pos2, vec2};
 
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::command::Command;
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::{Action, Actions, Command, DocumentId};
 use crate::app::theme::{Tokens, text};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
+use crate::app::widgets::{Cut, Icon};
 
 /// A file that cannot be opened: the sentence, and what can be done.
 pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, id: DocumentId, actions: &Actions) {

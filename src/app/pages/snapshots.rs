@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use egui::{Rect, Ui, pos2, vec2};
 
-use crate::app::state::action::{Action, Actions};
+use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::label;
-use crate::app::widgets::row::ListRow;
+use crate::app::widgets::{ListRow, label};
 use vramscope_core::formats::{PageSnapshot, one_of_page};
 
 /// At most this many are opened at once, because each takes memory of its own.

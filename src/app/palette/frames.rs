@@ -5,11 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Hit, score};
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::{Derived, Jobs};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Command, DocumentId, Item, ViewKind};
 use vramscope_core::model::StackId;
 use vramscope_core::units::counted;
 
@@ -22,7 +18,6 @@ struct FrameEntry {
     folded: String,
     /// Number of call stacks with this frame.
     stacks: u32,
-    /// The first stack with this frame.
     first: StackId,
     /// The frame names a stack: it is that stack's innermost frame in the user's own code.
     is_own: bool,

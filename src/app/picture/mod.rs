@@ -13,7 +13,7 @@ use egui::{ColorImage, Rect};
 use image::ImageEncoder as _;
 
 use crate::app::documents::document::Document;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::NewFile;
 

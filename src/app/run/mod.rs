@@ -8,7 +8,7 @@ use crate::app::jobs::Jobs;
 use crate::app::live::is_standard_input;
 use crate::app::settings::Settings;
 use crate::app::settings::merging::Kept;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::window::App;
 
 pub use screenshot::{Screenshot, draw_picture, unknown_view};

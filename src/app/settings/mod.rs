@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::app::platform::editor::place::PathPrefix;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::shared::{Axis, TrackLayout};
-use crate::app::state::workspace::Layouts;
+use crate::app::state::{Axis, ColourBy, Layouts, TrackLayout};
 use vramscope_core::anatomy::roles::{Rule, rules_from_text, rules_path, rules_to_text};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

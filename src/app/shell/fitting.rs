@@ -4,7 +4,7 @@
 use egui::{Vec2, vec2};
 use egui_tiles::{Container, LinearDir, Shares, Tile, TileId, Tiles, Tree};
 
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 
 /// The gap between panes.
 const GAP: f32 = 1.0;

@@ -1,20 +1,12 @@
 //! The menu bar: menus, the search field, the device in front, the theme.
 
-use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, WidgetInfo, vec2};
+use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiBuilder, vec2};
 
 use super::heights::{MENU_BAR, TAB_BAR};
 use crate::app::data::device::holds;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::command::Command;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, ColourBy, Command, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{icon_button, menu_item, selector_button};
-use crate::app::widgets::chip::paint_key_cap;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::{Icon, paint_logo};
-use crate::app::widgets::label;
+use crate::app::widgets::{Cut, Icon, icon_button, label, menu_item, paint_key_cap, paint_logo, selector_button, told_at};
 use crate::app::window::App;
 use vramscope_core::units::counted;
 
@@ -49,8 +41,7 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let middle = full.center().x.clamp(free.min + width / 2.0, (free.max - width / 2.0).max(free.min + width / 2.0));
     let rect = Rect::from_center_size(full.middle(middle), vec2(width, 24.0));
     if width >= 96.0 {
-        let response = ui.interact(rect, ui.scope_id().with("find"), Sense::click());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Button, true, "Find a block, a stack, a command"));
+        let response = told_at(ui, rect, "find", Sense::click(), egui::Role::Button, || "Find a block, a stack, a command");
         let stroke = if response.hovered() { tokens.line2 } else { tokens.line };
         ui.painter().rect(rect, 4.0, tokens.s1, Stroke::new(1.0, stroke), egui::StrokeKind::Inside);
         Icon::Search.paint(ui.painter(), rect.middle(rect.left() + 14.0), 14.0, tokens.text3);

@@ -8,10 +8,7 @@ use crate::app::documents::document::Document;
 use crate::app::palette;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::platform::editor::{ThisMachine, found};
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
-use crate::app::state::command::Command;
-use crate::app::state::compared::Other;
+use crate::app::state::{Action, Choosing, Command, Other};
 use crate::app::theme::Tokens;
 use crate::app::window::{App, Overlay};
 

@@ -5,14 +5,9 @@ use std::path::Path;
 use egui::{Align, Layout, Popup, Response, Sense, Stroke, Ui, UiBuilder, vec2};
 
 use crate::app::documents::document::{Content, DeviceView, Document};
-use crate::app::state::command::Command;
-use crate::app::state::live_status::last_known;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Command, ViewKind, Workspace, last_known};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::menu_item;
-use crate::app::widgets::label;
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::{Term, label, menu_item, term};
 use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, Format, HelperState, LiveTrack, Sample};

@@ -5,15 +5,9 @@ use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo,
 use super::heights::TAB_BAR;
 use super::tab_names;
 use crate::app::documents::document::{Content, Document};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, Command, DocumentId, Workspace};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{menu_item, selector_button};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::{Cut, Icon, label, menu_item, selector_button};
 use crate::app::window::App;
 
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {

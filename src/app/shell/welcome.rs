@@ -5,9 +5,8 @@ use egui::Ui;
 use crate::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use crate::app::platform::from_home;
 use crate::app::platform::machine::MachineState;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::widgets::sparkline::Sparkline;
+use crate::app::state::{Action, Command};
+use crate::app::widgets::Sparkline;
 use crate::app::window::App;
 
 /// The page shown when no document is in front.

@@ -67,6 +67,5 @@ pub enum LiveAction {
     Ask(u32, Request),
     /// Set the memory samples per second.
     Rate(f64),
-    /// Set the alarm rules.
     Alarms(AlarmRules),
 }

@@ -13,3 +13,16 @@ pub mod selection;
 pub mod shared;
 pub mod view_kind;
 pub mod workspace;
+
+pub use action::{Action, Actions, PlannedRun};
+pub use choosing::{Choosing, Verdict};
+pub use colour_by::ColourBy;
+pub use command::{Command, Needs};
+pub use compared::{Moment, Other, Source};
+pub use document_id::DocumentId;
+pub use excerpt::Excerpt;
+pub use live_status::{LiveAction, LiveStatus, last_known};
+pub use selection::Item;
+pub use shared::{AskedQuery, Axis, SharedViewState, TrackLayout, events_of_range};
+pub use view_kind::ViewKind;
+pub use workspace::{Layouts, Workspace};

@@ -41,7 +41,6 @@ pub struct TrackLayout {
     pub fold_bands: Option<bool>,
 }
 
-/// The state all views of one device share.
 #[derive(Clone, Debug)]
 pub struct SharedViewState {
     pub axis: Axis,

@@ -12,13 +12,9 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{Batch, CodeWell, Cut, label, padded, section, term};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::accounting::{Part, Waterfall, account};
@@ -222,7 +218,6 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     }
 }
 
-/// The sentence at the head.
 fn lead(ui: &mut Ui, sentence: &str) {
     egui::Frame::NONE.inner_margin(egui::Margin::symmetric(16, 4)).show(ui, |ui| {
         ui.set_width(ui.available_width());

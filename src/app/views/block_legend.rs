@@ -9,12 +9,8 @@ use crate::app::data::colours::{Class, Colours, Paint};
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::term::{Figures, Term};
-use crate::app::widgets::tooltip::Tip;
+use crate::app::state::{Action, ColourBy};
+use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
 use vramscope_core::tables::{LifetimeId, Quantity, State};
 use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
 

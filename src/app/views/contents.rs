@@ -5,14 +5,10 @@ use egui::{CursorIcon, ScrollArea, Stroke, Ui, vec2};
 use super::live::figures::has_only_samples;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::device::holds;
-use crate::app::state::action::Action;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, ViewKind};
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
 use crate::app::theme::{Type, text};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{ListRow, key_value};
+use crate::app::widgets::{Cut, ListRow, key_value, label, padded, section};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 

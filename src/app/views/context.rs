@@ -9,13 +9,10 @@ use crate::app::data::compare::{Comparing, Here};
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use crate::app::platform::editor::place::PathPrefix;
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::selection::Item;
-use crate::app::state::shared::{Axis, SharedViewState, domain};
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::shared::domain;
+use crate::app::state::{Action, Actions, Axis, Item, SharedViewState, ViewKind};
 use crate::app::theme::Tokens;
-use crate::app::widgets::pane::empty_state;
-use crate::app::widgets::viewport::{Intent, PanZoom, Scale};
+use crate::app::widgets::{Intent, PanZoom, Scale, empty_state};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::findings::Findings;
 use vramscope_core::diagnose::source_limits::no_history;
@@ -48,7 +45,6 @@ pub struct ViewContext<'a> {
     pub roles: Option<&'a Arc<Roles>>,
     /// The allocations that match the query, while there is one; views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
-    /// The comparison of A and B.
     pub comparing: &'a Comparing,
     pub tokens: &'a Tokens,
     /// Takes the view's actions.

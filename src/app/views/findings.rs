@@ -7,17 +7,9 @@ use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 use super::live::figures::{has_only_samples, summary};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, ColourBy, Command, Item, ViewKind, Workspace};
 use crate::app::theme::{Type, text};
-use crate::app::widgets::button::{Push, link_with, selector};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::{label, row, term};
+use crate::app::widgets::{CodeWell, Cut, Push, label, link_with, row, selector, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{
@@ -102,7 +94,6 @@ impl FindingsView {
         self.list(ui, cx, cx.findings.and_then(shown_first));
     }
 
-    /// All findings but one.
     fn list(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, but: Option<usize>) {
         let t = cx.tokens;
         let Some(found) = cx.findings else {

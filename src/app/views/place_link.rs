@@ -2,13 +2,12 @@
 
 use std::hash::Hash;
 
-use egui::{CursorIcon, Rect, Sense, Ui, WidgetInfo};
+use egui::{CursorIcon, Rect, Sense, Ui};
 
 use super::ViewContext;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
-use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::label;
+use crate::app::widgets::{focus_ring, label, told_at};
 use vramscope_core::model::{Frame, FrameId};
 
 /// The frame of a place that a file can be opened for.
@@ -33,8 +32,7 @@ pub(super) fn place_link(
     let short = label::without_middle(p, &place, Type::Mono, room.width());
     let covered = label::text_in(p, room, &short, Type::Mono, t.accent);
     let target = Rect::from_x_y_ranges(covered.x_range(), room.y_range());
-    let link = ui.interact(target, ui.scope_id().with(("source of", id)), Sense::click());
-    link.widget_info(|| WidgetInfo::labeled(egui::Role::Link, true, format!("Open {place}")));
+    let link = told_at(ui, target, ("source of", id), Sense::click(), egui::Role::Link, || format!("Open {place}"));
     if link.hovered() {
         p.hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
     }

@@ -3,12 +3,10 @@
 use egui::Ui;
 
 use super::ViewContext;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, Command, Workspace};
 use crate::app::theme::Type;
-use crate::app::widgets::button::link_with;
 use crate::app::widgets::label::paragraph;
+use crate::app::widgets::link_with;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::units::Bytes;

@@ -1,15 +1,11 @@
 //! The field a query is typed in: what is wrong and where, and what can be typed next.
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, pos2, vec2};
 
 use super::query_help as help;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::icon_button;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Cut, Field, Icon, icon_button, label, row, told_at};
 use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, complete};
 
 /// Height of the strip with the field.
@@ -215,8 +211,7 @@ impl QueryField {
                 for (i, offer) in self.offered.iter().enumerate() {
                     let row =
                         Rect::from_min_size(pos2(rect.left() + 1.0, rect.top() + 4.0 + i as f32 * ROW), vec2(width - 2.0, ROW));
-                    let response = ui.interact(row, ui.scope_id().with(("offer", i)), Sense::click());
-                    response.widget_info(|| WidgetInfo::labeled(egui::Role::ListItem, true, &offer.word));
+                    let response = told_at(ui, row, ("offer", i), Sense::click(), egui::Role::ListItem, || &offer.word);
                     if self.chosen == Some(i) || response.hovered() {
                         ui.painter().rect_filled(row, 0, if self.chosen == Some(i) { t.accentbg } else { t.s4 });
                     }

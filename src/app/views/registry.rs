@@ -5,7 +5,7 @@ use super::{
     accounting, allocations, autopsy, compare, contents, events, findings, flame, heatmap, inspector, leaks, live, memory, plan,
     segment_map, steps, timeline, whatif,
 };
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 
 /// How each view is made.
 pub const REGISTRY: &[ViewInfo] = &[

@@ -3,8 +3,7 @@
 use egui::{Painter, Rect};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::label;
-use crate::app::widgets::table::Cell;
+use crate::app::widgets::{Cell, label};
 use vramscope_core::model::{FrameId, StackId, StackTable};
 use vramscope_core::tables::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
 
@@ -89,7 +88,6 @@ pub(super) struct StackCells {
 }
 
 impl StackCells {
-    /// The cells of a stack.
     pub fn of(stacks: &StackTable, stack: StackId) -> Self {
         let Some(first) = innermost(stacks, stack) else {
             return StackCells { allocated_in: FrameText { name: NO_STACK.to_owned(), place: String::new() }, called_from: None };
@@ -98,7 +96,6 @@ impl StackCells {
         StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
     }
 
-    /// Paints where it allocates.
     pub fn paint_first(&self, c: &Cell<'_>) {
         self.allocated_in.paint(c.p, c.t, c.rect, self.called_from.is_none());
     }

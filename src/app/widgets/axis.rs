@@ -11,7 +11,6 @@ use crate::app::theme::{Tokens, Type};
 use egui::{Align2, Painter, Rangef, Rect, pos2};
 use vramscope_core::units::{GIBIBYTE, KIBIBYTE, MEBIBYTE, NBSP};
 
-/// The ticks of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticks {
     /// The unit of all labels; empty for counts.

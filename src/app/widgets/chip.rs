@@ -84,7 +84,6 @@ pub fn paint_key_cap(painter: &Painter, tokens: &Tokens, right: Pos2, keys: &str
     rect
 }
 
-/// What a legend swatch shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Swatch {
     /// A filled square: a class of blocks, a stack.

@@ -9,7 +9,6 @@ use crate::app::theme::{Tokens, Type};
 use egui::{Color32, Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
 use vramscope_core::units::NBSP;
 
-/// One class of a legend.
 #[derive(Clone, Debug)]
 pub struct LegendEntry {
     pub swatch: Swatch,
@@ -49,7 +48,6 @@ impl LegendEntry {
     }
 }
 
-/// A click on a legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegendClick {
     pub entry: usize,

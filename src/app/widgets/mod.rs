@@ -1,4 +1,7 @@
 //! Building blocks of views: gestures, axes, meshes, tables, labels, small pictures.
+//!
+//! A view names what it takes from here in one list: a part by its own name (`Batch`, `told_at`), a module where many of its
+//! functions are used (`label`, `pane`).
 
 pub mod anchor;
 pub mod axis;
@@ -23,3 +26,27 @@ pub mod term;
 pub mod texture;
 pub mod tooltip;
 pub mod viewport;
+
+pub use axis::{Ticks, UnitAt, byte_scale, byte_ticks, byte_unit, event_ticks, most_across, most_down, spread, time_ticks};
+pub use bar::Bar;
+pub use button::{
+    Push, external_link, focus_ring, icon_button, icon_button_sized, link_with, menu_entry, menu_item, push_over, segmented,
+    selector, selector_button,
+};
+pub use chip::{Swatch, paint_chip, paint_chip_in, paint_flag, paint_key_cap, paint_marker_label, paint_square};
+pub use code::CodeWell;
+pub use cut::Cut;
+pub use field::Field;
+pub use how::{how_to_record, record_links, recorded_by};
+pub use icons::{Icon, paint_logo};
+pub use legend::{LegendEntry, legend_row, paint_ramp};
+pub use mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
+pub use pane::{PaneHeader, empty_state, empty_with, padded, progress_line, rule, section};
+pub use row::{KeyValue, ListRow, key_value, told_at};
+pub use rows::RowList;
+pub use sparkline::Sparkline;
+pub use table::{Cell, Column, Sort, Table, TableOutput, Width};
+pub use term::{Figures, Term};
+pub use texture::{LARGEST_SIDE, PixelTexture};
+pub use tooltip::Tip;
+pub use viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within, lets_go_of_drawing};

@@ -22,6 +22,20 @@ pub fn clicked<T: ToString>(ui: &mut Ui, height: f32, role: Role, name: impl Fn(
     sensed(ui, height, Sense::click(), role, name)
 }
 
+/// What is painted at a place of its own, with what it is called by a screen reader. `id` tells it from others of the view.
+pub fn told_at<T: ToString>(
+    ui: &Ui,
+    rect: Rect,
+    id: impl std::hash::Hash + std::fmt::Debug,
+    sense: Sense,
+    role: Role,
+    name: impl Fn() -> T,
+) -> Response {
+    let response = ui.interact(rect, ui.scope_id().with(id), sense);
+    response.widget_info(|| WidgetInfo::labeled(role, true, name()));
+    response
+}
+
 fn sensed<T: ToString>(ui: &mut Ui, height: f32, sense: Sense, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), sense);
     response.widget_info(|| WidgetInfo::labeled(role, true, name()));

@@ -1,41 +1,43 @@
 //! Pictures made of pixels (strata, occupancy). The texture is uploaded only when it changed and is drawn without smoothing.
 
+use std::any::Any;
+use std::sync::Arc;
+
 use egui::{Color32, ColorImage, Context, Painter, Rect, TextureHandle, TextureOptions, pos2};
+
+use crate::app::jobs::identity::Identity;
 
 /// The largest side that a texture may have on all supported renderers.
 pub const LARGEST_SIDE: usize = 8192;
 
-/// A texture and the key of its contents.
+/// A texture, and which picture it holds.
 #[derive(Clone, Default)]
 pub struct PixelTexture {
     handle: Option<TextureHandle>,
-    key: Option<u64>,
-    size: [usize; 2],
+    shown: Option<Identity>,
 }
 
 impl PixelTexture {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    pub fn shows(&self, key: u64) -> bool {
-        self.key == Some(key) && self.handle.is_some()
-    }
-
-    /// Uploads `pixels` (row by row, `size[0]` per row) unless the texture already shows `key`; only then is `pixels` called. A
-    /// result that is not `size[0] * size[1]` long is padded with transparent pixels or cut. A side over [`LARGEST_SIDE`] is
-    /// refused and leaves the texture empty.
-    pub fn update(&mut self, ctx: &Context, name: &str, key: u64, size: [usize; 2], pixels: impl FnOnce() -> Vec<Color32>) {
-        if self.shows(key) {
+    /// Uploads the pixels of `picture` (row by row, `size[0]` per row) unless the texture holds them; only then is `pixels` called.
+    /// Pixels that are not `size[0] * size[1]` are padded with transparent ones or cut. A side over [`LARGEST_SIDE`] is refused and
+    /// leaves the texture empty.
+    pub fn update<T: Any + Send + Sync>(
+        &mut self,
+        ctx: &Context,
+        name: &str,
+        picture: &Arc<T>,
+        size: [usize; 2],
+        pixels: impl FnOnce(&T) -> Vec<Color32>,
+    ) {
+        let wanted = Identity::of(picture);
+        if self.shown.replace(wanted.clone()) == Some(wanted) {
             return;
         }
-        self.key = Some(key);
-        self.size = size;
         if size[0] == 0 || size[1] == 0 || size[0] > LARGEST_SIDE || size[1] > LARGEST_SIDE {
             self.handle = None;
             return;
         }
-        let mut pixels = pixels();
+        let mut pixels = pixels(picture);
         pixels.resize(size[0] * size[1], Color32::TRANSPARENT);
         let image = ColorImage::new(size, pixels);
         match &mut self.handle {
@@ -44,24 +46,14 @@ impl PixelTexture {
         }
     }
 
-    /// Size in pixels.
-    pub fn size(&self) -> [usize; 2] {
-        self.size
-    }
-
     /// Paints it over `rect`, snapped to physical pixels. Paints nothing before the first upload.
     pub fn paint(&self, painter: &Painter, rect: Rect) {
-        self.paint_tinted(painter, rect, Color32::WHITE);
-    }
-
-    /// Paints it multiplied by `tint`, to dim it while newer pixels are computed.
-    pub fn paint_tinted(&self, painter: &Painter, rect: Rect, tint: Color32) {
         if let Some(handle) = &self.handle {
             let ppp = painter.pixels_per_point();
             let snap = |v: f32| (v * ppp).round() / ppp;
             let rect =
                 Rect::from_min_max(pos2(snap(rect.left()), snap(rect.top())), pos2(snap(rect.right()), snap(rect.bottom())));
-            painter.image(handle.id(), rect, Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0)), tint);
+            painter.image(handle.id(), rect, Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0)), Color32::WHITE);
         }
     }
 
@@ -77,18 +69,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pixels_are_made_only_when_the_key_changes() {
+    fn pixels_are_made_only_for_another_picture() {
         let ctx = Context::default();
-        let mut texture = PixelTexture::new();
-        let mut made = 0;
-        for key in [1, 1, 1, 2] {
-            texture.update(&ctx, "test", key, [4, 2], || {
-                made += 1;
+        let mut texture = PixelTexture::default();
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        let mut made = Vec::new();
+        for picture in [&first, &first, &second, &second, &first] {
+            texture.update(&ctx, "test", picture, [4, 2], |&number| {
+                made.push(number);
                 vec![Color32::RED; 3]
             });
         }
-        assert_eq!((made, texture.size(), texture.shows(2), texture.shows(1)), (2, [4, 2], true, false));
-        texture.update(&ctx, "test", 3, [LARGEST_SIDE + 1, 1], || panic!("too large to ask for"));
-        assert!(!texture.shows(3));
+        assert_eq!(made, [1, 2, 1]);
+        assert_eq!(texture.handle.as_ref().map(TextureHandle::size), Some([4, 2]));
+        texture.update(&ctx, "test", &second, [LARGEST_SIDE + 1, 1], |_| panic!("too large to ask for"));
+        assert!(texture.handle.is_none());
     }
 }

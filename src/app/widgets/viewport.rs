@@ -214,14 +214,12 @@ pub enum Intent {
     DoubleClick(Pos2),
     /// Open the context menu (use `response.context_menu` for the menu itself).
     Context(Pos2),
-    /// Zoom the time axis.
     ZoomTime {
         /// Over 1 zooms in.
         factor: f64,
         /// This point keeps its place.
         at: Pos2,
     },
-    /// Zoom bytes or addresses.
     ZoomBytes {
         /// Over 1 zooms in.
         factor: f64,

@@ -8,8 +8,7 @@ use std::sync::mpsc::TryRecvError;
 use super::App;
 use crate::app::documents::adding::{Added, Adding, Extra, add_to_first, are_ranks, belongs_to};
 use crate::app::documents::document::{Content, DeviceView, Document};
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::selection::Item;
+use crate::app::state::{DocumentId, Item};
 use vramscope_core::model::{Progress, Recording};
 
 impl App {

@@ -8,8 +8,7 @@ use crate::app::dialogs::choosing::Asking;
 use crate::app::dialogs::choosing::dialog::{AT_ONCE, Answer, Open, of_new, of_several};
 use crate::app::dialogs::choosing::field::start_folder;
 use crate::app::picture::suggested_name;
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
+use crate::app::state::{Action, Choosing};
 
 impl App {
     /// Asks for the desktop's dialog, which [`show_dialog`](Self::show_dialog) opens. Of two at once the first stays.
@@ -70,7 +69,6 @@ impl App {
         }
     }
 
-    /// The folder of the recording in front.
     fn folder_in_front(&self) -> Option<PathBuf> {
         self.active_document().and_then(|d| Some(d.path.as_deref()?.parent()?.to_path_buf()))
     }

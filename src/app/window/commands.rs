@@ -7,16 +7,9 @@ use crate::app::dialogs::guide::Page;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use crate::app::settings::ThemeChoice;
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
-use crate::app::state::command::{Command, Needs};
-use crate::app::state::live_status::LiveAction;
-use crate::app::state::selection::Item;
-use crate::app::state::shared::{Axis, domain};
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace;
-use crate::app::widgets::field;
-use crate::app::widgets::viewport::lets_go_of_drawing;
+use crate::app::state::shared::domain;
+use crate::app::state::{Action, Axis, Choosing, Command, Item, LiveAction, Needs, ViewKind, workspace};
+use crate::app::widgets::{field, lets_go_of_drawing};
 use vramscope_core::units::Address;
 
 impl App {

@@ -5,11 +5,7 @@ use egui::Context;
 use super::{App, Overlay};
 use crate::app::dialogs::choosing::pair::Tab;
 use crate::app::documents::document::{Content, Document};
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
-use crate::app::state::command::Command;
-use crate::app::state::compared::{Moment, Other, Source};
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Action, Choosing, Command, Moment, Other, Source, Workspace};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::Bytes;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{App, Overlay};
 use crate::app::documents::logs::messages_of;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use vramscope_core::formats::{open_regular, why};
 
 impl App {

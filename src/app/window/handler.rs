@@ -9,11 +9,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::dialogs::sources::Question;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::moving::{clamp_event, go_to, set_axis, set_marker, set_window};
-use crate::app::state::action::Action;
-use crate::app::state::choosing::Choosing;
-use crate::app::state::compared::Source;
-use crate::app::state::shared::{AskedQuery, SharedViewState};
-use crate::app::state::workspace;
+use crate::app::state::{Action, AskedQuery, Choosing, SharedViewState, Source, workspace};
 use vramscope_core::query::Query;
 
 impl App {

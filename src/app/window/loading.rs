@@ -4,9 +4,8 @@ use super::App;
 use crate::app::documents::document::{Content, DeviceView, Settling};
 use crate::app::documents::loader::Instead;
 use crate::app::documents::samples::describe;
-use crate::app::state::action::Action;
-use crate::app::state::shared::{Axis, domain};
-use crate::app::state::workspace::Workspace;
+use crate::app::state::shared::domain;
+use crate::app::state::{Action, Axis, Workspace};
 use vramscope_core::model::Format;
 use vramscope_core::units::count;
 

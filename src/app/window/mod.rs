@@ -190,7 +190,6 @@ impl App {
         &self.actions
     }
 
-    /// The document in front.
     pub fn active_document(&self) -> Option<&Document> {
         self.documents.front()
     }

@@ -13,9 +13,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::jobs::Jobs;
 use crate::app::picture::{Wanted, cut, save_png, svg, write};
 use crate::app::settings::{Settings, ThemeChoice};
-use crate::app::state::shared::SharedViewState;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::{Layouts, Workspace};
+use crate::app::state::{Layouts, SharedViewState, ViewKind, Workspace};
 use crate::app::theme::tokens;
 
 /// The settings that a picture is drawn with.

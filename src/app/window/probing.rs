@@ -6,7 +6,7 @@ use super::App;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::pages::probe::{PACES, ProbePage, Replayable};
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::DocumentId;
 use vramscope_core::model::Recording;
 use vramscope_live::probe::ALL;
 

@@ -8,7 +8,7 @@ use super::App;
 use crate::app::documents::document::Document;
 use crate::app::documents::moving::go_to;
 use crate::app::documents::seeking::{Seeking, find};
-use crate::app::state::command::Command;
+use crate::app::state::Command;
 
 impl App {
     /// Starts to look for what a command wants, or puts it behind the search at work.

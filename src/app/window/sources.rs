@@ -7,7 +7,7 @@ use super::{App, Overlay};
 use crate::app::dialogs::sources::{Question, Told, spawn};
 use crate::app::platform::editor::place::{Missing, learn, locate, shown};
 use crate::app::platform::editor::{self, ThisMachine};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 
 impl App {
     /// Opens a recorded line in the user's editor, or asks for what is missing.

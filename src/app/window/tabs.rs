@@ -8,8 +8,7 @@ use crate::app::documents::document::{Content, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::documents::samples::Sample;
 use crate::app::pages::ranks::Ranks;
-use crate::app::state::action::PlannedRun;
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::{DocumentId, PlannedRun};
 use vramscope_core::inference::Question;
 use vramscope_core::units::{Bytes, counted};
 

@@ -4,10 +4,8 @@ use egui::{Context, Key, Modifiers};
 
 use super::{App, Overlay};
 use crate::app::dialogs::tour::{SAMPLE, STEPS, Tour, Turn};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::widgets::keys;
-use crate::app::widgets::viewport::lets_go_of_drawing;
+use crate::app::state::{Action, Command};
+use crate::app::widgets::{keys, lets_go_of_drawing};
 
 impl App {
     /// Offers the tour, once: who has seen the offer finds it in the Help menu.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::App;
 use crate::app::documents::folder_watch::{FolderWatch, News};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use vramscope_core::compare::ranks::rank_of_name;
 
 impl App {

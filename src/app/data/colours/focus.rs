@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
-use crate::app::state::shared::SharedViewState;
+use crate::app::state::{Item, SharedViewState};
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::StackId;
 use vramscope_core::query::matching::Matching;

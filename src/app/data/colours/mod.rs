@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::Color32;
 
 use super::device::DeviceData;
-use crate::app::state::colour_by::ColourBy;
+use crate::app::state::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::model::SizeClass;
@@ -39,7 +39,6 @@ impl Paint {
     }
 }
 
-/// One class of the legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     /// The name: `workloads.py:71`, `2–4 MiB`, `stream 1`.
@@ -79,7 +78,6 @@ const FAILURES: usize = 8;
 struct Weight {
     /// 0 for a name that never holds memory.
     score: f64,
-    /// Bytes at the peak.
     at_peak: u64,
 }
 

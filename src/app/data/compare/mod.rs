@@ -11,9 +11,7 @@ use super::device::DeviceData;
 use super::device::prepare;
 use crate::app::jobs::identity::Identity;
 use crate::app::jobs::{Derived, Jobs};
-use crate::app::state::compared::{Moment, Other, Source};
-use crate::app::state::document_id::DocumentId;
-use crate::app::state::shared::SharedViewState;
+use crate::app::state::{DocumentId, Moment, Other, SharedViewState, Source};
 use vramscope_core::anatomy::roles::{Roles, Rule, Rules};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::compare::diff::{Comparison, Group, Instant, Parts, Places, Row, compare};
@@ -68,9 +66,7 @@ pub struct Here<'a> {
 #[derive(Clone)]
 pub struct Open {
     pub id: DocumentId,
-    /// Title of the tab.
     pub title: String,
-    /// The device that the tab shows.
     pub data: Arc<DeviceData>,
 }
 
@@ -113,7 +109,6 @@ impl Compared {
         self.diff.stacks(&self.sides[1].data.recording.stacks)
     }
 
-    /// The stack table of the flame graph.
     pub fn flame_stacks(&self) -> &StackTable {
         self.places.as_ref().map_or_else(|| self.stacks(), Places::stacks)
     }
@@ -126,7 +121,6 @@ impl Compared {
         }
     }
 
-    /// The flame graph's stack for a row.
     fn flame_stack(&self, row: &Row) -> StackId {
         self.places.as_ref().and_then(|p| p.stack_of(row.stack)).unwrap_or(row.stack)
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use crate::app::state::choosing::Choosing;
+use crate::app::state::Choosing;
 
 /// The dialog that was asked for, and the one that is open.
 #[derive(Default)]
@@ -14,7 +14,6 @@ pub(in crate::app) struct Dialogs {
     pub(in crate::app) open: Option<Open>,
 }
 
-/// The dialog that is open.
 pub(in crate::app) struct Open {
     pub(in crate::app) purpose: Choosing,
     pub(in crate::app) since: Instant,

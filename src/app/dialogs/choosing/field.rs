@@ -12,15 +12,11 @@ use crate::app::dialogs::Outcome;
 use crate::app::dialogs::frame::{dialog_frame, dialog_title};
 use crate::app::jobs::{Derived, Jobs};
 use crate::app::platform::from_home;
-use crate::app::state::choosing::{Choosing, Verdict};
+use crate::app::state::{Choosing, Verdict};
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::Push;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
 use crate::app::widgets::row::ground;
-use crate::app::widgets::rows::RowList;
+use crate::app::widgets::{Cut, Icon, Push, RowList, label};
 use vramscope_core::units::{Bytes, counted, shown};
 
 /// A path being chosen.
@@ -47,12 +43,10 @@ pub(in crate::app) struct Asking {
     is_refused: bool,
 }
 
-/// A row of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
     /// Go to the folder above.
     Up,
-    /// An entry of the listing.
     Entry(u32),
 }
 
@@ -66,7 +60,6 @@ impl Asking {
         Asking { purpose, typed, at, ..Asking::default() }
     }
 
-    /// What is typed, as a path.
     fn path(&self) -> PathBuf {
         self.at.join(from_home(self.typed.trim()))
     }

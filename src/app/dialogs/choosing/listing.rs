@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::app::state::choosing::Choosing;
+use crate::app::state::Choosing;
 use vramscope_core::model::Progress;
 
 /// What an entry is to the user who chooses.
@@ -22,7 +22,6 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name, as the system has it.
     pub name: OsString,
-    /// Its name as text.
     pub text: String,
     lower: String,
     pub kind: EntryKind,

@@ -1,13 +1,12 @@
 //! Comparing with what is open: the recordings of the other tabs, before any file.
 
-use egui::{Modal, Role, Ui, WidgetInfo, vec2};
+use egui::{Modal, Role, Ui, vec2};
 
 use crate::app::dialogs::Outcome;
 use crate::app::dialogs::frame::{dialog_frame, dialog_title};
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::focus_ring;
-use crate::app::widgets::label;
+use crate::app::widgets::{focus_ring, label, row};
 
 /// A recording in another tab, as it is listed.
 pub(in crate::app) struct Tab {
@@ -31,10 +30,8 @@ pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -
         egui::ScrollArea::vertical().max_height(ROW * 8.0).show(ui, |ui| {
             ui.spacing_mut().item_spacing.y = 0.0;
             for (i, tab) in tabs.iter().enumerate() {
-                let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), ROW), egui::Sense::click());
-                response.widget_info(|| {
-                    WidgetInfo::labeled(Role::Button, true, format!("Compare with {}, {}", tab.title, tab.about))
-                });
+                let (rect, response) =
+                    row::clicked(ui, ROW, Role::Button, || format!("Compare with {}, {}", tab.title, tab.about));
                 if i == 0 && nothing_has_focus {
                     response.request_focus();
                 }

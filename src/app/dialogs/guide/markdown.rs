@@ -3,8 +3,7 @@
 use egui::Ui;
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::label;
+use crate::app::widgets::{CodeWell, label};
 
 /// A part of a page.
 #[derive(Debug, PartialEq, Eq)]

@@ -7,15 +7,12 @@ use egui::{Id, Modal, ScrollArea, Ui, UiBuilder, vec2};
 
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::row::ListRow;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{ListRow, label, pane};
 
-/// The page that the guide shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Page {
     /// The page about recording.
     Record,
-    /// A chapter of the manual.
     Chapter(usize),
     /// What this program is.
     About,

@@ -3,8 +3,7 @@
 use egui::{Align, Rect, Ui, pos2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::label;
+use crate::app::widgets::{CodeWell, label};
 
 struct Recipe {
     name: &'static str,

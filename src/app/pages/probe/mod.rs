@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(crate) use page::page_ui;
 
 use crate::app::jobs::Jobs;
-use crate::app::state::document_id::DocumentId;
+use crate::app::state::DocumentId;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::units::Bytes;
 use vramscope_live::probe::{
@@ -53,9 +53,7 @@ struct UnderWay {
 #[derive(Clone)]
 pub struct Replayable {
     pub recording: Arc<Recording>,
-    /// Index of the device.
     pub device: usize,
-    /// Title of its tab.
     pub title: String,
 }
 

@@ -7,18 +7,15 @@ use super::paint;
 use super::paint::{PITCH, ROW};
 use super::{PACES, ProbePage, Replayable};
 use crate::app::jobs::Jobs;
-use crate::app::state::action::{Action, Actions};
-use crate::app::state::command::Command;
+use crate::app::state::{Action, Actions, Command};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, check, icon_button, menu_item, segmented, selector, selector_button};
-use crate::app::widgets::chip::{Swatch, chip};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::pane::{progress_line, rule, section};
-use crate::app::widgets::row::{self, ListRow, definition};
+use crate::app::widgets::button::check;
+use crate::app::widgets::chip::chip;
+use crate::app::widgets::row::definition;
+use crate::app::widgets::{
+    Cut, Field, Icon, LegendEntry, ListRow, Push, Swatch, icon_button, label, legend_row, menu_item, progress_line, row, rule,
+    section, segmented, selector, selector_button,
+};
 use vramscope_core::model::BlockState;
 use vramscope_core::units::{Bytes, count, counted};
 use vramscope_live::probe::{ALL, Ending};

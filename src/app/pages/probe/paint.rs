@@ -5,11 +5,7 @@ use egui::{Color32, Painter, Rect, pos2};
 use super::Moment;
 use super::layout::Tape;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks};
-use crate::app::widgets::chip::paint_flag;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Batch, Scale, UnitAt, byte_ticks, label, paint_flag};
 use vramscope_core::model::BlockState;
 
 /// Height of a row of the map.

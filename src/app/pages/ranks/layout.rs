@@ -13,7 +13,6 @@ pub enum Column {
     PeakActive,
     /// Reserved bytes at the end.
     End,
-    /// Active bytes at the end.
     EndActive,
     /// The device index that the process used.
     Device,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
 
-use crate::app::widgets::table::Sort;
+use crate::app::widgets::Sort;
 pub use layout::{Column, Listed};
 pub(in crate::app) use page::page_ui;
 

@@ -5,8 +5,7 @@ use egui_plot::{HoverPosition, Line, LineStyle, Plot, PlotPoints};
 
 use super::Ranks;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::byte_unit;
-use crate::app::widgets::label;
+use crate::app::widgets::{byte_unit, label};
 use vramscope_core::compare::ranks::RankRow;
 use vramscope_core::units::{Bytes, count};
 

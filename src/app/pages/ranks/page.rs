@@ -12,16 +12,10 @@ use super::layout::{Column, FEW, GAP, Listed, bar_at, grid, large_grid};
 use super::overlay::overlay;
 use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
-use crate::app::state::action::{Action, Actions};
+use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{self, Push};
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::pane::{progress_line, rule};
-use crate::app::widgets::row::{self, definition};
-use crate::app::widgets::table::Sort;
+use crate::app::widgets::row::definition;
+use crate::app::widgets::{Icon, LegendEntry, Push, Sort, Swatch, button, label, legend_row, progress_line, row, rule};
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -386,7 +380,6 @@ fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wi
     }
 }
 
-/// The tooltip of a rank.
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows()[at];
     ui.set_max_width(340.0);

@@ -5,11 +5,7 @@ use egui::{Align2, Color32, Painter, Rangef, Rect, Stroke, StrokeKind, pos2};
 use super::Ranks;
 use super::layout::{bar, callouts, label_step, mark};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, most_down};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Batch, Cut, DASH_LIMIT, PixelColumn, Scale, UnitAt, byte_ticks, label, most_down};
 use vramscope_core::compare::ranks::{Division, RankRow};
 use vramscope_core::units::Bytes;
 

@@ -6,9 +6,7 @@ use super::layout::Column as By;
 use super::page::{Wish, describe};
 use super::{Ranks, pictures};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::label;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, Table, Width, label};
 use vramscope_core::units::Bytes;
 
 /// Height of the header.

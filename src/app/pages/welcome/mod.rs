@@ -10,13 +10,7 @@ use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, p
 use crate::app::platform::machine::MachineState;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, focus_ring};
-use crate::app::widgets::chip::paint_key_cap;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::paint_logo;
-use crate::app::widgets::sparkline::Sparkline;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Cut, Field, Push, Sparkline, focus_ring, label, paint_key_cap, paint_logo, row};
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, count};
 
@@ -37,7 +31,6 @@ pub enum WelcomeIntent {
     Start(u32),
 }
 
-/// A way to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartEntry {
     /// Title, for example "Open a recording…".
@@ -57,7 +50,6 @@ pub struct FileRow {
     pub path: String,
     /// What its top finding says.
     pub sentence: String,
-    /// Peak of reserved bytes.
     pub peak_reserved: u64,
     /// Events recorded. With this and the peak 0, as for a sample not yet read, no figures are shown.
     pub events: u64,

@@ -3,17 +3,11 @@
 use egui::{Align2, Color32, Painter, Rangef, Rect, Role, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{self, Push};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::{label, pane, row};
+use crate::app::widgets::{Batch, CodeWell, Cut, Icon, Push, button, label, pane, row};
 
 /// A way to record: its name, the lines to copy, what to do with them.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
-    /// Name of the choice.
     pub name: &'static str,
     pub code: &'static str,
     /// One or two sentences.

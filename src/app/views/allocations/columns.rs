@@ -5,15 +5,13 @@ use egui::Color32;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::chip::paint_square;
-use crate::app::widgets::table::{Cell, Column, Width};
+use crate::app::widgets::{Cell, Column, Width, paint_square};
 use vramscope_core::anatomy::steps::{Steps, number};
 use vramscope_core::model::SizeClass;
 use vramscope_core::query::ordering::Order;
 use vramscope_core::tables::{Lifetime, NO_EVENT};
 use vramscope_core::units::{Address, Bytes, Micros, count};
 
-/// What a row shows.
 pub struct Line {
     pub life: Lifetime,
     /// How many tenants its address had before, once counted.

@@ -4,16 +4,11 @@ use egui::{Rect, Ui, vec2};
 
 use super::case::Case;
 use super::segments::mark_going;
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::role_words;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
-use crate::app::widgets::term::Term;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{Batch, Cell, Column, Cut, Table, Term, Width, label, pane};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::made_at;
 use vramscope_core::diagnose::fragmentation::{Blocker, facts_of};

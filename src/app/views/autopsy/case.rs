@@ -9,7 +9,6 @@ use vramscope_core::tables::{LifetimeId, State};
 
 /// What is looked at.
 pub(super) enum CaseKind {
-    /// A request that failed.
     Failure(Box<Autopsy>),
     /// The peak of a recording in which none did.
     Peak(Box<Closest>),

@@ -2,14 +2,10 @@
 
 use egui::Ui;
 
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::how::recorded_by;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane::section;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Cut, Icon, label, recorded_by, row, section};
 use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::is_framework;
 use vramscope_core::units::counted;

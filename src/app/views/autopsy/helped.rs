@@ -2,17 +2,10 @@
 
 use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::{Push, icon_button};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
-use crate::app::widgets::row::{self, ListRow};
-use crate::app::widgets::term::{self, Term};
+use crate::app::widgets::{Bar, Cut, Icon, ListRow, PaneHeader, Push, Term, icon_button, label, pane, row, term};
 use vramscope_core::diagnose::oom::Helped;
 use vramscope_core::inference::Remedy;
 use vramscope_core::units::{Bytes, SizeColumn, count};
@@ -76,7 +69,6 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
     false
 }
 
-/// Positions of the columns.
 struct Columns {
     name: (f32, f32),
     bar: (f32, f32),

@@ -3,7 +3,7 @@
 use egui::Rect;
 
 use super::segments::FEW;
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::Cut;
 
 /// From this width on the verdict has a column of its own.
 const WIDE: f32 = 860.0;

@@ -24,12 +24,9 @@ use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 use crate::app::theme::Type;
-use crate::app::widgets::button::segmented;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::pane::{self, PaneHeader};
-use crate::app::widgets::{anchor, label, term};
+use crate::app::widgets::{Cut, PaneHeader, anchor, label, pane, segmented, term};
 use case::{Case, CaseKind};
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::oom::{
@@ -70,7 +67,6 @@ struct AutopsyView {
     table: Option<&'static str>,
     /// The user wants settings tried on a long recording.
     tries: bool,
-    /// The setting that was clicked.
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,

@@ -4,10 +4,7 @@ use egui::Ui;
 
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::{Bar, Column, PaneHeader, Table, Width, label};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 

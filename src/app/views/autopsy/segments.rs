@@ -4,17 +4,12 @@
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::case::{Case, CaseKind};
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, row, told_at};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
@@ -348,8 +343,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
         ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);
-        let response = ui.interact(strip, ui.scope_id().with("way out"), Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, &text));
+        let response = told_at(ui, strip, "way out", Sense::hover(), egui::Role::Label, || &text);
         if !search.is_empty() {
             response.on_hover_text(search);
         }

@@ -9,19 +9,13 @@ use super::case::{Case, CaseKind};
 use super::frames::tip_of;
 use super::helped::Ready;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::{Type, text};
 use crate::app::views::ViewContext;
 use crate::app::views::plan_link::plan_link;
-use crate::app::widgets::button::{external_link, icon_button};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::how::recorded_by;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane::{PaneHeader, padded, section};
-use crate::app::widgets::row::{self, KeyValue};
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{
+    CodeWell, Cut, Field, Icon, KeyValue, PaneHeader, external_link, icon_button, label, padded, recorded_by, row, section, term,
+};
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
     Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,

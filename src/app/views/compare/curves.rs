@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Rect, Role, Sense, Ui, pos2, vec2};
 use rustc_hash::FxHashMap;
 
 use crate::app::data::compare::{Compared, Side, split_title};
@@ -11,13 +11,9 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{self, UnitAt};
-use crate::app::widgets::chip::{Swatch, paint_marker_label};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{
+    Batch, Cut, DASH_MARKER, PixelColumn, Scale, Swatch, Tip, UnitAt, axis, label, paint_marker_label, pane, told_at,
+};
 use vramscope_core::anatomy::steps::{kind, number};
 use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};
@@ -48,7 +44,6 @@ impl Align {
         plain.iter().cloned().chain(kinds.iter().cloned().map(Align::Annotation)).collect()
     }
 
-    /// Its name in the menu.
     pub fn name(&self) -> String {
         match self {
             Align::Step => "this step".to_owned(),
@@ -161,7 +156,6 @@ impl Course<'_> {
         times.get((event as usize).min(times.len().saturating_sub(1))).map_or(0.0, |&t| (t - first) as f64)
     }
 
-    /// Length of its axis.
     fn length(&self, align: &Align) -> f64 {
         match align {
             Align::Step => f64::from(self.step.1 - self.step.0),
@@ -318,8 +312,7 @@ pub(super) fn show(
         pane::progress_line(ui, area, shown.fraction);
     }
     let Some(lines) = shown.value else { return };
-    let response = ui.interact(plot, ui.scope_id().with("curves"), Sense::hover());
-    response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Memory in use on both sides"));
+    let response = told_at(ui, plot, "curves", Sense::hover(), Role::Canvas, || "Memory in use on both sides");
     let painter = ui.painter().clone();
     let top = lines.cells.iter().flatten().flatten().map(|c| c.max).max().unwrap_or(1).max(1) as f64 * 1.08;
     let (x, y) = (Scale::horizontal(0.0, lines.length, plot.x_range()), Scale::vertical(0.0, top, plot.y_range()));

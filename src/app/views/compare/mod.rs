@@ -14,13 +14,8 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::compare::{Compared, Outcome, Suggestion, name_of, suggest, title_beside};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::compared::Source;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button::{self, Push};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::pane;
-use crate::app::widgets::table::Sort;
+use crate::app::state::{Action, Source, ViewKind};
+use crate::app::widgets::{Cut, Push, Sort, button, pane};
 use curves::Align;
 use layout::Order;
 

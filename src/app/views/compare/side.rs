@@ -10,11 +10,7 @@ use crate::app::data::compare::Compared;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::{label, pane, row};
+use crate::app::widgets::{Bar, Batch, Cut, Swatch, label, pane, row};
 use vramscope_core::compare::diff::{Held, purpose_is_probable};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
 
@@ -188,7 +184,6 @@ fn by_place(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     }
 }
 
-/// What is reserved, and what of it is free.
 fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let (a, b) = (compared.diff.reserve_a, compared.diff.reserve_b);
     let rows: [(&str, u64, u64, bool); 5] = [

@@ -6,10 +6,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use egui::{Popup, Ui};
 
 use crate::app::data::compare::held_against;
-use crate::app::state::action::Action;
-use crate::app::state::compared::{Moment, Other, Source};
+use crate::app::state::{Action, Moment, Other, Source};
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::{menu_item, selector_button};
+use crate::app::widgets::{menu_item, selector_button};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::units::count;
@@ -96,7 +95,6 @@ pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
     cx.actions.send(Action::SetMarker(which, Some(event)));
 }
 
-/// The selector of a side.
 pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, which: usize, title: &str) {
     let name = ["A", "B"][which];
     let response = selector_button(ui, name, title);

@@ -9,18 +9,11 @@ use super::layout;
 use super::layout::Order;
 use crate::app::data::colours::role_paint;
 use crate::app::data::compare::Compared;
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::table::{Cell, Column, Table, TableOutput, Width};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{Bar, Batch, Cell, Column, Cut, Swatch, Table, TableOutput, Tip, Width, label, pane};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Group, Held, purpose_words, purposes_text};
 use vramscope_core::model::StackTable;
@@ -128,7 +121,6 @@ impl CompareView {
     }
 }
 
-/// What a row shows.
 struct Line<'a> {
     group: &'a Group,
     names: StackCells,

@@ -10,16 +10,10 @@ use super::stack_cells::telling_frames;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Item, ViewKind};
 use crate::app::theme::Type;
-use crate::app::widgets::button::menu_entry;
-use crate::app::widgets::chip::paint_square;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{empty_state, progress_line};
 use crate::app::widgets::rows::BAR;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::{Cell, Column, Table, Width, empty_state, label, menu_entry, paint_square, progress_line};
 use vramscope_core::model::{Action as EventAction, StackId};
 use vramscope_core::query::{Asked, Query, Scope, of_text};
 

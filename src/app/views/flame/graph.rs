@@ -2,22 +2,16 @@
 
 use std::sync::Arc;
 
-use egui::{Color32, Rect, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Color32, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::layout;
 use super::layout::{Cell, Layout};
 use super::{Built, FlameView, Found};
 use crate::app::data::colours::role_paint;
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::{link_with, menu_item};
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Batch, Cut, Swatch, Tip, label, link_with, menu_item, row, told_at};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::flame::{Node, Share, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
@@ -49,9 +43,7 @@ impl FlameView {
         crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
                 let height = laid.rows as f32 * PITCH + 12.0;
-                let (rect, response) =
-                    ui.allocate_exact_size(vec2(ui.available_width(), height.max(view.height())), Sense::click());
-                response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Flame graph"));
+                let (rect, response) = row::clicked(ui, height.max(view.height()), egui::Role::Canvas, || "Flame graph");
                 let canvas = Canvas {
                     t: cx.tokens,
                     stacks: built.stacks(cx),
@@ -301,8 +293,7 @@ impl FlameView {
             notes.push(format!("{} of torch folded", counted(built.flame.folded_frames, "frame", "frames")));
         }
         let notes = notes.join(" · ");
-        let response = ui.interact(rect, ui.scope_id().with("notes"), Sense::hover());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Label, true, &notes));
+        told_at(ui, rect, "notes", Sense::hover(), egui::Role::Label, || &notes);
         let is_two = rect.height() > 30.0;
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
         let noted = label::text_in(painter, first, &notes, Type::Caption, t.text3);

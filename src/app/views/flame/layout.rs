@@ -115,7 +115,6 @@ pub enum Order {
     Change,
 }
 
-/// One row of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeRow {
     /// Index into [`Flame::nodes`].

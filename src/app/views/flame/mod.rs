@@ -14,12 +14,9 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::compare::{Compared, Outcome};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button::{check, selector};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane;
-use crate::app::widgets::table::Sort;
+use crate::app::state::ViewKind;
+use crate::app::widgets::button::check;
+use crate::app::widgets::{Field, Icon, Sort, pane, selector};
 use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
@@ -68,12 +65,10 @@ struct Built {
     measure: Option<Measure>,
     /// The comparison; `None` for one instant or range.
     compared: Option<Arc<Compared>>,
-    /// The roles it was built with.
     roles: Option<Arc<vramscope_core::anatomy::Roles>>,
 }
 
 impl Built {
-    /// The stack table of its frames.
     fn stacks<'a>(&'a self, cx: &'a ViewContext<'_>) -> &'a StackTable {
         match &self.compared {
             Some(c) => c.flame_stacks(),
@@ -164,7 +159,6 @@ fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
 }
 
 impl FlameView {
-    /// The measure to show.
     fn measure_of(&self, has_comparison: bool) -> usize {
         match self.measure {
             Some(0) | None if has_comparison => 0,

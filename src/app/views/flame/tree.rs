@@ -10,11 +10,7 @@ use super::{Built, FlameView, Found};
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, Cut, Icon, Swatch, Table, Width};
 use vramscope_core::compare::flame::{Node, node_name, node_text};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 

@@ -2,21 +2,15 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
 use crate::app::data::device::DeviceData;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::button::menu_entry;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, box_within};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, told_at};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -152,8 +146,7 @@ impl HeatmapView {
         let Map::Addresses(map) = &canvas.picture.map else { return };
         let area = canvas.areas.map;
         let labels = area.across(canvas.painter.clip_rect().left(), area.left());
-        let response = ui.interact(labels, ui.scope_id().with("heatmap addresses"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Slider, true, "Addresses shown"));
+        let response = told_at(ui, labels, "heatmap addresses", Sense::click_and_drag(), Role::Slider, || "Addresses shown");
         if response.drag_started() {
             self.choosing = ui.input(|i| i.pointer.press_origin()).map(|p| p.y);
         }
@@ -282,7 +275,6 @@ impl HeatmapView {
     }
 }
 
-/// The tooltip of a place.
 fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Under>) -> Tip {
     let events = &cx.data.device().events;
     let in_map = match &picture.map {
@@ -354,7 +346,6 @@ fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
     tip.row("which begins at", Address(under.address).to_string())
 }
 
-/// The address at a place of the map.
 fn address_of(picture: &Picture, place: &Place) -> Option<u64> {
     let Map::Addresses(map) = &picture.map else { return None };
     map.address_at(place.offset?)

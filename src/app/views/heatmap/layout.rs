@@ -1,6 +1,6 @@
 //! Layout of the fragmentation view and range of its strip. Only arithmetic.
 
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::Cut;
 use egui::{Rangef, Rect, pos2};
 
 /// Height of the strip above the map.

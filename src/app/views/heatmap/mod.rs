@@ -3,18 +3,14 @@
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Rect, Role, Sense, Ui, pos2};
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button::{self, push_over};
-use crate::app::widgets::texture::{LARGEST_SIDE, PixelTexture};
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{pane, term};
+use crate::app::state::{Item, ViewKind};
+use crate::app::widgets::{LARGEST_SIDE, PixelTexture, Scale, button, pane, push_over, term, told_at};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
@@ -53,9 +49,7 @@ struct HeatmapView {
     /// Shows only the segments that serve these requests.
     only: Option<Servers>,
     picture: Derived<Key, Picture>,
-    shown: Option<Arc<Picture>>,
     texture: PixelTexture,
-    uploads: u64,
     /// The address range of the map; `None` for all.
     addresses: Option<(u64, u64)>,
     /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) at the last frame.
@@ -69,7 +63,6 @@ struct HeatmapView {
     /// The block or hole under the pointer. The state of its event is computed off the UI thread.
     under: Derived<(u32, u64), Option<Under>>,
     said_hover: bool,
-    /// The target of the context menu.
     menu: Option<MenuTarget>,
     /// The lifetime of the selected segment, keyed by address and cursor.
     segment: Derived<(u64, u32), Option<SegmentLife>>,
@@ -100,7 +93,6 @@ struct Places {
     hole: Option<(u64, u64)>,
 }
 
-/// The target of the context menu.
 #[derive(Clone, Copy, Debug)]
 struct MenuTarget {
     event: u32,
@@ -155,8 +147,9 @@ impl View for HeatmapView {
         if let (Some(legend), Some(latest)) = (areas.legend, self.picture.latest()) {
             areas = layout::areas(pane_rect, labels, paint::legend_rows(ui.painter(), latest, legend.width()));
         }
-        let response = ui.interact(areas.canvas(), ui.scope_id().with("heatmap canvas"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Fragmentation, {}", self.mode_name())));
+        let response = told_at(ui, areas.canvas(), "heatmap canvas", Sense::click_and_drag(), Role::Canvas, || {
+            format!("Fragmentation, {}", self.mode_name())
+        });
         let Some(picture) = self.picture(ui, cx, &areas) else {
             pane::progress_line(ui, pane_rect, None);
             return;
@@ -269,11 +262,7 @@ impl HeatmapView {
         let wanted = key.clone();
         let job = move |p: &_| Picture::compute(&data, &colours, wanted, p);
         let picture = self.picture.get(cx.jobs, "fragmentation", &key, job).value?;
-        if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &picture)) {
-            self.uploads += 1;
-            self.shown = Some(Arc::clone(&picture));
-            self.texture.update(ui.ctx(), "fragmentation", self.uploads, picture.key.size, || picture.pixels.clone());
-        }
+        self.texture.update(ui.ctx(), "fragmentation", &picture, picture.key.size, |picture| picture.pixels.clone());
         Some(picture)
     }
 

@@ -7,18 +7,12 @@ use super::layout::Areas;
 use super::picture::{Map, Mark, Mode, Picture, event_of};
 use super::{Place, Places};
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, SharedViewState};
+use crate::app::state::{Axis, Item, SharedViewState, shared};
 use crate::app::theme::{Ramp, Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
-use crate::app::widgets::chip::{Swatch, paint_chip_in};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::legend::paint_ramp;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
-use crate::app::widgets::term::Term;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, DASH_MARKER, PixelColumn, Scale, Swatch, Term, UnitAt, byte_ticks, event_ticks, label, most_across,
+    most_down, paint_chip_in, paint_ramp, time_ticks,
+};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, NBSP};
 
@@ -35,7 +29,6 @@ pub(super) struct Canvas<'a> {
 }
 
 impl Canvas<'_> {
-    /// The place at a point.
     pub fn place(&self, p: Pos2) -> Option<Place> {
         if self.picture.key.axis != self.axis || !self.areas.canvas().contains(p) {
             return None;
@@ -348,7 +341,6 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(area).rect_filled(rect, 0, Tokens::at(self.tokens.accent, 0.18));
     }
 
-    /// Draws the zoom box.
     pub fn zoom_box(&self, area: Rect) {
         let painter = self.painter.with_clip_rect(self.areas.canvas());
         let mut batch = Batch::new(&painter);

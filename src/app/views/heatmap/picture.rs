@@ -8,8 +8,7 @@ use super::layout;
 use crate::app::data::colours::{Colours, Focus};
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
+use crate::app::state::{Axis, shared};
 use crate::app::theme::{Ramp, Tokens};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
@@ -73,7 +72,6 @@ impl Key {
     }
 }
 
-/// The contents of the map.
 pub(super) enum Map {
     Addresses(Heatmap),
     Sizes(HoleSizes),

@@ -4,7 +4,7 @@ use super::card::{
     Around, Card, Fact, Lead, Line, List, NO_TIMES, Tone, annotation_around, between, moment, pool_text, request_at, stack_name,
 };
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use vramscope_core::anatomy::modules::{module_of, phase};
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::{Servers, blockers};

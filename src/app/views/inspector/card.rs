@@ -1,7 +1,7 @@
 //! The contents of the inspector: a card of facts about one thing, computed off the UI thread from the recording.
 
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, made_at};
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};

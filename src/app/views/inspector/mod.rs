@@ -13,20 +13,12 @@ use crate::app::data::colours::role_paint;
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
-use crate::app::widgets::button::{Push, focus_ring, icon_button};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::how::how_to_record;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane::{empty_state, padded, section};
-use crate::app::widgets::row::ListRow;
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{
+    Cut, Icon, ListRow, Push, Tip, empty_state, focus_ring, how_to_record, icon_button, label, padded, section, term,
+};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::anatomy::{OwnBlocks, Which};
 use vramscope_core::anatomy::{Role as OfMemory, Roles};

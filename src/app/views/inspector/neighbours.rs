@@ -7,9 +7,7 @@ use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::{Batch, Cut, label};
 use vramscope_core::units::Bytes;
 
 /// Horizontal positions of the parts, from the left edge of the picture.

@@ -6,7 +6,7 @@ use super::block::next_blockers;
 use super::card::{Card, Fact, Held, Lead, Peak, Tone, Why, request_at, since_start};
 use super::things::largest_blocks;
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::block_name::block_name;
 use vramscope_core::anatomy::made_in;
 use vramscope_core::anatomy::roles::{Reason, Tally};

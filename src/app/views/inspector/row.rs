@@ -3,7 +3,7 @@
 use super::card::{Card, Fact, Line, List};
 use super::overall::{largest_held, reasons, when};
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::block_name::short_role;
 use vramscope_core::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
 use vramscope_core::anatomy::{Role, Roles};
@@ -80,7 +80,6 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
     modules.iter().find_map(|m| if m.which() == *which { Some(m) } else { find(which, &m.parts) })
 }
 
-/// The bytes held for a role, as a fact.
 fn role(held: &RoleHeld) -> Fact {
     let probably = if held.is_probable() && held.role != Role::Unknown { ", probably" } else { "" };
     Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))

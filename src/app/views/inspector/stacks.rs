@@ -6,17 +6,11 @@ use egui::{Role, Ui, vec2};
 
 use crate::app::jobs::Derived;
 use crate::app::platform::editor::place::{PathPrefix, line_of};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::{external_link, icon_button, segmented};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::how::recorded_by;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane::padded;
-use crate::app::widgets::{label, row};
+use crate::app::widgets::{CodeWell, Cut, Icon, external_link, icon_button, label, padded, recorded_by, row, segmented};
 use vramscope_core::anatomy;
 use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::model::{Frame, StackId, StackTable};
@@ -71,7 +65,6 @@ pub fn middle(parts: usize) -> std::ops::Range<usize> {
 pub struct Stacks {
     /// Index of the stack that is shown.
     chosen: usize,
-    /// Framework frames are unfolded.
     shows_framework: bool,
     /// The middle of a long stack is shown.
     shows_middle: bool,

@@ -3,7 +3,7 @@
 use super::block::{LINES, action_text, next_blockers, same_stack};
 use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
 use crate::app::data::device::DeviceData;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::Servers;
 use vramscope_core::diagnose::oom::has_segments;

@@ -5,15 +5,11 @@ use std::sync::Arc;
 use egui::Ui;
 
 use super::{LeaksView, select};
-use crate::app::state::action::Action;
-use crate::app::state::selection::Item;
+use crate::app::state::{Action, Item};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::Push;
-use crate::app::widgets::table::{Column, Table, Width};
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{Bar, Column, Push, Table, Width, label, pane};
 use vramscope_core::diagnose::leaks::{Survivors, between};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 

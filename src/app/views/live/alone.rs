@@ -5,13 +5,10 @@ use egui::{Rect, Role, Sense, Ui, WidgetInfo};
 use super::layout::{Band, Peaks, sample_at};
 use super::paint;
 use super::paint::{Plot, colour};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Tokens;
 use crate::app::views::ViewContext;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::legend::{LegendEntry, legend_row};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::{Gesture, Intent, LegendEntry, PanZoom, Scale, Swatch, Tip, legend_row};
 use vramscope_core::model::{Bands, LiveTrack};
 use vramscope_core::units::{Bytes, time_of_day};
 
@@ -95,7 +92,6 @@ pub(in crate::app::views) fn band_under(bands: &Bands, bytes: f64) -> Option<Ban
     })
 }
 
-/// The bands of an instant as legend entries.
 pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEntry> {
     let shown = Band::ALL.into_iter().filter(|b| b.bytes(bands) > 0);
     let entry = |b: Band| {

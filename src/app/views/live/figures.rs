@@ -5,14 +5,10 @@ use egui::{Ui, vec2};
 
 use super::layout::{Band, sample_at};
 use super::paint::colour;
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{self, ListRow, key_value};
+use crate::app::widgets::{Bar, Cut, ListRow, key_value, label, padded, row, section};
 use vramscope_core::diagnose::watched::{Grower, Watched};
 use vramscope_core::model::{DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::{Bytes, NBSP, count, counted, time_of_day};

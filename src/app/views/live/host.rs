@@ -4,9 +4,7 @@ use egui::{Align2, Rect, Ui, vec2};
 
 use super::paint::Plot;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::{Batch, Cut, label};
 use vramscope_core::model::{HostPoint, LiveTrack, ProcessTrack};
 use vramscope_core::units::Bytes;
 

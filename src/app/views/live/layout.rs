@@ -2,8 +2,7 @@
 
 use egui::Rect;
 
-use crate::app::widgets::axis::byte_ticks;
-use crate::app::widgets::cut::Cut;
+use crate::app::widgets::{Cut, byte_ticks};
 use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
 /// The parts of the view.
@@ -137,7 +136,6 @@ pub(super) fn top_of_axis(highest: u64, capacity: u64) -> u64 {
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// The place of a mark's label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkPlace {
     pub mark: usize,

@@ -4,12 +4,9 @@ use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
 use super::layout::{Band, Peaks, columns, mark_places, sample_at, top_of_axis};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across, most_down, spread, time_ticks};
-use crate::app::widgets::chip::paint_chip;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, Scale, UnitAt, byte_ticks, label, most_across, most_down, paint_chip, spread, time_ticks,
+};
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, MarkKind};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn};
 

@@ -3,17 +3,11 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
-use crate::app::state::action::Action;
-use crate::app::state::live_status::LiveAction;
+use crate::app::state::{Action, LiveAction};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::Push;
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
-use crate::app::widgets::row::{self, definition, key_value};
+use crate::app::widgets::row::definition;
+use crate::app::widgets::{CodeWell, Cut, Field, PaneHeader, Push, key_value, label, pane, row};
 use vramscope_core::model::{LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, NBSP, count, time_of_day};
 use vramscope_live::live::agent::Request;

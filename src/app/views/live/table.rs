@@ -5,15 +5,10 @@ use egui::{Align, Color32, Layout, Ui, UiBuilder};
 use super::LiveView;
 use super::layout::Band;
 use super::paint::colour;
-use crate::app::state::action::Action;
-use crate::app::state::live_status::LiveAction;
+use crate::app::state::{Action, LiveAction};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::Push;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::table::{Cell, Column, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, label};
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
@@ -34,8 +29,10 @@ struct Line<'a> {
 /// Where it is told who gave the figures.
 const SOURCE: usize = 9;
 
-/// The columns; in a narrow pane there is room for what is used and for the source.
-fn columns<'a>(t: &'a Tokens, size: SizeColumn) -> Vec<Column<'a, &'a Line<'a>>> {
+/// From this width on there is room for more than what is used and the source.
+const WIDE: f32 = 860.0;
+
+fn columns<'a>(t: &'a Tokens, size: SizeColumn, is_wide: bool) -> Vec<Column<'a, &'a Line<'a>>> {
     let figure = move |title: &'static str, i: usize, width: f32| {
         Column::figure(title, width, move |c: &Cell<'_>, l: &&Line<'a>| match l.figures[i] {
             Some(bytes) => c.figure(size.sized(bytes), if i >= 4 && l.name.1 != Type::Strong { t.text2 } else { t.text1 }),
@@ -56,17 +53,17 @@ fn columns<'a>(t: &'a Tokens, size: SizeColumn) -> Vec<Column<'a, &'a Line<'a>>>
                 c.bar(bar);
             }
         })
-        .from(860.0),
+        .from(WIDE),
         figure("NVML", 0, 80.0),
-        figure("allocated", 1, 80.0).from(860.0),
-        figure("cached", 2, 80.0).from(860.0),
-        figure("outside PyTorch", 3, 86.0).from(860.0),
+        figure("allocated", 1, 80.0).from(WIDE),
+        figure("cached", 2, 80.0).from(WIDE),
+        figure("outside PyTorch", 3, 86.0).from(WIDE),
         figure("peak allocated", 4, 86.0).from(1040.0),
-        figure("peak NVML", 5, 80.0).from(860.0),
-        Column::figure("source", 80.0, |c, l: &&Line<'_>| {
+        figure("peak NVML", 5, 80.0).from(WIDE),
+        Column::figure("source", if is_wide { 80.0 } else { 124.0 }, move |c, l: &&Line<'_>| {
             if let Some((text, ink)) = &l.source {
-                // It may be longer than its column where nothing is beside it.
-                c.from(c.rect.left() - if l.process.is_none() { 180.0 } else { 0.0 }).right(text, Type::Body, *ink);
+                // It may be longer than its column where the columns beside it are empty.
+                c.from(c.rect.left() - if is_wide && l.process.is_none() { 180.0 } else { 0.0 }).right(text, Type::Body, *ink);
             }
         }),
     ]
@@ -136,7 +133,7 @@ impl LiveView {
         };
         let of = |line: &Line<'_>| line.process.map(|(_, p)| (p.pid, p.started));
         let selected = lines.iter().position(|line| of(line).is_some() && of(line) == self.selected);
-        let table = Table::plain("processes", columns(t, size)).row_height(32.0).selected(selected);
+        let table = Table::plain("processes", columns(t, size, ui.available_width() >= WIDE)).row_height(32.0).selected(selected);
         let out = table.show(ui, lines.len(), |i| lines.get(i), |_, l| name_of(l));
         for (i, response) in &out.seen {
             let (line, rect) = (&lines[*i], response.rect);

@@ -1,6 +1,6 @@
 //! What the memory column says, before it is drawn: figures, shares that add up as printed, rows, the widths of the bar's parts.
 
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::ViewKind;
 use std::collections::HashSet;
 
 use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
@@ -84,7 +84,6 @@ fn percent(tenths: u64, bytes: u64) -> String {
     }
 }
 
-/// A row of the table by role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
     pub role: Role,
@@ -242,7 +241,6 @@ fn within(parts: &[ModuleHeld], own: Own, whole: u64, (depth, prefix): (usize, &
     }
 }
 
-/// The rows of lines, or of sizes where there are no lines.
 pub fn line_rows(lines: &[LineHeld], bytes: u64, folds: Folds<'_>) -> Vec<Row> {
     let all = lines.iter().map(|l| Row {
         key: l.place.clone(),

@@ -16,15 +16,10 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, ColourBy, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
-use crate::app::widgets::button::{link_with, segmented, selector};
-use crate::app::widgets::how::recorded_by;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{PaneHeader, padded, rule};
+use crate::app::widgets::{PaneHeader, label, link_with, padded, recorded_by, rule, segmented, selector};
 use found::{Found, Whole};
 use layout::{Folds, LINKS, Row};
 use tables::{Columns, square};
@@ -56,7 +51,6 @@ struct Memory {
     at: Option<At>,
     /// Modules (0) or lines (1); what says more until one is chosen.
     by: Option<usize>,
-    /// The rows that are open.
     open: HashSet<String>,
     /// Keyed by the roles.
     whole: Derived<Identity, Whole>,

@@ -1,21 +1,17 @@
 //! Sentences above and below the tables, and the row of links at the foot.
 
-use egui::{Rect, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{Rect, Sense, Ui, pos2, vec2};
 
 use super::found::{Found, Whole};
 use super::layout::{LINKED, LINKS};
 use super::{ViewContext, ViewKind};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
+use crate::app::state::{Action, Command};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
-use crate::app::widgets::button::{focus_ring, link_with};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::how::{record_links, recorded_by};
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::pane::{padded, rule};
-use crate::app::widgets::{anchor, label, row};
+use crate::app::widgets::{
+    Cut, Icon, anchor, focus_ring, label, link_with, padded, record_links, recorded_by, row, rule, told_at,
+};
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::RECORD;
 use vramscope_core::units::Bytes;
@@ -139,8 +135,7 @@ pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[
         let mut x = inner.left();
         for (kind, width) in kinds.iter().zip(widths) {
             let place = Rect::from_min_size(pos2(x, foot.top() + LINKS * i as f32), vec2(width, LINKS));
-            let response = ui.interact(place, ui.scope_id().with(("open", kind)), Sense::click());
-            response.widget_info(|| WidgetInfo::labeled(egui::Role::Link, true, kind.title()));
+            let response = told_at(ui, place, ("open", kind), Sense::click(), egui::Role::Link, || kind.title());
             let covered = label::text_in(ui.painter(), place.expand2(vec2(1.0, 0.0)), kind.title(), Type::Caption, t.accent);
             if response.hovered() {
                 ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));

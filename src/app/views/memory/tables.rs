@@ -10,11 +10,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::place_link::{openable, place_link};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::row::ListRow;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Cut, Icon, ListRow, Tip, label};
 use vramscope_core::model::Frame;
 use vramscope_core::units::{Bytes, count, counted};
 

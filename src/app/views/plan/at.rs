@@ -7,17 +7,9 @@ use super::layout::slope;
 use super::model::PlanView;
 use super::scene::{Kind, Outcome, Row, Scene, outcome};
 use crate::app::data::colours::role_paint;
-use crate::app::state::action::{Action, PlannedRun};
+use crate::app::state::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::button::{Push, segmented};
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row;
-use crate::app::widgets::table::{Column, Table, Width};
+use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
@@ -77,7 +69,6 @@ impl PlanView {
         scene.rows.get(scene.selected).filter(changes)
     }
 
-    /// The button that opens the run.
     pub(super) fn open_button(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let with = self.chosen_row(scene).map_or(String::new(), |row| format!(" with {}", row.title));
         let about = format!(

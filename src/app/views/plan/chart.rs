@@ -9,13 +9,10 @@ use super::model::PlanView;
 use super::scene::{Kind, Outcome, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
-use crate::app::widgets::chip::{paint_chip, paint_chip_in, paint_flag};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{keys, label};
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, PixelColumn, Scale, Tip, byte_scale, event_ticks, keys, label, most_across, paint_chip,
+    paint_chip_in, paint_flag, spread, told_at,
+};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
@@ -153,8 +150,7 @@ impl PlanView {
 
     /// A click or a drag in a chart chooses the size there.
     fn pick(&mut self, ui: &Ui, scene: &Scene, rect: Rect, x: &Scale, name: &str) {
-        let response = ui.interact(rect, ui.scope_id().with(name), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, name));
+        let response = told_at(ui, rect, name, Sense::click_and_drag(), Role::Image, || name);
         if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
             self.choose(scene, x.value(at.x));
         }
@@ -288,8 +284,7 @@ impl PlanView {
             let place = rect.across(rect.right() + 12.0, ui.max_rect().right() - 6.0);
             label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
         }
-        let response = ui.interact(rect, ui.scope_id().with("outcome"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Image, true, "Outcome of each size"));
+        let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
         if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
             self.choose(scene, x.value(at.x));
         }

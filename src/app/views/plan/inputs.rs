@@ -8,8 +8,8 @@ use super::ViewContext;
 use crate::app::data::device::{DeviceData, prepare};
 use crate::app::jobs::Derived;
 use crate::app::jobs::locked;
-use crate::app::state::document_id::DocumentId;
-use crate::app::widgets::sparkline::Sparkline;
+use crate::app::state::DocumentId;
+use crate::app::widgets::Sparkline;
 use vramscope_core::formats;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::Progress;
@@ -93,7 +93,6 @@ pub(super) struct Inputs {
     read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
 }
 
-/// State of the plan.
 pub(super) enum State {
     /// It is being made; how far.
     Making(Option<f32>),

@@ -12,16 +12,12 @@ use super::room::{LISTED, Room, card, card_size};
 use super::runs::{Answer, Ask};
 use super::scene::Scene;
 use super::sizes::{Ink, headline, lead, number};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::{Type, text};
-use crate::app::widgets::button::{icon_button_sized, link_with, menu_item, selector_button};
-use crate::app::widgets::code::CodeWell;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{padded, section};
-use crate::app::widgets::row::{self, KeyValue, ListRow};
+use crate::app::widgets::{
+    CodeWell, Cut, Field, Icon, KeyValue, ListRow, icon_button_sized, label, link_with, menu_item, padded, row, section,
+    selector_button,
+};
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
 

@@ -3,9 +3,8 @@
 use egui::{Rect, Sense, Stroke, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::chip::Swatch;
+use crate::app::widgets::Swatch;
 
-/// What a mark is.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Ring,

@@ -5,14 +5,9 @@ use std::sync::Arc;
 use egui::{Rect, Stroke, Ui};
 
 use super::{View, ViewContext, ViewInfo};
-use crate::app::state::command::Command;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::state::workspace::Workspace;
+use crate::app::state::{Command, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::{Push, segmented};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::pane::{self, PaneHeader};
+use crate::app::widgets::{Cut, PaneHeader, Push, label, pane, segmented};
 use inputs::State;
 use model::PlanView;
 use room::{Room, room_for};

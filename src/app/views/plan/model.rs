@@ -12,7 +12,7 @@ use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use super::table::Order;
 use crate::app::jobs::Derived;
-use crate::app::widgets::table::Sort;
+use crate::app::widgets::Sort;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;

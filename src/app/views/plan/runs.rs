@@ -105,7 +105,6 @@ pub(super) enum Answer {
     Passes(Option<Arc<Passes>>),
 }
 
-/// What a thread has to do.
 #[derive(Default)]
 struct Lane {
     /// Most urgent first.

@@ -60,7 +60,6 @@ impl Figures {
     }
 }
 
-/// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     pub kind: Kind,
@@ -116,7 +115,6 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// A size of the axis.
     pub(super) fn size(&self, value: u64) -> Size {
         self.base.with(&self.name, value)
     }

@@ -8,13 +8,7 @@ use super::layout::ROW;
 use super::model::{PlanView, combined};
 use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::selector;
-use crate::app::widgets::chip::{Swatch, paint_chip_in};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::table::{Cell, Column, Sort, Table, Width};
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Width, label, paint_chip_in, selector};
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 /// What the rows are sorted by.
@@ -36,7 +30,6 @@ const ORDERS: [(&str, Order, bool); 4] = [
 ];
 
 impl PlanView {
-    /// The menu of orders.
     pub(super) fn order_menu(&mut self, ui: &mut Ui) {
         let by = self.sort.as_ref().map_or(Order::Best, |sort| sort.by);
         let mut at = ORDERS.iter().position(|o| o.1 == by).unwrap_or(0);

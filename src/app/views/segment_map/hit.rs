@@ -7,10 +7,9 @@ use super::paint::Areas;
 use super::places::Places;
 use super::runs::RowScale;
 use super::{Picture, tip};
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Cut, Tip};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::{LifetimeId, State};
 
@@ -18,11 +17,9 @@ use vramscope_core::tables::{LifetimeId, State};
 pub struct Hit {
     pub item: Item,
     pub tip: Tip,
-    /// Its rectangle in the row.
     pub rect: Option<Rect>,
 }
 
-/// The address of an item that has one.
 pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     match item {
         Item::Lifetime(id) => cx.data.tables.lifetimes.get(cx.data.device(), id).map(|l| l.address),

@@ -401,14 +401,12 @@ impl Plan {
         }
     }
 
-    /// The rows on the line that holds a row.
     pub fn line(&self, row: usize) -> Range<usize> {
         let first = (0..=row).rev().find(|&i| self.rows.get(i).is_none_or(|r| r.lead == 0)).unwrap_or(0);
         let end = (row + 1..self.rows.len()).find(|&i| self.rows[i].lead == 0).unwrap_or(self.rows.len());
         first..end
     }
 
-    /// Number of lines.
     pub fn lines(&self) -> usize {
         self.rows.iter().filter(|r| r.lead == 0).count()
     }

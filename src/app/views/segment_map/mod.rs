@@ -10,19 +10,12 @@ use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::Focus;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{UnitAt, byte_ticks, most_across};
-use crate::app::widgets::button::{icon_button, menu_entry, menu_item, selector_button};
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::pane::empty_state;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
-use crate::app::widgets::{label, term};
+use crate::app::widgets::{
+    Batch, Field, Gesture, Icon, Intent, PanZoom, Scale, UnitAt, byte_ticks, empty_state, icon_button, label, menu_entry,
+    menu_item, most_across, selector_button, term,
+};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::model::Action as EventAction;
 use vramscope_core::tables::{NO_EVENT, Quantity, State};
@@ -87,7 +80,6 @@ struct Picture {
     window: Window,
 }
 
-/// Cache key of a mesh.
 #[derive(Clone, PartialEq)]
 struct MeshKey {
     picture: Key,

@@ -7,10 +7,7 @@ use super::places::Places;
 use super::runs::{Run, RunKind, Runs};
 use crate::app::data::colours::Colours;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
-use crate::app::widgets::term::Term;
+use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Term, label};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// The parts of the map on screen.

@@ -12,7 +12,6 @@ const FEW_ROWS_HEIGHT: f32 = 36.0;
 /// Positions of rows and group headers, in points from the top of the scrolled area.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
-    /// Top of each row.
     pub tops: Vec<f32>,
     /// Top of each group header and the index of the group; empty when groups are not named.
     pub headers: Vec<(f32, u32)>,

@@ -8,7 +8,6 @@ use super::layout::{Plan, Row, Span, Unit};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::{BlockAt, LifetimeId, State};
 
-/// What a run of pixels shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// A live block, with its class.
@@ -41,7 +40,6 @@ pub struct Window {
     pub from: f64,
     /// Right edge, 0 to 1.
     pub to: f64,
-    /// Width in pixels.
     pub pixels: u16,
 }
 

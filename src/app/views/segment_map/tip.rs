@@ -4,7 +4,7 @@ use super::Picture;
 use super::layout::Row;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::{place_name, role_words};
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::Tip;
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::BlockAt;
 use vramscope_core::units::{Address, Bytes, count, counted};

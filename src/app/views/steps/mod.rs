@@ -8,13 +8,9 @@ use egui::Ui;
 
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
-use crate::app::state::action::Action;
-use crate::app::state::shared;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, ViewKind, shared};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::table::{Column, Sort, Table, Width};
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{Bar, Column, Sort, Table, Width, label, pane};
 use vramscope_core::anatomy::steps::{StepFigures, Steps, figures, number};
 use vramscope_core::diagnose::leaks::has_steps;
 use vramscope_core::diagnose::source_limits::{NO_STEPS, no_history};

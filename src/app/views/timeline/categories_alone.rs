@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use egui::{Align2, Rect, Sense, Ui, WidgetInfo, vec2};
+use egui::{Align2, Rect, Sense, Ui, vec2};
 
 use super::lanes::categories::{BandsPicture, tip};
 use super::layout::{NAMES, Tracks};
 use super::paint::Canvas;
 use super::picture::Window;
 use crate::app::jobs::Derived;
-use crate::app::state::shared::Axis;
+use crate::app::state::Axis;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::axis::{UnitAt, time_ticks};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::viewport::{Gesture, Intent, PanZoom, Scale};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Scale, UnitAt, label, time_ticks, told_at};
 use vramscope_core::model::CategoryBands;
 use vramscope_core::units::Micros;
 
@@ -35,8 +32,7 @@ impl CategoriesAlone {
         let x = egui::Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
         let axis = Rect::from_x_y_ranges(x, pane.top() + 8.0..=pane.top() + 28.0);
         let rect = Rect::from_x_y_ranges(x, axis.bottom() + 4.0..=pane.bottom() - 14.0);
-        let response = ui.interact(rect, ui.scope_id().with("bands"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(egui::Role::Canvas, true, "Bytes by category over time"));
+        let response = told_at(ui, rect, "bands", Sense::click_and_drag(), egui::Role::Canvas, || "Bytes by category over time");
         let gesture = Gesture::read(&response);
         let (from, to) = range.visible();
         if let Some(intent) = gesture.intent {

@@ -1,7 +1,7 @@
 //! Converts between places on the axis and times. Needed for things that happen between two events, such as samples.
 
 use super::picture::Window;
-use crate::app::state::shared::Axis;
+use crate::app::state::Axis;
 use vramscope_core::model::DeviceRecording;
 
 impl Window {
@@ -29,7 +29,6 @@ pub(super) fn time_ns(device: &DeviceRecording, axis: Axis, x: f64) -> i64 {
     }
 }
 
-/// The place of a time on the axis.
 pub(super) fn place_of_ns(device: &DeviceRecording, axis: Axis, ns: i64) -> f64 {
     let times = &device.events.time_us;
     let first = times.first().copied().unwrap_or(0);

@@ -6,16 +6,10 @@ use super::lanes::Lanes;
 use super::layout::{NAMES, Track, set_folded};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
+use crate::app::state::{Action, Command, Item, shared};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::widgets::button::{self, Push, push_over};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
+use crate::app::widgets::{Cut, Icon, Push, button, label, push_over, told_at};
 use vramscope_core::tables::stack_text;
 use vramscope_core::units::{Address, counted};
 
@@ -39,8 +33,8 @@ pub(super) fn hidden_ui(ui: &mut Ui, canvas: &Canvas<'_>, lanes: &Lanes, hidden:
         "No room for {}. Drag the pane's lower edge, or double click its header to fill the window with it.",
         names.join(", ")
     );
-    let response = ui.interact(place, ui.scope_id().with("hidden lanes"), egui::Sense::hover());
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, format!("{words}: {}", names.join(", "))));
+    let response =
+        told_at(ui, place, "hidden lanes", egui::Sense::hover(), egui::Role::Label, || format!("{words}: {}", names.join(", ")));
     response.on_hover_text(tip);
 }
 

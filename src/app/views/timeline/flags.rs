@@ -6,8 +6,7 @@ use super::marks::{Marks, Why};
 use super::paint::Canvas;
 use crate::app::state::shared;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::chip;
-use crate::app::widgets::mesh::Batch;
+use crate::app::widgets::{Batch, chip};
 use vramscope_core::units::Bytes;
 
 impl Canvas<'_> {

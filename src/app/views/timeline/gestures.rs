@@ -1,19 +1,14 @@
 //! Pointer gestures of the timeline.
 
-use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, WidgetInfo, pos2, vec2};
+use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::lanes::Hit;
 use super::paint::Canvas;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
-use crate::app::state::action::Action;
-use crate::app::state::command::Command;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, TrackLayout};
+use crate::app::state::{Action, Axis, Command, Item, TrackLayout, shared};
 use crate::app::views::ViewContext;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within};
+use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within, told_at};
 
 impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
@@ -226,9 +221,14 @@ impl Timeline {
         let (first, last) = shared::domain(cx.data.device(), cx.shared.axis);
         let x = Scale::horizontal(first, last, rect.x_range());
         let (left, right) = (x.at(cx.shared.from), x.at(cx.shared.to));
-        let response =
-            ui.interact(rect.expand2(vec2(4.0, 0.0)), ui.scope_id().with("timeline overview"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Overview of the whole recording"));
+        let response = told_at(
+            ui,
+            rect.expand2(vec2(4.0, 0.0)),
+            "timeline overview",
+            Sense::click_and_drag(),
+            Role::Canvas,
+            || "Overview of the whole recording",
+        );
         let grip_at = |p: Pos2| {
             if (p.x - left).abs() <= 6.0 {
                 Grip::OverviewLeft
@@ -298,8 +298,7 @@ impl Timeline {
     pub(super) fn resize_curves(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some(rect) = canvas.tracks.curves else { return };
         let edge = canvas.pane.down(rect.bottom() + 2.0, rect.bottom() + 8.0);
-        let response = ui.interact(edge, ui.scope_id().with("curves height"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Splitter, true, "Height of the curves"));
+        let response = told_at(ui, edge, "curves height", Sense::click_and_drag(), Role::Splitter, || "Height of the curves");
         let response = response.on_hover_cursor(CursorIcon::ResizeVertical);
         let resize = |curves_height| cx.actions.send(Action::SetTracks(TrackLayout { curves_height, ..cx.shared.tracks }));
         if response.dragged() {

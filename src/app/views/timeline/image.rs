@@ -8,11 +8,10 @@ use rayon::prelude::*;
 use super::picture::StrataPicture;
 use crate::app::data::colours::{Colours, Focus};
 use crate::app::data::device::DeviceData;
-use crate::app::state::colour_by::ColourBy;
+use crate::app::state::ColourBy;
 use crate::app::theme::Tokens;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
-/// The strata as an image.
 pub(super) struct StrataImage {
     /// The picture it was made from. Kept for its window and heights, and because its address is a cache key that must not be
     /// reused.

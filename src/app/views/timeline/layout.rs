@@ -2,7 +2,7 @@
 
 use egui::{Rangef, Rect};
 
-use crate::app::state::shared::TrackLayout;
+use crate::app::state::TrackLayout;
 use vramscope_core::tables::Cell;
 
 /// Height of the overview.
@@ -68,7 +68,6 @@ impl Track {
     pub const ALL: [Track; TRACKS] =
         [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card, Track::Phases];
 
-    /// The name in the gutter.
     pub fn name(self) -> &'static str {
         match self {
             Track::Overview => "Overview",

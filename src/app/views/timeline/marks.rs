@@ -61,7 +61,6 @@ pub(super) struct Range {
     pub to_us: i64,
 }
 
-/// All marks of a device.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     pub calls: Vec<DeviceCall>,

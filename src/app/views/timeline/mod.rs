@@ -21,7 +21,7 @@ mod under;
 
 use std::sync::Arc;
 
-use egui::{Rect, Response, Role, Sense, Ui, WidgetInfo};
+use egui::{Rect, Response, Role, Sense, Ui};
 
 use super::block_legend::BlockLegend;
 use super::live::alone::SamplesAlone;
@@ -30,17 +30,8 @@ use crate::app::data::colours::Focus;
 use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::action::Action;
-use crate::app::state::colour_by::ColourBy;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
-use crate::app::state::view_kind::ViewKind;
-use crate::app::widgets::button;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::term::Term;
-use crate::app::widgets::texture::PixelTexture;
-use crate::app::widgets::viewport::Scale;
+use crate::app::state::{Action, Axis, ColourBy, Item, ViewKind, shared};
+use crate::app::widgets::{Icon, PixelTexture, Scale, Term, button, told_at};
 use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
@@ -101,7 +92,6 @@ struct StrataKey {
     rows: usize,
 }
 
-/// Cache key of an image.
 #[derive(Clone, Debug, PartialEq)]
 struct ImageKey {
     picture: Identity,
@@ -119,13 +109,11 @@ enum Grip {
     Cursor,
     /// Marker A (0) or B (1).
     Marker(usize),
-    /// The window in the overview.
     OverviewWindow,
     OverviewLeft,
     OverviewRight,
 }
 
-/// The target of the context menu.
 #[derive(Clone, Copy, Debug, Default)]
 struct MenuTarget {
     item: Option<Item>,
@@ -153,10 +141,7 @@ struct Timeline {
     strata: Derived<StrataKey, StrataPicture>,
     image: Derived<ImageKey, StrataImage>,
     legend: BlockLegend,
-    /// The image in the texture.
-    shown: Option<Arc<StrataImage>>,
     texture: PixelTexture,
-    uploads: u64,
     /// The byte range that the strata are zoomed to; `None` for all.
     bytes: Option<(f64, f64)>,
     /// States before each zoom box, oldest first. Going back to such a window restores its byte range too.
@@ -266,13 +251,8 @@ impl View for Timeline {
         let ppp = ui.ctx().pixels_per_point();
         let columns = ((tracks.x.span() * ppp).round() as usize).clamp(1, crate::app::widgets::texture::LARGEST_SIDE);
         let window = Window { axis: cx.shared.axis, from: cx.shared.from, to: cx.shared.to, columns };
-        let response = ui.interact(tracks.canvas(), ui.scope_id().with("timeline canvas"), Sense::click_and_drag());
-        response.widget_info(|| {
-            WidgetInfo::labeled(
-                Role::Canvas,
-                true,
-                format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor),
-            )
+        let response = told_at(ui, tracks.canvas(), "timeline canvas", Sense::click_and_drag(), Role::Canvas, || {
+            format!("Timeline, {} events, cursor at {}", device.events.len(), cx.shared.cursor)
         });
 
         let picture = self.window_picture(cx, window, marks.clone());
@@ -417,11 +397,7 @@ impl Timeline {
         let tokens = crate::app::theme::Tokens::of(ui.ctx());
         let job = move |_: &_| Some(StrataImage::compute(&data, picture, colours, tokens, &focus, rows));
         let image = self.image.get(cx.jobs, "timeline pixels", &key, job).value?;
-        if self.shown.as_ref().is_none_or(|s| !Arc::ptr_eq(s, &image)) {
-            self.uploads += 1;
-            self.shown = Some(Arc::clone(&image));
-            self.texture.update(ui.ctx(), "strata", self.uploads, image.size, || image.pixels.clone());
-        }
+        self.texture.update(ui.ctx(), "strata", &image, image.size, |image| image.pixels.clone());
         Some(image)
     }
 

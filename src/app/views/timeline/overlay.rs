@@ -5,15 +5,9 @@ use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 use super::paint::Canvas;
 use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, SharedViewState, events_of_range};
+use crate::app::state::{Axis, Item, SharedViewState, events_of_range, shared};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::chip;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_MARKER, PixelColumn};
-use crate::app::widgets::term::Term;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Batch, Cut, DASH_MARKER, PixelColumn, Scale, Term, chip};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, counted};
 
@@ -434,7 +428,6 @@ fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec
     (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
 }
 
-/// Paints a zoom box.
 pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
     let mut batch = Batch::new(painter);
     batch.rect(area, Tokens::at(tokens.accent, 0.13));

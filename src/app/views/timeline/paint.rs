@@ -8,15 +8,12 @@ use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
 use crate::app::data::device::DeviceData;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
+use crate::app::state::{Axis, shared};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{Ticks, UnitAt, byte_ticks, event_ticks, most_across, most_down, time_ticks};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::term::Term;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{chip, label};
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, PixelColumn, Scale, Term, Ticks, UnitAt, byte_ticks, chip, event_ticks, label, most_across,
+    most_down, time_ticks,
+};
 use vramscope_core::tables::Cell;
 use vramscope_core::units::{Bytes, NBSP};
 
@@ -107,7 +104,6 @@ impl Canvas<'_> {
         }
     }
 
-    /// The ticks of an axis of this width.
     fn ticks(&self, width: f32) -> Ticks {
         let most = most_across(width).min((width / 96.0).max(2.0) as usize);
         match self.window.axis {
@@ -360,7 +356,6 @@ impl Canvas<'_> {
         named
     }
 
-    /// Draws the background of the strata.
     pub fn strata_back(&self, rect: Rect, y: &Scale, picture: Option<&WindowPicture>) {
         if picture.is_some() {
             self.byte_axis(rect, y, "Live blocks");

@@ -2,8 +2,7 @@
 
 use super::marks::{Cluster, DeviceCall, Marks, Named, Range, clusters};
 use crate::app::data::device::DeviceData;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
+use crate::app::state::{Axis, shared};
 use vramscope_core::model::{DeviceRecording, Progress};
 use vramscope_core::query::matching::Matching;
 

@@ -5,11 +5,9 @@ use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 use super::layout;
 use super::marks::clusters;
 use super::paint::Canvas;
-use crate::app::state::shared;
-use crate::app::state::shared::{Axis, SharedViewState};
+use crate::app::state::{Axis, SharedViewState, shared};
 use crate::app::theme::Type;
-use crate::app::widgets::viewport::Scale;
-use crate::app::widgets::{chip, label};
+use crate::app::widgets::{Scale, chip, label};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, count};
 
@@ -24,7 +22,6 @@ pub(super) struct AxisMarks {
 }
 
 impl AxisMarks {
-    /// All rectangles that are taken on the axis.
     pub fn taken(&self) -> Vec<Rect> {
         let flags = self.flags.iter().map(|f| f.0);
         flags.chain(self.markers.iter().flatten().copied()).chain(self.cursor.iter().map(|c| c.0)).collect()

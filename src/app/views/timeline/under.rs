@@ -8,13 +8,9 @@ use super::marks::{Cap, Why};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
-use crate::app::state::selection::Item;
-use crate::app::state::shared;
-use crate::app::state::shared::Axis;
+use crate::app::state::{Axis, Item, shared};
 use crate::app::views::block_name::{place_name, role_words};
-use crate::app::widgets::term::{Figures, Term};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Figures, Scale, Term, Tip};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::BEFORE_PROFILING;
@@ -74,7 +70,6 @@ pub(super) struct Scene<'a> {
     pub strata_y: Scale,
     pub pennants: &'a Pennants,
     pub lanes: &'a Lanes,
-    /// The names on the curves and their terms.
     pub names: &'a [(Rect, Term)],
     /// Segments and blocks at the cursor, for the figures in a name's tooltip.
     pub state: Option<&'a State>,

@@ -1,19 +1,16 @@
 //! Reserved memory over the recording for each plotted setting, without and with the limit.
 
-use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, WidgetInfo, pos2};
+use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, pos2};
 
 use super::ViewContext;
 use super::layout::{StepBox, resample, short, step_lane};
 use super::model::{WhatIfView, outcome};
-use crate::app::state::action::Action;
+use crate::app::state::Action;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::axis::{byte_scale, event_ticks, most_across, spread};
-use crate::app::widgets::chip::{paint_chip_in, paint_flag};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT, PixelColumn};
-use crate::app::widgets::pane::PaneHeader;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{
+    Batch, Cut, DASH_LIMIT, PaneHeader, PixelColumn, Scale, byte_scale, event_ticks, label, most_across, paint_chip_in,
+    paint_flag, spread, told_at,
+};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
@@ -42,8 +39,14 @@ impl WhatIfView {
         let upper = Rect::from_x_y_ranges(x, rect.top() + 12.0..=rect.top() + 12.0 + height * 0.52);
         let lower = Rect::from_x_y_ranges(x, upper.bottom() + 22.0..=axis.top());
         let canvas = upper.union(lower);
-        let response = ui.interact(canvas, ui.scope_id().with("what-if charts"), Sense::click_and_drag());
-        response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, "Reserved memory of the plotted settings"));
+        let response = told_at(
+            ui,
+            canvas,
+            "what-if charts",
+            Sense::click_and_drag(),
+            Role::Canvas,
+            || "Reserved memory of the plotted settings",
+        );
         let events = cx.data.device().events.len() as f64;
         let scale = Scale::horizontal(0.0, events.max(1.0), x);
         self.chart(ui, cx, upper, &scale, None);

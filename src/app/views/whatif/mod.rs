@@ -5,13 +5,9 @@ use std::sync::Arc;
 use egui::{Align, Color32, Key as Button, Layout, Rect, Ui, UiBuilder, vec2};
 
 use super::{View, ViewContext, ViewInfo};
-use crate::app::state::action::Action;
-use crate::app::state::view_kind::ViewKind;
+use crate::app::state::{Action, ViewKind};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::button::Push;
-use crate::app::widgets::field::Field;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::{anchor, pane};
+use crate::app::widgets::{Field, Icon, Push, anchor, pane, told_at};
 use model::{Setting, WhatIfView};
 use vramscope_core::diagnose::source_limits::records_history;
 use vramscope_core::diagnose::vendor::Words;
@@ -279,8 +275,7 @@ impl WhatIfView {
         let at = egui::pos2(left, tools.top() + 36.0);
         let size = vec2(galley.size().x + ICON + 24.0, galley.size().y + 10.0);
         let rect = Rect::from_min_size(at, size);
-        let response = ui.interact(rect, ui.scope_id().with("error"), egui::Sense::hover());
-        response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, sentence));
+        told_at(ui, rect, "error", egui::Sense::hover(), egui::Role::Label, || sentence);
         p.rect(rect, 4, t.s3, egui::Stroke::new(1.0, t.line2), egui::StrokeKind::Inside);
         Icon::Warning.paint(p, egui::pos2(left + 8.0 + ICON / 2.0, at.y + 13.0), ICON, t.amber);
         p.galley(egui::pos2(left + ICON + 15.0, at.y + 5.0), galley, t.text1);

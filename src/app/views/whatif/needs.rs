@@ -8,8 +8,7 @@ use super::ViewContext;
 use super::model::WhatIfView;
 use crate::app::data::device::DeviceData;
 use crate::app::theme::Type;
-use crate::app::widgets::button::{Push, link_with};
-use crate::app::widgets::{label, pane};
+use crate::app::widgets::{Push, label, link_with, pane};
 use vramscope_core::inference::Needed;
 use vramscope_core::model::{AllocConf, Cancelled, Progress};
 use vramscope_core::tables::{NO_EVENT, Quantity};
@@ -18,7 +17,6 @@ use vramscope_core::units::Bytes;
 /// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.
 const QUICK: u64 = 1_000_000;
 
-/// What a setting needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// `None` when a request fails without any limit.

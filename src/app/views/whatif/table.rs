@@ -10,15 +10,9 @@ use super::layout::{HEAD, ROW};
 use super::model::{Setting, WhatIfView, outcome, outcome_span};
 use super::runs::Awaited;
 use crate::app::theme::Type;
-use crate::app::widgets::bar::Bar;
-use crate::app::widgets::button::{focus_ring, icon_button_sized};
-use crate::app::widgets::chip::{Swatch, paint_chip};
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::icons::Icon;
-use crate::app::widgets::label;
-use crate::app::widgets::row;
-use crate::app::widgets::table::{Cell, Column, Table, TableOutput, Width};
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{
+    Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, focus_ring, icon_button_sized, label, paint_chip, row,
+};
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, SizeColumn, count};

@@ -120,7 +120,6 @@ pub struct Figures {
     pub pending_bytes: u64,
     pub holes: u64,
     pub hole_bytes: u64,
-    /// Bytes of the largest hole.
     pub largest_hole: u64,
     /// Free bytes in segments that also hold a live block.
     pub pinned: u64,

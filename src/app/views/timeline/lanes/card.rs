@@ -17,12 +17,7 @@ use crate::app::views::timeline::layout::{Contents, NAMES, Track};
 use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::{Batch, DASH_LIMIT};
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Scale, Swatch, Tip, label};
 use vramscope_core::model::{Bands, DeviceRecording, MarkKind, Sample};
 use vramscope_core::units::Bytes;
 

@@ -4,18 +4,14 @@ use std::sync::Arc;
 
 use egui::{Align2, Pos2, Rect, Ui};
 
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{Contents, Track};
 use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::WindowPicture;
-use crate::app::widgets::chip::Swatch;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::tooltip::Tip;
-use crate::app::widgets::viewport::Scale;
+use crate::app::widgets::{Cut, Scale, Swatch, Tip, label};
 
 /// What lanes share with the curves.
 pub(in crate::app::views::timeline) struct Shared {
@@ -30,7 +26,6 @@ pub(in crate::app::views::timeline) trait Lane {
     /// The lane's track in the layout.
     fn track(&self) -> Track;
 
-    /// The name in the gutter.
     fn name(&self, _canvas: &Canvas<'_>) -> &'static str {
         self.track().name()
     }

@@ -15,7 +15,7 @@ use super::layout::{Contents, Track};
 use super::marks::Marks;
 use super::paint::Canvas;
 use crate::app::views::ViewContext;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::Tip;
 use lane::Lane;
 
 #[cfg(test)]
@@ -80,7 +80,6 @@ impl Lanes {
         }
     }
 
-    /// The name of a track in the gutter.
     pub fn name(&self, canvas: &Canvas<'_>, track: Track) -> &'static str {
         self.0.iter().find(|lane| lane.track() == track).map_or(track.name(), |lane| lane.name(canvas))
     }

@@ -6,8 +6,7 @@ use egui::{Align2, CursorIcon, Pos2, Rect, Role, Sense, Ui, WidgetInfo, pos2};
 
 use super::lane::{Choice, Hit, Lane, Shared};
 use crate::app::jobs::Derived;
-use crate::app::state::action::Action;
-use crate::app::state::shared::TrackLayout;
+use crate::app::state::{Action, TrackLayout};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::clock::{place_of_ns, time_ns};
@@ -15,10 +14,7 @@ use crate::app::views::timeline::layout::{Contents, OP_LINE, OP_WORDS, Track};
 use crate::app::views::timeline::marks::Marks;
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::Window;
-use crate::app::widgets::cut::Cut;
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Batch, Cut, Tip, label};
 use vramscope_core::model::{DeviceRecording, OpKind, OpTable};
 use vramscope_core::tables::op_lanes::{OpRows, OpSpan, RowKind};
 use vramscope_core::units::{Micros, count, counted};
@@ -118,7 +114,6 @@ fn resize(ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
 struct OpBox {
     pub left: f32,
     pub right: f32,
-    /// The line of the lane.
     pub line: u16,
     pub span: OpSpan,
     /// When the box holds several operators, the longest one, if there is room for its name.
@@ -174,7 +169,6 @@ impl OpsPicture {
         OpsPicture { window, lines, boxes, starts, folded, hidden }
     }
 
-    /// The box of a line at a column.
     pub fn hit(&self, line: usize, column: f32) -> Option<OpBox> {
         let boxes = self.boxes.get(*self.starts.get(line)?..*self.starts.get(line + 1)?)?;
         let at = boxes.partition_point(|b| b.left <= column).checked_sub(1)?;

@@ -12,9 +12,7 @@ use crate::app::views::timeline::layout::{Contents, Track};
 use crate::app::views::timeline::marks::{Marks, Named};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{StepBox, Window, WindowPicture};
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Batch, Tip, label};
 use vramscope_core::anatomy::Phase;
 
 #[derive(Default)]

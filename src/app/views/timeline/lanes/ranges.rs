@@ -3,13 +3,12 @@
 use egui::{Pos2, Rangef, Rect, pos2};
 
 use super::lane::{Choice, Hit};
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::views::timeline::layout::{self, Track};
 use crate::app::views::timeline::marks::{Marks, Named, Range};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{StepBox, Window, extent};
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Batch, Tip};
 use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};

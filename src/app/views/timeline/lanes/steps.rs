@@ -6,16 +6,14 @@ use egui::{Align2, Pos2, Rect, pos2, vec2};
 
 use super::lane::{Hit, Lane, Shared};
 use super::ranges::comb;
-use crate::app::state::selection::Item;
+use crate::app::state::Item;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{self, Contents, Track};
 use crate::app::views::timeline::marks::{Marks, Named};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{StepBox, Window, WindowPicture};
-use crate::app::widgets::label;
-use crate::app::widgets::mesh::Batch;
-use crate::app::widgets::tooltip::Tip;
+use crate::app::widgets::{Batch, Tip, label};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, NBSP, count};
 

@@ -71,9 +71,10 @@ impl Limit {
                 _ => format!(": {it} says what was live when it was written, and which lines made {} of it.", Bytes(all - bare)),
             };
             let (line, how) = match device.events.len() {
-                1 if line.is_some() => {
-                    (Some(RECORD_2_0), "PyTorch 2.0 keeps one event unless it is asked for more. Record like this from the start")
-                }
+                1 if line.is_some() => (
+                    Some(RECORD_2_0),
+                    "PyTorch 2.0, and later releases when called with True, keep one event unless asked for more. Record like this from the start",
+                ),
                 _ => (line, "Record from the start to see the rest"),
             };
             let sentence = format!("{has}{what}{}", record(line, how));

@@ -194,6 +194,12 @@ impl Roles {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
+    /// True for a gradient that `Module.to` moved with its weight. O(1).
+    #[must_use]
+    pub fn is_moved_gradient(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0) == (Role::Gradients, Because::MovedWithWeight)
+    }
+
     /// True for what is left of such a graph from a pass before the history. O(1).
     #[must_use]
     pub fn is_of_older_graph(&self, id: LifetimeId) -> bool {

@@ -1,8 +1,9 @@
-//! What a library gathers for the program because an argument asks for it, or because none forbids it.
+//! What a library holds for the program though it was not asked to: gathered predictions and scores, gradients that are moved along.
 
 use rustc_hash::FxHashMap;
 
-use super::at_peak::{LEAST, held, peak, place, saving};
+use super::at_peak::{LEAST, held, lines, peak, place, saving};
+use crate::anatomy::Phase;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::tables::naming::is_of_operators;
 use crate::tables::{BlockAt, LifetimeId};
@@ -50,6 +51,32 @@ const GATHERERS: [Gatherer; 2] = [
 /// What a library gathers: at least a tenth of the peak.
 pub(super) fn gathered(p: &RuleInput<'_>) -> Vec<Finding> {
     GATHERERS.iter().filter_map(|gatherer| of_gatherer(p, gatherer)).collect()
+}
+
+/// Gradients that came to the device with a model which nothing then trains: at least a tenth of the peak.
+pub(super) fn moved_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
+    let (blocks, bytes) = held(p, |b| p.roles.is_moved_gradient(b.lifetime));
+    let peak = peak(p);
+    let trains = p.roles.anatomy.phases.runs.iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer));
+    if trains || bytes < LEAST || bytes.saturating_mul(10) < peak {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("moved_gradients", Class::Peak, "Gradients were moved with the model", bytes)
+            .says(format!(
+                "{} of the {} at the peak is probably gradients, which came with the model when {} moved it.",
+                Bytes(bytes),
+                Bytes(peak),
+                lines(p, &blocks)
+            ))
+            .saves("Without them", saving(p, |id, size| if p.roles.is_moved_gradient(id) { 0 } else { size }))
+            .bytes_of("gradients", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("model.zero_grad(set_to_none=True)  # before model.to(device)")
+            .advice("A model that was trained keeps its gradients, and .to() moves them with the weights.")
+            .check("The model takes as much as its weights."),
+    ]
 }
 
 fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {

@@ -402,6 +402,16 @@ pub const RULES: &[Rule] = &[
         run: gathered::gathered,
     },
     Rule {
+        name: "moved_gradients",
+        class: Class::Peak,
+        finds: "Gradients that `model.to()` moved with a model that nothing then trains",
+        when: "blocks at the peak that `Module._apply` made from its line for gradients: ≥ 64 MiB and ≥ 10 % of it; no backward pass and no optimizer in the recording",
+        source: "found in a published recording",
+        measured: "",
+        shown_by: "generated: a trained model that is moved",
+        run: gathered::moved_gradients,
+    },
+    Rule {
         name: "last_result",
         class: Class::Peak,
         finds: "What a step made last, held by a variable until the next step made its own",

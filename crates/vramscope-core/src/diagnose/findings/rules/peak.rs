@@ -244,9 +244,20 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("largest of them", largest)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
-            .advice("They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.")
+            .advice(match rows_of_pairs(named[0].requested) {
+                Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
+                None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
+            })
             .check(&check),
     ]
+}
+
+/// The rows of a square matrix of fp32 or bf16 numbers. Powers of two are left out: batch, positions and vocabulary may be such too.
+fn rows_of_pairs(bytes: u64) -> Option<u64> {
+    [4, 2].into_iter().filter(|&width| bytes.is_multiple_of(width)).find_map(|width| {
+        let rows = (bytes / width).isqrt();
+        (rows * rows * width == bytes && !rows.is_power_of_two()).then_some(rows)
+    })
 }
 
 /// The decoder of an image model, on the whole image at once.

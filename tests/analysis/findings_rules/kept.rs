@@ -238,3 +238,45 @@ fn weights_are_no_cache() {
     }
     silent(&t.finish(), "preallocated_cache");
 }
+
+/// The Trainer joins the predictions of each batch with those before, on the GPU. A program's own list of them is no matter of its settings.
+#[test]
+fn predictions_that_a_trainer_gathers() {
+    let run = |file: &str| {
+        let mut t = Tape::new();
+        let joins = t.stack(&[(file, "torch_pad_and_concatenate"), (file, "nested_concat"), ("/home/me/train.py", "main")]);
+        let mut gathered = t.alloc(40 * MIB, joins);
+        for batch in 2..8 {
+            let joined = t.alloc(batch * 40 * MIB, joins);
+            t.free(gathered);
+            gathered = joined;
+        }
+        t.free(gathered);
+        t.finish()
+    };
+    let found = said(&run("/site-packages/transformers/trainer_pt_utils.py"), "gathered");
+    assert_eq!((found.bytes, found.saving.unwrap().after), ((6 + 7) * 40 * MIB, 0));
+    silent(&run("/home/me/gather.py"), "gathered");
+}
+
+/// `model.to()` moves a weight and then its gradient, each from a line of its own. Nothing says so of weights alone.
+#[test]
+fn gradients_that_move_with_the_model() {
+    let run = |has_gradients: bool| {
+        let mut t = Tape::new();
+        let outside = [(MODULE, "_apply"), (MODULE, "to"), ("/home/me/eval.py", "load")];
+        // A frame further in gives `_apply` another line.
+        let weight = t.stack(&outside);
+        let gradient = t.stack(&[&[(MODULE, "convert")][..], &outside].concat());
+        for _ in 0..8 {
+            t.alloc(64 * MIB, weight);
+            if has_gradients {
+                t.alloc(64 * MIB, gradient);
+            }
+        }
+        t.finish()
+    };
+    let found = said(&run(true), "moved_gradients");
+    assert_eq!(found.saving.unwrap().bytes(), 8 * 64 * MIB);
+    silent(&run(false), "moved_gradients");
+}

@@ -282,7 +282,8 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
     let last = calls.len() - 1;
     let instance = |(i, (own, end)): (usize, (Vec<&Below>, u32))| {
         let kept: Vec<&Below> = own.iter().copied().filter(|r| draft.rows[r.row as usize].freed > forward_end).collect();
-        let of_line = kept.iter().filter(|r| Some(r.inner) == line).max_by_key(|r| draft.size(r.row)).copied();
+        let of_line: Vec<&Below> = kept.iter().copied().filter(|r| Some(r.inner) == line).collect();
+        let of_line = result_of(draft, &of_line, forward_end);
         // The first may end with another line, as a block without dropout. What the last one returns may not be kept at all.
         let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
         let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
@@ -301,10 +302,12 @@ fn result_line(draft: &Draft<'_>, calls: &[(Vec<&Below>, u32)], forward_end: u32
 }
 
 /// What a call keeps and the backward pass is done with first: its result, which the next call is given. Where the recording ends before,
-/// the last that it keeps.
+/// the last that it keeps, but for what a norm keeps beside its result.
 fn result_of<'b>(draft: &Draft<'_>, own: &[&'b Below], forward_end: u32) -> Option<&'b Below> {
     let freed = |r: &&Below| draft.rows[r.row as usize].freed;
     let is_kept = |r: &&Below| freed(r) > forward_end && draft.rows[r.row as usize].role != Role::AutocastCopies;
     let kept = || own.iter().copied().filter(is_kept);
-    kept().filter(|r| freed(r) != NEVER).min_by_key(freed).or_else(|| kept().last())
+    let first = kept().filter(|r| freed(r) != NEVER).min_by_key(freed);
+    let last_line = kept().last()?.inner;
+    first.or_else(|| kept().filter(|r| r.inner == last_line).max_by_key(|r| draft.size(r.row)))
 }

@@ -108,7 +108,7 @@ fn steps_found_by_calls_begin_with_their_call() {
     let made: Vec<u64> = steps.bounds.iter().take(steps.len()).map(|&bound| events.size[bound as usize]).collect();
     assert_eq!(made, [13_107_200; 6]);
     let peak = read.roles.anatomy.words_at(read.tables.curves.peak_event());
-    assert_eq!(peak.replace('\u{a0}', " "), "in an evaluation of step 2");
+    assert_eq!(peak.replace('\u{a0}', " "), "in step 2, in an evaluation");
 }
 
 /// What each program has once `zero_grad` has freed the gradients: some do it at the end of a step, some at the beginning of the

@@ -79,7 +79,7 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     assert_eq!(caps.first().map(|c| c.from), Some(CapFrom::Device), "{caps:?}");
     // How large the device is stands nowhere: others may hold the rest.
     assert!(a.sentence.contains("nor what other processes hold"), "{}", a.sentence);
-    assert_eq!(a.tests[0].what, "smaller than free and reserved together");
+    assert_eq!(a.tests[0].what, "less than free + reserved");
     let all = advised(&recording);
     assert!(all.iter().all(|x| x.support == Support::Formula && x.setting.is_none()), "{all:?}");
     let found = said(&recording, "out_of_memory");

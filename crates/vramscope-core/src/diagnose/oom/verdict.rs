@@ -136,7 +136,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     };
     let tests = [
         (
-            if f.capacity.is_some() { "smaller than the device" } else { "smaller than free and reserved together" },
+            if f.capacity.is_some() { "smaller than the device" } else { "less than free + reserved" },
             Some(fits_device),
             most,
         ),

@@ -135,11 +135,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         Verdict::Unknown => usize::MAX,
     };
     let tests = [
-        (
-            if f.capacity.is_some() { "smaller than the device" } else { "less than free + reserved" },
-            Some(fits_device),
-            most,
-        ),
+        (if f.capacity.is_some() { "smaller than the device" } else { "less than free + reserved" }, Some(fits_device), most),
         ("free on the device", (f.device_free < EventTable::FREE_UNBOUNDED).then_some(on_device), f.device_free),
         (
             "room under the cap",

@@ -308,6 +308,6 @@ fn result_of<'b>(draft: &Draft<'_>, own: &[&'b Below], forward_end: u32) -> Opti
     let is_kept = |r: &&Below| freed(r) > forward_end && draft.rows[r.row as usize].role != Role::AutocastCopies;
     let kept = || own.iter().copied().filter(is_kept);
     let first = kept().filter(|r| freed(r) != NEVER).min_by_key(freed);
-    let last_line = kept().last()?.inner;
+    let last_line = kept().next_back()?.inner;
     first.or_else(|| kept().filter(|r| r.inner == last_line).max_by_key(|r| draft.size(r.row)))
 }

@@ -94,7 +94,7 @@ fn over_steps(
     let mut table = Table::new("lrrrrl");
     let rows: Vec<_> = grown.iter().take(LISTED).map(|g| (g.stack, names.of_stack(g.stack))).collect();
     let apart = tell_apart(&recording.stacks, &rows);
-    table.row(["", "still live", "blocks", "per step", "fit", "allocated at"]);
+    table.row(["", "kept", "blocks", "per step", "fit", "allocated at"]);
     let size = SizeColumn::of(grown.iter().take(LISTED).map(|g| g.bytes));
     for (g, by) in grown.iter().zip(apart) {
         let (bytes, blocks) = (size.sized(g.bytes), count(g.count));

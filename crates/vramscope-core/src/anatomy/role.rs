@@ -270,7 +270,7 @@ impl Because {
             B::DiesInOptimizer => "It was made in the optimizer's step and was gone when that ended.",
             B::StepsByHand => "It is as large as a weight, was made right after a backward pass, and was kept.",
             B::TwinsOfGradients => {
-                "Code of yours made it beside the model, and every gradient has as many blocks of its size: that is how an optimizer's state is built."
+                "Code of yours made it beside the model, with the same number of blocks for every gradient, of its size: an optimizer's state is built like this."
             }
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
 use crate::anatomy::Phase;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::tables::LifetimeId;
 use crate::tables::naming::is_of_operators;
-use crate::tables::{BlockAt, LifetimeId};
 use crate::units::{Bytes, counted};
 
 /// A file of a library that gathers.
@@ -92,16 +92,15 @@ fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
     for b in held(p, |b| is_its(b.lifetime)).0 {
         *of_size.entry(b.requested).or_default() += 1;
     }
-    let is_gathered = |b: &BlockAt| is_its(b.lifetime) && of_size.get(&b.requested).is_some_and(|&n| n >= gatherer.fewest);
-    let (blocks, bytes) = held(p, is_gathered);
-    let peak = peak(p);
-    if bytes < LEAST || bytes.saturating_mul(10) < peak {
-        return None;
-    }
     let is_gathered = |id: LifetimeId| {
         let requested = p.tables.lifetimes.requested(p.device, id);
         is_its(id) && (gatherer.fewest == 1 || of_size.get(&requested).is_some_and(|&n| n >= gatherer.fewest))
     };
+    let (blocks, bytes) = held(p, |b| is_gathered(b.lifetime));
+    let peak = peak(p);
+    if bytes < LEAST || bytes.saturating_mul(10) < peak {
+        return None;
+    }
     let says = format!(
         "{} of the {} at the peak, in {}, {}",
         Bytes(bytes),

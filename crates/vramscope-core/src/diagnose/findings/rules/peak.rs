@@ -124,11 +124,11 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let n = p.device.events.len() as u32;
     let typical = if p.steps.is_empty() { n } else { n / p.steps.len() as u32 };
     let life = |id: LifetimeId| p.tables.lifetimes.get(p.device, id).filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT);
-    let is_short = |b: &BlockAt| life(b.lifetime).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
+    let is_short = |id: LifetimeId| life(id).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
     let (live, _) = held(p, |_| true);
-    let Some(largest) = live.first().filter(|b| is_short(b)) else { return Vec::new() };
+    let Some(largest) = live.first().filter(|b| is_short(b.lifetime)) else { return Vec::new() };
     let peak = peak(p);
-    let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b)).collect();
+    let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b.lifetime)).collect();
     let bytes = largest.size * blocks.len() as u64;
     if largest.size < 256 * MEBIBYTE || (largest.size * 3 < peak && bytes * 2 < peak) {
         return Vec::new();
@@ -137,8 +137,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
     let is_its = |id: LifetimeId| line(id).is_some_and(|line| made_by.contains(&line));
     // What outlives the operation is its result, which has to be whole.
-    let is_over = |id: LifetimeId| life(id).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
-    let in_chunks = saving(p, |id, size| if is_its(id) && is_over(id) { size / CHUNKS } else { size });
+    let in_chunks = saving(p, |id, size| if is_its(id) && is_short(id) { size / CHUNKS } else { size });
     // Several blocks, each a small share of the peak, are reported only where smaller ones would lower it.
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
         return Vec::new();

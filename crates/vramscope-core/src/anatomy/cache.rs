@@ -1,20 +1,22 @@
-//! Caches of the user's own code that grow by copies, which no library's name identifies.
+//! Blocks that grow by copies: caches of the user's own code, and results that are joined with those before.
 
 use rustc_hash::FxHashMap;
 
 use super::case::{Case, Decided};
 use super::copies::{LEAST_COPIES, copied_from};
-use super::frame::NAMED_CACHE;
+use super::frame::{EVALUATES, NAMED_CACHE};
 use super::role::{Because, Role};
+use super::sense::Part;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
 
-/// Key-value caches whose function is named after a cache and whose blocks take the place of smaller ones that were copied into them.
-/// O(allocations of such functions).
+/// Blocks that take the place of smaller ones that were copied into them: key-value caches where the function is named after a cache,
+/// and an evaluation's predictions that are joined with those before. O(allocations of such code).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let mut made: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
     for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
-        if case.sense(id).bits & NAMED_CACHE != 0 {
+        let sense = case.sense(id);
+        if sense.bits & NAMED_CACHE != 0 || (sense.part == Part::Unknown && sense.bits & EVALUATES != 0) {
             made.entry(case.tables.lifetimes.stack(case.device, id)).or_default().push(id);
         }
     }
@@ -24,11 +26,15 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         if ids.len() < LEAST_COPIES || sources.len() * 5 < ids.len() * 4 {
             continue;
         }
-        for id in sources {
-            of[id.0 as usize] = (Role::KvCache, Because::CopiedIntoCache);
+        let is_cache = ids.first().is_some_and(|&id| case.sense(id).bits & NAMED_CACHE != 0);
+        if is_cache {
+            for id in sources {
+                of[id.0 as usize] = (Role::KvCache, Because::CopiedIntoCache);
+            }
         }
+        let decided = if is_cache { (Role::KvCache, Because::GrowsByCopy) } else { (Role::Temporaries, Because::Joined) };
         for id in ids {
-            of[id.0 as usize] = (Role::KvCache, Because::GrowsByCopy);
+            of[id.0 as usize] = decided;
         }
     }
 }

@@ -93,6 +93,8 @@ pub struct Phases {
     pub(super) bits: Vec<u32>,
     /// The line of every frame.
     lines: Vec<u32>,
+    /// Where generation goes on to something else: from this event on it is `prefill` or `decode`, or its stacks name neither.
+    details: Vec<(u32, Option<&'static str>)>,
     /// The first row that the trace allocates.
     pub(super) first_row: u32,
     /// The trace has call stacks.
@@ -135,10 +137,11 @@ impl Phases {
         for (row, part) in (first..end).zip(parts) {
             let (bits, born) = (phases.of_row(device, tables, row).bits, lifetimes.born(LifetimeId(row)));
             let captures = captures(row, bits);
+            phases.add_detail(born, bits);
             let goes_on = |run: &Run| {
                 let is_other = |bit: u32| run.bits & bit != 0 && bits & (PREFILLS | DECODES) & !bit != 0;
                 // A validation loop between two steps is not the forward pass of the next one.
-                let evaluates = |bits: u32| part == Part::Forward && bits & EVALUATES != 0;
+                let evaluates = |bits: u32| matches!(part, Part::Forward | Part::Unknown) && bits & EVALUATES != 0;
                 run.part == part
                     && evaluates(run.bits) == evaluates(bits)
                     && !(has_pools && run.captures != captures)
@@ -257,7 +260,7 @@ impl Phases {
             _ if r.captures => Phase::Capture,
             Part::Load => Phase::Load,
             Part::Forward if r.bits & GENERATES != 0 => Phase::Generation,
-            Part::Forward if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
+            Part::Forward | Part::Unknown if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
             Part::Forward => Phase::Forward,
             Part::Backward => Phase::Backward,
             Part::Optimizer => Phase::Optimizer,
@@ -267,15 +270,23 @@ impl Phases {
         }
     }
 
-    /// For a run that generates: `prefill` or `decode`; `None` if neither or both are in its stacks.
+    /// Where it generates: `prefill` or `decode`; `None` if the stacks name neither or both. O(log runs).
     #[must_use]
     pub fn detail_at(&self, event: u32) -> Option<&'static str> {
-        let run = &self.runs[self.run_at(event)?];
-        match run.bits & (PREFILLS | DECODES) {
-            _ if run.phase != Phase::Generation => None,
+        let generates = self.runs[self.run_at(event)?].phase == Phase::Generation;
+        let at = self.details.partition_point(|(from, _)| *from <= event).checked_sub(1)?;
+        self.details[at].1.filter(|_| generates)
+    }
+
+    /// Notes what an allocation with these bits says of generation.
+    fn add_detail(&mut self, born: u32, bits: u32) {
+        let detail = match bits & (PREFILLS | DECODES) {
             PREFILLS => Some("prefill"),
             DECODES => Some("decode"),
             _ => None,
+        };
+        if bits != 0 && self.details.last().and_then(|(_, last)| *last) != detail {
+            self.details.push((born, detail));
         }
     }
 

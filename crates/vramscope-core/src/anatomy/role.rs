@@ -191,6 +191,8 @@ pub(crate) enum Because {
     GrowsByCopy,
     /// Copied into such a block, and freed right after.
     CopiedIntoCache,
+    /// Made between the passes of an evaluation; it takes the place of a smaller block that was copied into it.
+    Joined,
     /// A frame that tunes kernels.
     TuningFrame,
     /// Made between the passes, alive in the next.
@@ -231,6 +233,7 @@ impl Because {
                 | B::AsLargeAsGradient
                 | B::GrowsByCopy
                 | B::CopiedIntoCache
+                | B::Joined
                 | B::ByRhythm
                 | B::MadeFirst
         )
@@ -287,6 +290,7 @@ impl Because {
                 "It was made by a function named after a cache, and took the place of a smaller block that was copied into it."
             }
             B::CopiedIntoCache => "It was copied into a larger block of a cache, and freed right after.",
+            B::Joined => "It took the place of a smaller block that was copied into it, as torch.cat does.",
             B::TuningFrame => "It was made while kernels were tuned.",
             B::LivesIntoForward => "It was made before a forward pass, by no module, and was held in it.",
             B::DiesBetween => "It was made and gone within a short time, outside of the passes.",

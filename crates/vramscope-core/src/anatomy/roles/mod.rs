@@ -200,6 +200,12 @@ impl Roles {
         self.decisions.of(id.0) == (Role::Gradients, Because::MovedWithWeight)
     }
 
+    /// True for what the backward pass computed again, as checkpointing does. O(1).
+    #[must_use]
+    pub fn is_recomputed(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0) == (Role::Activations, Because::Recomputed)
+    }
+
     /// True for what is left of such a graph from a pass before the history. O(1).
     #[must_use]
     pub fn is_of_older_graph(&self, id: LifetimeId) -> bool {

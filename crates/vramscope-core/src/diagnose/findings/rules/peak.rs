@@ -483,9 +483,12 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         let (line, times) = answer.place?;
         Some((saving, format!("With the {} called at {line} checkpointed", counted(times as u64, "layer", "layers"))))
     });
+    // What is checkpointed already keeps the inputs of its layers only.
+    let again = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_recomputed(id));
+    let is_checkpointed = again.map(|id| lifetimes.requested(p.device, id)).sum::<u64>() >= bytes;
     // A trace's stacks number every module, so its layers do not look alike.
     let is_trace = p.recording.source.format == Format::KinetoTrace;
-    let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace).as_ref().map(of_layers);
+    let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace && !is_checkpointed).as_ref().map(of_layers);
     let change = of_module.or_else(by_layers).filter(|_| has_lines);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
@@ -511,11 +514,11 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         Bytes(peak),
         probably(p, &blocks),
     ));
-    let helps = saving.is_none_or(|s| !s.is_nothing());
+    let helps = saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
         Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
-        Some(_) => "The peak falls with the batch.".to_owned(),
-        None => "The peak falls; a step takes about a third longer.".to_owned(),
+        _ if !helps => "The peak falls with the batch.".to_owned(),
+        _ => "The peak falls; a step takes about a third longer.".to_owned(),
     };
     let finding = match change {
         Some((saving, with)) => finding.saves(&with, saving),
@@ -526,7 +529,10 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             let (remedy, advice) = checkpointing_of(p, &blocks);
             finding.remedy(remedy).advice(advice)
         }
-        false => finding.advice("Use a smaller micro-batch with accumulation, or smaller inputs."),
+        false => finding.advice(match is_checkpointed {
+            true => "The layers are checkpointed already. Use a smaller micro-batch with accumulation, or smaller inputs.",
+            false => "Use a smaller micro-batch with accumulation, or smaller inputs.",
+        }),
     };
     vec![
         finding

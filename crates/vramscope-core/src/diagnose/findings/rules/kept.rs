@@ -27,7 +27,15 @@ fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(
 /// several calls of the model went by without one.
 fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
     let has_failed = p.recording.devices.iter().any(|d| d.events.last_oom().is_some());
-    (!has_failed || only_calls(p)).then(|| much(p, |b| p.roles.is_kept_by_graph(b.lifetime))).flatten()
+    let found = (!has_failed || only_calls(p)).then(|| held(p, |b| p.roles.is_kept_by_graph(b.lifetime)));
+    // The pass before the recording may have left a graph too.
+    let is_much = |bytes: u64| (bytes + of_older_graph(p)).saturating_mul(SHARE) >= peak(p);
+    found.filter(|(_, bytes)| *bytes >= LEAST && is_much(*bytes))
+}
+
+/// Bytes at the peak that are left from the graph of a pass before the recording.
+fn of_older_graph(p: &RuleInput<'_>) -> u64 {
+    held(p, |b| p.roles.is_of_older_graph(b.lifetime)).1
 }
 
 /// True where the model was called several times, each kept a graph, and nothing ran backward. A reference model that runs without a graph before
@@ -56,7 +64,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
     let is_freed = freed * 2 > bytes;
     // Where a variable holds the pass's result, its graph lives until the next one gives the variable another.
-    let (_, older) = held(p, |b| p.roles.is_of_older_graph(b.lifetime));
+    let older = of_older_graph(p);
     let mut of_pass: FxHashMap<usize, u64> = FxHashMap::default();
     for (b, step) in blocks.iter().filter_map(|b| Some((b, step_of(p, b.lifetime)?))) {
         *of_pass.entry(step).or_default() += b.size;

@@ -9,7 +9,7 @@ use super::requests::NEVER;
 use crate::anatomy::modules::module_class;
 use crate::anatomy::{Phase, Role};
 use crate::formats::kineto::OPERATOR_FILE;
-use crate::model::{Frame, FrameId, StackTable, StrId};
+use crate::model::{Frame, FrameId, StackId, StackTable, StrId};
 use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::units::counted;
 
@@ -143,7 +143,8 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
     let Some(end) = begin.or(draft.reach(step, Phase::Forward).map(|(_, last)| last)) else { return Vec::new() };
     // Operators and functions of C++ call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
-    let calls = |f: FrameId| stacks.frame(f).is_some_and(is_python);
+    let around = around_steps(draft);
+    let calls = |f: FrameId| !around.contains(&f) && stacks.frame(f).is_some_and(is_python);
     // The line of the function that a call reaches, past the frames with which torch calls modules.
     let is_reached = |f: &FrameId| {
         let is_module = |frame: Frame| stacks.text(frame.file).ends_with("nn/modules/module.py");
@@ -205,6 +206,13 @@ fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
         })
     };
     below.into_iter().filter_map(best).collect()
+}
+
+/// The frames around optimizer.step(): what they call is the loop, and no layer of a model.
+fn around_steps(draft: &Draft<'_>) -> FxHashSet<FrameId> {
+    let rows = draft.program.rows.iter().filter(|r| r.phase == Phase::Optimizer);
+    let of_steps: FxHashSet<StackId> = rows.map(|r| r.stack).collect();
+    of_steps.into_iter().flat_map(|stack| draft.program.stacks.frames(stack)).copied().collect()
 }
 
 /// A line, how many times it stands further out in the stack, and the file and name of the function that it calls.

@@ -9,7 +9,7 @@ use crate::units::{Bytes, counted};
 pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str> {
     match rule {
         "variable_sizes" => {
-            Some("In the code: pad or bucket lengths to a multiple of 64 or 128, and warm up with the longest batch first.")
+            Some("In the code: use few sizes, such as lengths padded to a multiple of 128, and the largest one first.")
         }
         "pinned_segments" => Some("In the code: allocate what lives long before the large short-lived buffers."),
         "rounding" => Some("In the code: fewer, larger tensors."),

@@ -247,9 +247,12 @@ fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
         let before = if r.role == Role::Unknown { held.before } else { 0 };
         (r, r.bytes - before)
     });
-    let named =
-        named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).map(|(r, bytes)| format!("{} {}", r.words(), Bytes(bytes)));
-    let named: Vec<String> = before.into_iter().chain(named).collect();
+    let named: Vec<_> = named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).collect();
+    let told = named.iter().map(|(_, bytes)| bytes).sum::<u64>() + if before.is_some() { held.before } else { 0 };
+    let others = held.bytes.saturating_sub(told);
+    let others = is_worth_it(others).then(|| format!("others {}", Bytes(others)));
+    let named = named.into_iter().map(|(r, bytes)| format!("{} {}", r.words(), Bytes(bytes)));
+    let named: Vec<String> = before.into_iter().chain(named).chain(others).collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
     let when = if is_state { "live when the file was written" } else { "at the peak" };
     let is_told = held.before > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);

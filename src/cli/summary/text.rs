@@ -178,7 +178,11 @@ fn headline(s: &Summary) -> String {
         let names: Vec<String> = empty.iter().map(|d| d.label.clone()).collect();
         peaks.push(format!("No memory on {}", listed(&names)));
     }
-    if peaks.is_empty() { "no device has events or segments.".to_owned() } else { format!("{}.", peaks.join(". ")) }
+    if peaks.is_empty() {
+        "it has no events and no segments: nothing was on a GPU, or it was written before anything was recorded.".to_owned()
+    } else {
+        format!("{}.", peaks.join(". "))
+    }
 }
 
 /// What a device held at most, and what was reserved for it, without a full stop.

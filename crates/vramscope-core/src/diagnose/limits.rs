@@ -58,6 +58,10 @@ impl Limit {
             let end = if line.is_some() { ", which this line tells:" } else { "." };
             return Some(Limit { sentence: format!("{what}{end}"), line });
         }
+        if device.events.is_empty() && recording.report.truncated().is_some() {
+            let sentence = "The file ends before its history, which tells how this came about: copy the file again.".to_owned();
+            return Some(Limit { sentence, line: None });
+        }
         if !lifetimes.has_allocations() {
             let (has, it) = match device.events.len() as u64 {
                 0 => ("The file has no history".to_owned(), "it"),

@@ -117,8 +117,8 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
             "Make the optimizer once, before the loop, and drop the old one before another is made.",
         ),
         _ => (
-            "They are batches, and something keeps them.",
-            "Keep no batch after its step: drop lists of batches, or keep copies on the CPU.",
+            "They are inputs, and something keeps them: a list of batches, or a replay buffer.",
+            "Keep no batch after its step, or keep copies on the CPU. Give a buffer a fixed length, as deque(maxlen=...).",
         ),
     })
 }

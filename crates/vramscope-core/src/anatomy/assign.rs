@@ -47,6 +47,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         let by_hand = run.part == Part::Unknown
             && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward)
             && is_optimizer_by_hand(case, run, &gradients);
+        let copies = run.part == Part::Unknown && is_copy_of_weights(case, run, &weights);
         for id in run.ids() {
             if of[id.0 as usize].0 != Role::Unknown {
                 continue;
@@ -58,6 +59,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
                     true => (Role::OptimizerState, Because::StepsByHand),
                     false => (Role::Temporaries, Because::DiesInOptimizer),
                 }
+            } else if copies && case.outlives(id, run) && weights.contains_key(&case.size(id)) {
+                (Role::Weights, Because::CopiedWithAll)
             } else {
                 in_run(case, id, run, next, &weights, &gradients, &of)
             };
@@ -325,6 +328,21 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
 fn is_optimizer_by_hand(case: &Case<'_>, run: &Run, gradients: &Sizes) -> bool {
     let all: u32 = gradients.values().sum();
     all >= FEWEST_BY_HAND && run.ids().filter(|&id| gradients.contains_key(&case.size(id))).count() as u32 >= all
+}
+
+/// A run outside of the passes that makes little but blocks of the weights' sizes, as many as there are weights: a copy of the state dict.
+fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
+    let all: u32 = weights.values().sum();
+    let (mut of_weights, mut bytes, mut others) = (0, 0, 0);
+    for id in run.ids().filter(|&id| case.outlives(id, run)) {
+        if weights.contains_key(&case.size(id)) {
+            of_weights += 1;
+            bytes += case.size(id);
+        } else {
+            others += case.size(id);
+        }
+    }
+    all >= FEWEST_BY_HAND && of_weights * 5 >= all * 4 && bytes >= others
 }
 
 /// The workspaces that the trace makes: of each size the first on each stream in the forward pass and in the backward pass, which have

@@ -139,6 +139,8 @@ pub(crate) enum Because {
     BuiltByOptimizer,
     /// It took the place of a block of its size that had this role.
     TakesItsPlace,
+    /// Made outside of the passes, with one of every weight's size, and kept.
+    CopiedWithAll,
     /// Gone before the program went on from loading.
     GoneAfterLoading,
     /// Older than the history, and never freed.
@@ -218,6 +220,7 @@ impl Because {
                 | B::MovedWithWeight
                 | B::BuiltByOptimizer
                 | B::TakesItsPlace
+                | B::CopiedWithAll
                 | B::OlderAndStays
                 | B::OlderByCount
                 | B::OlderFreedByZeroGrad
@@ -254,6 +257,7 @@ impl Because {
             }
             B::BuiltByOptimizer => "It is as large as a weight, and the constructor of an optimizer made and kept it.",
             B::TakesItsPlace => "It took the place of a block of its size that had this role, and was kept.",
+            B::CopiedWithAll => "It was made outside of the passes with others, of every weight's size, and was kept: a copy of the weights.",
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
             B::OlderAndStays => "It is older than the history and was never freed.",
             B::OlderByCount => {

@@ -422,12 +422,11 @@ impl Behavior<ViewKind> for Panes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::app::data::samples;
     use crate::app::settings::Settings;
-    use vramscope_core::model::Progress;
 
     /// A view that panics: in its own drawing, or in what it computes.
     #[derive(Default)]
@@ -447,12 +446,9 @@ mod tests {
 
     /// Draws the window a while with a broken view in the place of the Inspector; the texts it shows then, and its notices.
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
-        app.open_recording("sample", data);
+        app.open_recording("sample", samples::device("gpt_train.pickle"));
         let view = app.active_document_mut().and_then(Document::view_mut).unwrap();
         view.views.insert(ViewKind::Inspector, Box::new(Broken { computes, ..Broken::default() }));
         let start = Instant::now();

@@ -33,6 +33,7 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::data::samples;
     use crate::app::jobs::Jobs;
     use crate::app::settings::Settings;
 
@@ -53,10 +54,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("train.log");
         std::fs::write(&log, MESSAGE).unwrap();
-        let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle");
         let ctx = Context::default();
         let mut app = app(&ctx);
-        app.take_dropped(vec![recording.into(), log], &ctx);
+        app.take_dropped(vec![samples::path("leak.pickle"), log], &ctx);
         settle(&mut app, &ctx);
         assert_eq!(app.documents().len(), 1);
         assert!(matches!(app.overlay, Overlay::Explain(_)));
@@ -75,7 +75,7 @@ mod tests {
         settle(&mut app, &ctx);
         assert!(app.documents().is_empty());
         assert!(app.explains().is_some_and(|told| told.is_err_and(|why| why.contains("holds no out-of-memory message"))));
-        app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
+        app.take_dropped(vec![samples::path("leak.pickle")], &ctx);
         assert!(matches!(app.overlay, Overlay::None) && app.documents().len() == 1);
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn a_dialog_holds_the_keyboard() {
         let ctx = Context::default();
         let mut app = app(&ctx);
-        app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
+        app.take_dropped(vec![samples::path("leak.pickle")], &ctx);
         settle(&mut app, &ctx);
         let press = |app: &mut App| {
             let (key, modifiers) = (egui::Key::Num4, egui::Modifiers { command: true, ..egui::Modifiers::CTRL });

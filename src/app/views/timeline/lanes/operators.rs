@@ -386,20 +386,12 @@ fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
 mod tests {
     use super::*;
     use crate::app::state::shared::Axis;
-    use vramscope_core::model::{Action, OpLane, PoolId, StackId, StrId, StreamId};
-
-    fn device(times: &[i64]) -> DeviceRecording {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for &t in times {
-            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
-        d
-    }
+    use crate::app::state::toys::device_at;
+    use vramscope_core::model::{OpLane, StrId};
 
     #[test]
     fn an_operator_is_found_where_it_is_drawn() {
-        let d = device(&[0, 1_000]);
+        let d = device_at(&[0, 1_000]);
         let mut ops = OpTable { lanes: vec![OpLane { name: "main".to_owned(), is_device: false }], ..OpTable::default() };
         for (start, length) in [(100_000, 400_000u64), (700_000, 100)] {
             ops.start_ns.push(start);

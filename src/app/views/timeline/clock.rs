@@ -7,8 +7,7 @@ use vramscope_core::model::DeviceRecording;
 impl Window {
     /// Times of the column borders in nanoseconds since the epoch. On the event axis, time is interpolated between events.
     pub fn times_ns(&self, device: &DeviceRecording) -> Vec<i64> {
-        let step = (self.to - self.from) / self.columns.max(1) as f64;
-        (0..=self.columns).map(|i| time_ns(device, self.axis, self.from + step * i as f64)).collect()
+        (0..=self.columns).map(|i| time_ns(device, self.axis, self.at(i as f64))).collect()
     }
 }
 

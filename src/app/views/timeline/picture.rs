@@ -22,6 +22,16 @@ impl Window {
         shared::bounds(device, self.axis, self.from, self.to, self.columns)
     }
 
+    /// Width of a column on the axis.
+    fn step(&self) -> f64 {
+        (self.to - self.from) / self.columns.max(1) as f64
+    }
+
+    /// The place on the axis of a position in columns.
+    pub fn at(&self, column: f64) -> f64 {
+        self.from + self.step() * column
+    }
+
     /// The column at a place on the axis, if it is inside.
     pub fn column(&self, x: f64) -> Option<usize> {
         let share = (x - self.from) / (self.to - self.from);
@@ -137,7 +147,7 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     let mut boxes: Vec<StepBox> = Vec::new();
     // The last box of each level, into which a narrow one may be merged.
     let mut last: Vec<Option<usize>> = Vec::new();
-    let column = (window.to - window.from) / window.columns.max(1) as f64;
+    let column = window.step();
     let is_narrow = |(from, to): (f64, f64)| to - from < 3.0 * column;
     let slot = |range: &Range| (extent(range, window.axis).0 / (FOLDED_BOX * column)).floor();
     for range in ranges {

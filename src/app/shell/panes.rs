@@ -455,27 +455,12 @@ mod tests {
         let mut texts = Vec::new();
         let mut calm = 0;
         while start.elapsed() < Duration::from_secs(60) && calm < 5 {
-            let screen = Rect::from_min_size(egui::Pos2::ZERO, vec2(1600.0, 1000.0));
-            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let mut out = ctx.run_ui(input, |ui| {
-                app.logic(ui.ctx());
-                app.draw(ui);
-            });
-            out.textures_delta.clear();
-            texts = out.shapes.iter().flat_map(|s| words(&s.shape)).collect();
+            texts = crate::app::shell::texts_of_a_frame(&mut app, &ctx);
             calm = if app.jobs.running() == 0 { calm + 1 } else { 0 };
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(app.jobs.running(), 0, "a panicking job is started again and again");
         (texts, app.notices().map(str::to_owned).collect())
-    }
-
-    fn words(shape: &egui::Shape) -> Vec<String> {
-        match shape {
-            egui::Shape::Text(text) => vec![text.galley.text().to_owned()],
-            egui::Shape::Vec(shapes) => shapes.iter().flat_map(words).collect(),
-            _ => Vec::new(),
-        }
     }
 
     fn says(texts: &[String], words: &str) -> bool {

@@ -157,8 +157,6 @@ impl App {
 mod tests {
     use super::*;
     use crate::app::data::samples;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
     use vramscope_core::model::Action;
 
     /// What the profiler would have written of a recording's device.
@@ -186,7 +184,7 @@ mod tests {
     }
 
     fn app() -> App {
-        App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous())
+        App::synchronous(&egui::Context::default())
     }
 
     fn settle(app: &mut App) {

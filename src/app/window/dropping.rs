@@ -34,12 +34,6 @@ impl App {
 mod tests {
     use super::*;
     use crate::app::data::samples;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
-
-    fn app(ctx: &Context) -> App {
-        App::new(ctx, Settings::default(), Jobs::synchronous())
-    }
 
     fn settle(app: &mut App, ctx: &Context) {
         for _ in 0..4 {
@@ -55,7 +49,7 @@ mod tests {
         let log = folder.path().join("train.log");
         std::fs::write(&log, MESSAGE).unwrap();
         let ctx = Context::default();
-        let mut app = app(&ctx);
+        let mut app = App::synchronous(&ctx);
         app.take_dropped(vec![samples::path("leak.pickle"), log], &ctx);
         settle(&mut app, &ctx);
         assert_eq!(app.documents().len(), 1);
@@ -69,7 +63,7 @@ mod tests {
         let log = folder.path().join("plain.log");
         std::fs::write(&log, "step 1\n").unwrap();
         let ctx = Context::default();
-        let mut app = app(&ctx);
+        let mut app = App::synchronous(&ctx);
         app.overlay = Overlay::Explain(Explainer::of(MESSAGE.to_owned()));
         app.take_dropped(vec![log], &ctx);
         settle(&mut app, &ctx);
@@ -83,7 +77,7 @@ mod tests {
     #[test]
     fn a_dialog_holds_the_keyboard() {
         let ctx = Context::default();
-        let mut app = app(&ctx);
+        let mut app = App::synchronous(&ctx);
         app.take_dropped(vec![samples::path("leak.pickle")], &ctx);
         settle(&mut app, &ctx);
         let press = |app: &mut App| {

@@ -100,8 +100,6 @@ mod tests {
 
     use super::*;
     use crate::app::data::samples;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
 
     #[test]
     fn of_a_page_with_several_snapshots_one_is_chosen() {
@@ -112,7 +110,7 @@ mod tests {
         let files = format!("<html><script>const local_files = [{}, {}]</script>", one("rank0.pickle"), one("rank1.pickle"));
         std::fs::write(&page, files).unwrap();
 
-        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&egui::Context::default());
         app.open(page.clone());
         app.poll_loading();
         let asks = app.active_document().unwrap();

@@ -80,12 +80,8 @@ impl eframe::App for App {
 mod tests {
     use std::sync::Arc;
 
-    use egui::{Rect, vec2};
-
     use super::*;
     use crate::app::data::device::prepare;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
     use crate::app::state::action::Action;
     use crate::app::state::command::Command;
     use crate::app::state::workspace::Workspace;
@@ -104,27 +100,12 @@ mod tests {
         let recording = vramscope_core::formats::read(trace.as_bytes(), "frees.pt.trace.json", &Progress::new()).unwrap();
         let data = prepare(&Arc::new(recording), 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&ctx);
         app.open_recording("frees", data);
         app.actions().send(Action::Run(Command::Workspace(Workspace::WhatIf)));
         let mut texts = String::new();
         for _ in 0..4 {
-            let screen = Rect::from_min_size(egui::pos2(0.0, 0.0), vec2(1600.0, 1000.0));
-            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let mut out = ctx.run_ui(input, |ui| {
-                app.logic(ui.ctx());
-                app.draw(ui);
-            });
-            out.textures_delta.clear();
-            texts = out
-                .shapes
-                .iter()
-                .filter_map(|s| match &s.shape {
-                    egui::Shape::Text(text) => Some(text.galley.text()),
-                    _ => None,
-                })
-                .collect::<Vec<_>>()
-                .join("\n");
+            texts = crate::app::shell::texts_of_a_frame(&mut app, &ctx).join("\n");
         }
         assert!(texts.contains("nothing to replay") && !texts.contains("all 0 served"), "{texts}");
     }

@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 use super::args::values::parse_rows;
 use super::oom::frames;
 use super::rules::RulesArgs;
-use super::{About, Table, choose_device, open_blocks, print_json, print_of};
-use vramscope_core::anatomy::roles::Roles;
+use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::query::matching::Matching;
 use vramscope_core::query::ordering::Order;
 use vramscope_core::query::{Asked, Query, Scope, of_text, reference};
-use vramscope_core::tables::{DeviceTables, Lifetime, LifetimeId, NO_EVENT, StackNames};
+use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, StackNames};
 use vramscope_core::units::{Address, Bytes, count};
 
 /// Arguments of `allocations`.
@@ -101,16 +100,15 @@ impl From<SortBy> for Order {
 /// One sentence when the file cannot be opened or the answer not be written.
 pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let (text, query) = &args.query;
-    let recording = open_blocks(&args.file)?;
-    let device = &recording.devices[choose_device(&recording, args.device)?];
+    let opened = Opened::blocks(&args.file, args.device)?;
+    let roles = opened.roles(&args.rules)?;
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let progress = Progress::new();
     let cancelled = |e: vramscope_core::model::Cancelled| e.to_string();
-    let tables = DeviceTables::build(device, &progress).map_err(cancelled)?;
-    let roles = Roles::build(&recording, device, &tables, &args.rules.read()?, &progress).map_err(cancelled)?;
-    let steps = Steps::find(&recording, device, &tables);
-    let scope = Scope { roles: Some(&roles), steps: Some(&steps), ..Scope::new(&recording, device, &tables) };
+    let steps = Steps::find(recording, device, tables);
+    let scope = Scope { roles: Some(&roles), steps: Some(&steps), ..Scope::new(recording, device, tables) };
     let rows = query.allocations(&scope, &progress).map_err(cancelled)?;
-    let matching = Matching::of(device, &tables, rows, &progress).map_err(cancelled)?;
+    let matching = Matching::of(device, tables, rows, &progress).map_err(cancelled)?;
     // What it names in vain is said also where another choice holds for something.
     let why = match matching.is_empty() {
         true => query.why_none(&scope, Asked::Allocations, &progress).map_err(cancelled)?,
@@ -122,17 +120,17 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let listed: Vec<Lifetime> =
         sorted.iter().take(args.limit).filter_map(|&row| tables.lifetimes.get(device, LifetimeId(row))).collect();
     let (peak, peak_event) = matching.peak();
-    let at_device_peak = matching.bytes_at(device, &tables, tables.curves.peak_event());
+    let at_device_peak = matching.bytes_at(device, tables, tables.curves.peak_event());
     let event = |e: u32| (e != NO_EVENT).then_some(e);
     if args.json {
-        let row = |l: &Lifetime| row_json(&recording, &scope, l);
+        let row = |l: &Lifetime| row_json(recording, &scope, l);
         let report = json!({
             "file": args.file.display().to_string(), "device": {"index": device.id.index, "kind": device.id.kind.name()},
-            "where": text, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement, "matches": matching.len(), "why": why, "allocations": tables.lifetimes.len(),
+            "where": text, "truncated": opened.is_truncated(), "contradiction": tables.disagreement, "matches": matching.len(), "why": why, "allocations": tables.lifetimes.len(),
             "allocated_bytes": matching.handed_out(),
             "peak": {"bytes": peak, "event": event(peak_event)},
             "bytes_at_peak_of_all": at_device_peak,
-            "bytes_at_end": matching.bytes_at(device, &tables, (device.events.len() as u32).saturating_sub(1)),
+            "bytes_at_end": matching.bytes_at(device, tables, opened.last_event()),
             "rows": listed.iter().map(row).collect::<Vec<Value>>(),
         });
         return print_json(out, &report);
@@ -167,7 +165,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
             Bytes(l.block).to_string(),
             at(l.born, "before"),
             at(l.gone, "kept"),
-            roles.of(l.id).words(roles.is_probable(device, &tables, l.id)),
+            roles.of(l.id).words(roles.is_probable(device, tables, l.id)),
             names.of_stack(l.stack).to_owned(),
         ]);
     }
@@ -186,7 +184,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     if listed.len() < matching.len() {
         answer += &format!("{} shown, by {}; --limit shows more\n", of_text(listed.len(), matching.len()), order.name());
     }
-    print_of(out, &[About::by(&recording, &tables)], &answer)
+    print_of(out, &[opened.about()], &answer)
 }
 
 fn row_json(recording: &Recording, scope: &Scope<'_>, l: &Lifetime) -> Value {

@@ -5,12 +5,12 @@ use std::io::Write;
 use serde_json::json;
 
 use super::args::DiffArgs;
-use super::{About, Table, choose_device, open_blocks, print_json, print_of};
+use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use vramscope_core::diagnose::oom::knows_reserved;
-use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId, StackTable};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, NO_STACK, frame_text, innermost, stack_text};
+use vramscope_core::model::{StackId, StackTable};
+use vramscope_core::tables::{NO_EVENT, NO_STACK, frame_text, innermost, stack_text};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows listed as text.
@@ -21,13 +21,12 @@ const LISTED: usize = 25;
 /// # Errors
 /// One sentence when a file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
-    let progress = Progress::new();
-    let a = Side::open(&args.a, args, &progress)?;
+    let a = Side::open(&args.a, args)?;
     let is_same = std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(&args.b).is_ok_and(|q| p == q));
     // One file on both sides is one recording: then it can be told which very blocks are on both.
-    let b = if is_same { None } else { Some(Side::open(&args.b, args, &progress)?) };
+    let b = if is_same { None } else { Some(Side::open(&args.b, args)?) };
     let b = b.as_ref().unwrap_or(&a);
-    let (a_event, b_event) = (a.event(args.a_event, args.end)?, b.event(args.b_event, args.end)?);
+    let (a_event, b_event) = (a.instant(args.a_event, args.end)?, b.instant(args.b_event, args.end)?);
     let c = compare(&a.at(a_event), &b.at(b_event));
     let stacks = c.stacks(&b.recording.stacks);
     let [only_a, common, only_b] = c.parts_by_stack();
@@ -58,7 +57,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             json!({
                 "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
                 "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
-                "truncated": s.recording.report.truncated().is_some(), "contradiction": s.tables.disagreement,
+                "truncated": s.is_truncated(), "contradiction": s.tables.disagreement,
             })
         };
         let places: Vec<_> = groups
@@ -135,7 +134,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     if groups.len() > LISTED {
         text += &format!("{LISTED} of {} places shown\n", groups.len());
     }
-    print_of(out, &[About::by(&a.recording, &a.tables), About::by(&b.recording, &b.tables)], &text)
+    print_of(out, &[a.about(), b.about()], &text)
 }
 
 /// The user's line, as every other table names it, and the innermost frame that it called when that is another.
@@ -157,40 +156,36 @@ fn sign(bytes: i64) -> char {
     if bytes < 0 { '-' } else { '+' }
 }
 
-/// A recording with its tables.
+/// A recording with the roles of its allocations.
 struct Side {
-    recording: Recording,
-    index: usize,
-    tables: DeviceTables,
+    opened: Opened,
     roles: Roles,
 }
 
+impl std::ops::Deref for Side {
+    type Target = Opened;
+
+    fn deref(&self) -> &Opened {
+        &self.opened
+    }
+}
+
 impl Side {
-    fn open(path: &std::path::Path, args: &DiffArgs, progress: &Progress) -> Result<Self, String> {
-        let recording = open_blocks(path)?;
-        let index = choose_device(&recording, args.device)?;
-        let device = &recording.devices[index];
-        let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;
-        let roles = Roles::build(&recording, device, &tables, &args.rules.read()?, progress).map_err(|e| e.to_string())?;
-        Ok(Side { recording, index, tables, roles })
+    fn open(path: &std::path::Path, args: &DiffArgs) -> Result<Self, String> {
+        let opened = Opened::blocks(path, args.device)?;
+        let roles = opened.roles(&args.rules)?;
+        Ok(Side { opened, roles })
     }
 
     fn at(&self, event: u32) -> Instant<'_> {
-        let device = &self.recording.devices[self.index];
-        Instant { recording: &self.recording, device, tables: &self.tables, roles: Some(&self.roles), event }
-    }
-
-    fn device(&self) -> &DeviceRecording {
-        &self.recording.devices[self.index]
+        Instant { recording: &self.recording, device: self.device(), tables: &self.tables, roles: Some(&self.roles), event }
     }
 
     /// The event a person named, the end, or the peak.
-    fn event(&self, wanted: Option<u32>, end: bool) -> Result<u32, String> {
-        let last = self.recording.devices[self.index].events.len().saturating_sub(1) as u32;
+    fn instant(&self, wanted: Option<u32>, end: bool) -> Result<u32, String> {
         match wanted {
-            Some(e) if e > last => Err(format!("{}: there is no event {e}; the last is {last}", self.recording.source.name)),
-            Some(e) => Ok(e),
-            None if end => Ok(last),
+            Some(event) => self.event(event),
+            None if end => Ok(self.last_event()),
             None => Ok(self.tables.curves.peak_event()),
         }
     }

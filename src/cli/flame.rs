@@ -6,33 +6,25 @@ use serde_json::{Value, json};
 
 use super::args::{FlameArgs, FlameBy};
 use super::terminal::say;
-use super::{choose_device, cut_note, open_blocks, print, print_json};
-use vramscope_core::anatomy::roles::Roles;
+use super::{Opened, cut_note, print, print_json};
 use vramscope_core::compare::flame::{By, Entry, Flame, Measure, Root, Shape, Size, What, node_name, weigh};
-use vramscope_core::model::{FrameId, Progress, StackTable};
-use vramscope_core::tables::{DeviceTables, NO_EVENT};
+use vramscope_core::model::{FrameId, StackTable};
+use vramscope_core::tables::NO_EVENT;
 
 /// Runs the subcommand.
 ///
 /// # Errors
 /// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open_blocks(&args.file)?;
-    let device = &recording.devices[choose_device(&recording, args.device)?];
-    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-    let last = device.events.len().saturating_sub(1) as u32;
+    let opened = Opened::blocks(&args.file, args.device)?;
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
+    let last = opened.last_event();
     let range = match args.events {
-        Some((from, _)) if from > last => {
-            return Err(format!("{}: there is no event {from}; the last is {last}", recording.source.name));
-        }
-        Some((from, to)) => (from, to.saturating_sub(1).min(last)),
+        Some((from, to)) => (opened.event(from)?, to.saturating_sub(1).min(last)),
         None => (0, last),
     };
     let (measure, name) = if let Some(event) = args.event {
-        if event > last {
-            return Err(format!("{}: there is no event {event}; the last is {last}", recording.source.name));
-        }
-        (Measure::LiveAt(event), "live_at_event")
+        (Measure::LiveAt(opened.event(event)?), "live_at_event")
     } else if args.end {
         (Measure::LiveAt(last), "live_at_end")
     } else if args.allocated {
@@ -52,13 +44,11 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         FlameBy::Phase => By::Phase,
     };
     let roles = match by {
-        By::Role | By::Phase => {
-            Some(Roles::build(&recording, device, &tables, &args.rules.read()?, &Progress::new()).map_err(|e| e.to_string())?)
-        }
+        By::Role | By::Phase => Some(opened.roles(&args.rules)?),
         _ => None,
     };
     let size = if args.requested { Size::Requested } else { Size::Block };
-    let entries = weigh(device, &tables, roles.as_ref(), measure, size);
+    let entries = weigh(device, tables, roles.as_ref(), measure, size);
     let root = if args.inverted { Root::Innermost } else { Root::Outermost };
     if entries.is_empty() && !args.json {
         let what = match measure {
@@ -73,7 +63,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework });
     if !args.json {
         // Collapsed stacks are for another program to read: the note goes where people read.
-        if let Some(note) = cut_note(&recording) {
+        if let Some(note) = cut_note(recording) {
             say(&note);
         }
         if let Some(contradiction) = &tables.disagreement {
@@ -106,7 +96,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         "file": recording.source.name, "device": device.id.index, "measure": name, "event": event,
         "by": by.name(), "size": if args.requested { "requested" } else { "block" },
         "changed_by_rules": roles.as_ref().map(|c| c.changed.count),
-        "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
+        "truncated": opened.is_truncated(), "contradiction": tables.disagreement,
         "total_bytes": flame.nodes[0].total, "folded_frames": flame.folded_frames, "tree": tree(&recording.stacks, &flame),
     });
     print_json(out, &report)

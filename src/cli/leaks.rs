@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::args::LeaksArgs;
 use super::oom::frames;
-use super::{About, Table, choose_device, open_blocks, print_json, print_of};
+use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, floors, growth, leaking, no_leak, saw_tooth};
-use vramscope_core::model::{DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, StackNames, named_by, tell_apart};
+use vramscope_core::model::{DeviceRecording, Recording};
+use vramscope_core::tables::{StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// Stacks listed as text.
@@ -22,23 +22,16 @@ const LISTED: usize = 15;
 /// # Errors
 /// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
-    let recording = open_blocks(&args.of.file)?;
-    let device = &recording.devices[choose_device(&recording, args.of.device)?];
-    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
+    let opened = Opened::blocks(&args.of.file, args.of.device)?;
     match args.from {
-        Some(from) => survivors(args, &recording, device, &tables, from, out),
-        None => over_steps(args, &recording, device, &tables, out),
+        Some(from) => survivors(args, &opened, from, out),
+        None => over_steps(args, &opened, out),
     }
 }
 
 /// Growth over the steps.
-fn over_steps(
-    args: &LeaksArgs,
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    out: &mut dyn Write,
-) -> Result<(), String> {
+fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<(), String> {
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let steps = Steps::find(recording, device, tables);
     let grown = growth(device, tables, &steps);
     let names = StackNames::of(&recording.stacks);
@@ -63,7 +56,7 @@ fn over_steps(
         let report = json!({
             "file": recording.source.name, "device": device.id.index,
             "steps": {"count": steps.len(), "source": source, "inferred": steps.is_inferred(), "confidence": f64::from(steps.confidence) / 100.0, "annotated": steps.marked.len(), "note": steps.caveat(&names, device.events.len())},
-            "can_tell": cannot_tell(device, &steps).is_none(), "leaks": leaks, "saw_tooth": teeth, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
+            "can_tell": cannot_tell(device, &steps).is_none(), "leaks": leaks, "saw_tooth": teeth, "truncated": opened.is_truncated(), "contradiction": tables.disagreement,
         });
         return print_json(out, &report);
     }
@@ -114,7 +107,7 @@ fn over_steps(
         text += &format!("{} of {} stacks shown\n", LISTED, grown.len());
     }
     text += &others(recording, device);
-    print_of(out, &[About::by(recording, tables)], &text)
+    print_of(out, &[opened.about()], &text)
 }
 
 /// How to see the other devices; empty where no other has events.
@@ -130,19 +123,9 @@ fn of_device(recording: &Recording, device: &DeviceRecording) -> String {
 }
 
 /// What was allocated after `from` and is still live at `--to`.
-fn survivors(
-    args: &LeaksArgs,
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    from: u32,
-    out: &mut dyn Write,
-) -> Result<(), String> {
-    let last = device.events.len().saturating_sub(1) as u32;
-    let to = args.to.unwrap_or(last);
-    if let Some(wrong) = [from, to].into_iter().find(|&e| e > last) {
-        return Err(format!("{}: there is no event {wrong}; the last is {last}", recording.source.name));
-    }
+fn survivors(args: &LeaksArgs, opened: &Opened, from: u32, out: &mut dyn Write) -> Result<(), String> {
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
+    let (from, to) = (opened.event(from)?, opened.event(args.to.unwrap_or(opened.last_event()))?);
     if to < from {
         return Err(format!("--to {to} comes before --from {from}; give the earlier event first"));
     }
@@ -155,7 +138,7 @@ fn survivors(
             .collect();
         let report = json!({
             "file": recording.source.name, "device": device.id.index, "from": from, "to": to,
-            "bytes": bytes, "count": blocks, "survivors": list, "truncated": recording.report.truncated().is_some(), "contradiction": tables.disagreement,
+            "bytes": bytes, "count": blocks, "survivors": list, "truncated": opened.is_truncated(), "contradiction": tables.disagreement,
         });
         return print_json(out, &report);
     }
@@ -182,5 +165,5 @@ fn survivors(
     if found.len() > LISTED {
         text += &format!("{LISTED} of {} stacks shown\n", found.len());
     }
-    print_of(out, &[About::by(recording, tables)], &text)
+    print_of(out, &[opened.about()], &text)
 }

@@ -40,8 +40,8 @@ pub mod whatif;
 
 use std::io::{self, Write};
 
+use opening::{Opened, place_of, quoted, without_blocks};
 pub use opening::{choose_device, open, open_any, open_blocks, open_stats, open_with};
-use opening::{place_of, quoted, without_blocks};
 pub use printing::{About, print, print_json, print_of};
 use printing::{DOUBTFUL, cut_note};
 pub use table::Table;

@@ -3,10 +3,13 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::printing::About;
+use super::rules::RulesArgs;
+use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::join::{Join, join};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, WarningKind};
-use vramscope_core::tables::NO_EVENT;
+use vramscope_core::tables::{DeviceTables, NO_EVENT};
 use vramscope_core::units::count;
 
 /// Opens a recording that has events or blocks; `-` is one on standard input.
@@ -145,6 +148,63 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
         return recording.busiest_device().ok_or_else(|| format!("{name}: no device of this recording has events or segments"));
     };
     recording.device_numbered(wanted).map_err(|e| e.to_string())
+}
+
+/// A recording, the device of it that is asked about, and that device's tables.
+pub(super) struct Opened {
+    pub(super) recording: Recording,
+    index: usize,
+    pub(super) tables: DeviceTables,
+}
+
+impl Opened {
+    /// Opens a recording that has single allocations, for the device a person named.
+    ///
+    /// # Errors
+    /// Those of [`open_blocks`] and [`choose_device`].
+    pub(super) fn blocks(path: &Path, device: Option<i32>) -> Result<Self, String> {
+        let recording = open_blocks(path)?;
+        let index = choose_device(&recording, device)?;
+        Self::of(recording, index)
+    }
+
+    pub(super) fn of(recording: Recording, index: usize) -> Result<Self, String> {
+        let tables = DeviceTables::build(&recording.devices[index], &Progress::new()).map_err(|e| e.to_string())?;
+        Ok(Opened { recording, index, tables })
+    }
+
+    pub(super) fn device(&self) -> &DeviceRecording {
+        &self.recording.devices[self.index]
+    }
+
+    pub(super) fn about(&self) -> About<'_> {
+        About::by(&self.recording, &self.tables)
+    }
+
+    /// The file ends in the middle: what came after is not known.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.recording.report.truncated().is_some()
+    }
+
+    pub(super) fn roles(&self, rules: &RulesArgs) -> Result<Roles, String> {
+        Roles::build(&self.recording, self.device(), &self.tables, &rules.read()?, &Progress::new()).map_err(|e| e.to_string())
+    }
+
+    /// The number of the last event; 0 without events.
+    pub(super) fn last_event(&self) -> u32 {
+        self.device().events.len().saturating_sub(1) as u32
+    }
+
+    /// An event that a person named.
+    ///
+    /// # Errors
+    /// One sentence where there is none of this number.
+    pub(super) fn event(&self, event: u32) -> Result<u32, String> {
+        match self.last_event() {
+            last if event > last => Err(format!("{}: there is no event {event}; the last is {last}", self.recording.source.name)),
+            _ => Ok(event),
+        }
+    }
 }
 
 /// What to do with a folder where a file is wanted.

@@ -13,7 +13,7 @@ use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording};
 use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{
-    Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, is_no_answer,
+    Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, Unexplained, is_no_answer,
 };
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -51,22 +51,9 @@ pub struct FitsEntry {
     /// Why there is no plan; `null` if there is one.
     pub reason: Option<String>,
     /// The others, most bytes first.
-    pub unexplained: Vec<UnexplainedEntry>,
+    pub unexplained: Vec<Unexplained>,
     /// What each of two recordings asks for where they stop being one program; empty if they are one.
     pub parts_at: Vec<Side>,
-}
-
-/// Requests of one place whose sizes follow no law.
-#[derive(Debug, Serialize)]
-pub struct UnexplainedEntry {
-    /// The source line that makes them.
-    pub place: String,
-    /// The role's stable name.
-    pub role: &'static str,
-    /// Number of these requests.
-    pub requests: u64,
-    /// The most bytes of them at once.
-    pub bytes: u64,
 }
 
 /// Answers for recordings.
@@ -217,10 +204,6 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         }
         None => (0, 0, Vec::new()),
     };
-    let unexplained = unexplained
-        .into_iter()
-        .map(|u| UnexplainedEntry { place: u.place, role: u.role.name(), requests: u.requests, bytes: u.bytes })
-        .collect();
     let fits = FitsEntry { explained_bytes, unexplained_bytes, reason: None, unexplained, parts_at: Vec::new() };
     let changes = if args.change.iter().any(|c| c == "all") {
         plan.all_changes(&size, &first, name.as_deref())

@@ -6,17 +6,16 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::args::{Curve, InstantArgs, LiveBy, StateArgs};
-use super::{About, Table, choose_device, oom, open_blocks, print_json, print_of};
-use vramscope_core::anatomy::roles::{Rules, Tally};
-use vramscope_core::anatomy::{Role, Roles};
+use super::rules::RulesArgs;
+use super::{Opened, Table, choose_device, oom, open_blocks, print_json, print_of};
+use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::roles::Tally;
 use vramscope_core::diagnose::oom as oom_facts;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{
-    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, PoolId, Progress, Recording, StackId, StackTable, StreamId,
+    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, PoolId, Recording, StackId, StackTable, StreamId,
 };
-use vramscope_core::tables::{
-    BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart,
-};
+use vramscope_core::tables::{BlockAt, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows of the text output; JSON has every one.
@@ -156,16 +155,16 @@ struct LiveRow {
 /// One sentence when the file cannot be read, or has no such device or instant.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
-    let device = &recording.devices[device_for(&recording, args)?];
-    let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-    let event = find_event(&recording, device, &tables, &args.instant)?;
-    let state = tables.states.at(device, &tables.lifetimes, event);
-    let mut report = report(&recording, device, &tables, &state, args.file.display().to_string());
+    let index = device_for(&recording, args)?;
+    let opened = Opened::of(recording, index)?;
+    let event = find_event(&opened, &args.instant)?;
+    let state = opened.tables.states.at(opened.device(), &opened.tables.lifetimes, event);
+    let mut report = report(&opened, &state, args.file.display().to_string());
     report.shows_roles = args.by == LiveBy::Role;
     if args.json || report.shows_roles {
-        report.by_category = live_by_role(&recording, device, &tables, &state, &args.rules.read()?)?;
+        report.by_category = live_by_role(&opened, &state, &args.rules)?;
     }
-    if args.json { print_json(out, &report) } else { print_of(out, &[About::by(&recording, &tables)], &text(&report)) }
+    if args.json { print_json(out, &report) } else { print_of(out, &[opened.about()], &text(&report)) }
 }
 
 /// The device asked for; for `--oom` without one, the first that ran out of memory.
@@ -179,13 +178,8 @@ fn device_for(recording: &Recording, args: &StateArgs) -> Result<usize, String> 
     choose_device(recording, args.device)
 }
 
-fn find_event(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    instant: &InstantArgs,
-) -> Result<u32, String> {
-    let file = &recording.source.name;
+fn find_event(opened: &Opened, instant: &InstantArgs) -> Result<u32, String> {
+    let (file, device) = (&opened.recording.source.name, opened.device());
     let events = device.events.len() as u64;
     if let Some(event) = instant.event {
         if u64::from(event) >= events {
@@ -209,10 +203,11 @@ fn find_event(
         });
     }
     let curve = instant.peak.unwrap_or(Curve::Active);
-    Ok(tables.curves.settled_peak(device, curve.quantity()).1)
+    Ok(opened.tables.curves.settled_peak(device, curve.quantity()).1)
 }
 
-fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, state: &State, file: String) -> Report {
+fn report(opened: &Opened, state: &State, file: String) -> Report {
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let at = (state.event != NO_EVENT).then_some(state.event);
     let events = &device.events;
     let names = StackNames::of(&recording.stacks);
@@ -237,7 +232,7 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         device: DeviceName { index: device.id.index, kind: device.id.kind.name(), label: device.id.to_string() },
         event: at,
         events: events.len() as u64,
-        truncated: recording.report.truncated().is_some(),
+        truncated: opened.is_truncated(),
         contradiction: tables.disagreement.clone(),
         action: at.and_then(|e| events.action.get(e as usize)).map(|a| a.name()),
         time_us: at.filter(|_| events.has_time).and_then(|e| events.time_us.get(e as usize)).copied(),
@@ -252,29 +247,23 @@ fn report(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables
         is_partial: !tables.curves.has_all_segments(),
         segments: state.segments.iter().map(|s| segment_row(device, state, s, &block_row)).collect(),
         blocks_outside_segments: state.uncovered().iter().map(block_row).collect(),
-        live: with_older(recording, device, state, by_stack(recording, device, tables, state, BlockState::Active, &names)),
-        pending_free: by_stack(recording, device, tables, state, BlockState::PendingFree, &names),
+        live: with_older(opened, state, by_stack(opened, state, BlockState::Active, &names)),
+        pending_free: by_stack(opened, state, BlockState::PendingFree, &names),
         by_category: Vec::new(),
         shows_roles: false,
         clock: recording.clock(),
     }
 }
 
-fn live_by_role(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    state: &State,
-    rules: &Rules,
-) -> Result<Vec<RoleRow>, String> {
-    let roles = Roles::build(recording, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
+fn live_by_role(opened: &Opened, state: &State, rules: &RulesArgs) -> Result<Vec<RoleRow>, String> {
+    let (roles, device) = (opened.roles(rules)?, opened.device());
     let mut live = [Tally::default(); Role::ALL.len()];
     for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
         let tally = &mut live[roles.of(block.lifetime).index()];
         tally.count += 1;
         tally.bytes += block.requested;
         tally.block_bytes += block.size;
-        if roles.is_probable(device, tables, block.lifetime) {
+        if roles.is_probable(device, &opened.tables, block.lifetime) {
             tally.probable += block.size;
         }
     }
@@ -317,30 +306,24 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
     device.pool_key(pool).map(|(a, b)| [a, b])
 }
 
-/// The blocks in one state grouped by stack, most bytes first.
 /// Before the rows what the source tells beyond its blocks: allocated before profiling began.
-fn with_older(recording: &Recording, device: &DeviceRecording, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
+fn with_older(opened: &Opened, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
     let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let bytes = device.source_totals.beyond(state.event, known);
+    let bytes = opened.device().source_totals.beyond(state.event, known);
     let older = (bytes > 0).then(|| LiveRow {
         bytes,
         requested_bytes: None,
         count: 0,
-        stack: oom::frames(recording, StackId::NONE),
+        stack: oom::frames(&opened.recording, StackId::NONE),
         place: BEFORE_PROFILING.to_owned(),
         text: BEFORE_PROFILING.to_owned(),
     });
     older.into_iter().chain(rows).collect()
 }
 
-fn by_stack(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    state: &State,
-    of: BlockState,
-    names: &StackNames,
-) -> Vec<LiveRow> {
+/// The blocks in one state grouped by stack, most bytes first.
+fn by_stack(opened: &Opened, state: &State, of: BlockState, names: &StackNames) -> Vec<LiveRow> {
+    let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let mut groups: FxHashMap<StackId, (u64, u64, u64)> = FxHashMap::default();
     for block in state.blocks.iter().filter(|b| b.state == of) {
         let stack = if block.lifetime.is_some() { tables.lifetimes.stack(device, block.lifetime) } else { StackId::NONE };
@@ -405,15 +388,7 @@ fn text(r: &Report) -> String {
     let size = SizeColumn::of(levels.into_iter().flatten());
     let told = |bytes: Option<u64>| bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
     let cells = |name: &str, bytes: Option<u64>| [format!("  {name}"), told(bytes)];
-    totals.row(
-        [
-            cells("reserved", t.reserved_bytes),
-            cells("active", Some(t.active_bytes)),
-            cells("allocated", Some(t.allocated_bytes)),
-            cells("requested", t.requested_bytes),
-        ]
-        .concat(),
-    );
+    totals.row(["reserved", "active", "allocated", "requested"].into_iter().zip(levels).flat_map(|(name, of)| cells(name, of)));
     out += &totals.to_string();
     if !t.exact {
         out += "  the file does not record the size of every block: active and allocated are partly estimated\n";

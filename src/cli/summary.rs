@@ -82,45 +82,9 @@ impl From<&MemoryStats> for Counted {
 
 #[derive(Debug, Serialize)]
 struct Addition {
-    file: String,
-    /// Added to its times to get those of the recording.
-    offset_us: i64,
-    matched_events: u64,
-    /// Its memory events within the recording's time.
-    expected_events: u64,
-    /// Half of the matched events are at most this far apart, once shifted; all are at most the second.
-    typical_us: i64,
-    widest_us: i64,
-    operators: u64,
-    modules: u64,
-    categories: u64,
-    stacks: u64,
-    ops: u64,
-    annotations: u64,
+    #[serde(flatten)]
+    join: Join,
     sentence: String,
-    #[serde(skip)]
-    gained: Vec<String>,
-}
-
-impl From<Join> for Addition {
-    fn from(j: Join) -> Self {
-        Addition {
-            sentence: j.sentence(),
-            gained: j.gained(),
-            file: j.name,
-            offset_us: j.offset_us,
-            matched_events: j.matched,
-            expected_events: j.expected,
-            typical_us: j.typical_us,
-            widest_us: j.widest_us,
-            operators: j.operators,
-            modules: j.modules,
-            categories: j.categories,
-            stacks: j.stacks,
-            ops: j.ops,
-            annotations: j.annotations,
-        }
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -133,15 +97,7 @@ pub(super) struct Load {
     pub(super) bytes: u64,
     /// What must be said before any figure, when the file is cut short or holds values that make no sense.
     pub(super) caveat: Option<String>,
-    pub(super) warnings: Vec<Warning>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Warning {
-    pub(super) kind: &'static str,
-    pub(super) count: u64,
-    pub(super) first_offset: Option<u64>,
-    pub(super) text: String,
+    pub(super) warnings: Vec<LoadWarning>,
 }
 
 #[derive(Debug, Serialize)]
@@ -344,6 +300,8 @@ fn summarise_by(
     if recording.has_only_counters() && !stats.is_empty() {
         return Err(format!("{}: --stats compares counters with a snapshot, and this file has only counters", path.display()));
     }
+    let kind = WarningKind::StateMismatch;
+    let contradiction = |text| LoadWarning { kind, count: 1, first_offset: None, text };
     let mut devices: Vec<DeviceSummary> = (0..recording.devices.len()).map(of_device).collect::<Result<_, _>>()?;
     if recording.has_only_counters() {
         for (device, (_, stats)) in devices.iter_mut().zip(&recording.stats) {
@@ -363,18 +321,12 @@ fn summarise_by(
             events: recording.devices.iter().map(|d| d.events.len() as u64).sum(),
             bytes: recording.source.bytes,
             caveat,
-            warnings: recording
-                .report
-                .warnings
-                .iter()
-                .map(warning)
-                .chain(contradictions.into_iter().map(contradiction))
-                .collect(),
+            warnings: recording.report.warnings.iter().cloned().chain(contradictions.into_iter().map(contradiction)).collect(),
         },
         order: recording.busiest_first(),
         doing: devices.iter().filter_map(|d| d.doing.as_ref()).max_by_key(|d| d.peak.bytes).cloned(),
         devices,
-        added: joins.into_iter().map(Addition::from).collect(),
+        added: joins.into_iter().map(|join| Addition { sentence: join.sentence(), join }).collect(),
         stats: stats
             .iter()
             .map(|p| Ok(judge_stats(recording, &p.display().to_string(), &open_stats(p)?)))
@@ -397,14 +349,6 @@ fn bands(device: &DeviceRecording) -> Option<Bands> {
             .map(|(i, &category)| Band { category, most_bytes: most(i), at_peak_bytes: peak[i], end_bytes: end[i] })
             .collect(),
     })
-}
-
-fn contradiction(text: String) -> Warning {
-    Warning { kind: WarningKind::StateMismatch.name(), count: 1, first_offset: None, text }
-}
-
-fn warning(w: &LoadWarning) -> Warning {
-    Warning { kind: w.kind.name(), count: w.count, first_offset: w.first_offset, text: w.text.clone() }
 }
 
 fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<DeviceSummary, String> {

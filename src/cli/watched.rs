@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Table;
-use vramscope_core::model::{DeviceRecording, LiveTrack, Sample};
+use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, Sample};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, time_of_day};
 
 /// What a session saw of a device.
@@ -18,9 +18,9 @@ pub struct Watched {
     /// Time of that peak, in microseconds since the epoch.
     pub peak_time_us: i64,
     /// Where the bytes were at that peak.
-    pub at_peak: Parts,
+    pub at_peak: Bands,
     /// Where they were at the end.
-    pub at_end: Parts,
+    pub at_end: Bands,
     /// Every process seen, the largest first.
     pub processes: Vec<Process>,
     /// Exceeded limits that the user set, and failed requests of PyTorch.
@@ -35,20 +35,6 @@ pub struct Watched {
     pub is_readable: bool,
     /// What the driver could not tell.
     pub limits: Vec<String>,
-}
-
-/// The bands of a sample; with `skew_bytes` taken off they add up to the total.
-#[derive(Debug, Default, Serialize)]
-pub struct Parts {
-    driver_bytes: u64,
-    other_processes_bytes: u64,
-    unattributed_bytes: u64,
-    process_bytes: u64,
-    outside_bytes: u64,
-    allocated_bytes: u64,
-    cached_bytes: u64,
-    free_bytes: u64,
-    skew_bytes: u64,
 }
 
 /// A limit that was passed, or a failure.
@@ -83,19 +69,6 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let none = Sample::default();
     let (first, last) = (device.samples.first().unwrap_or(&none), device.samples.last().unwrap_or(&none));
     let peak = device.samples.iter().max_by_key(|s| (s.used, std::cmp::Reverse(s.time_us))).unwrap_or(&none);
-    let parts = |sample: &vramscope_core::model::Sample| {
-        sample.bands(total).map_or_else(Parts::default, |b| Parts {
-            driver_bytes: b.driver,
-            other_processes_bytes: b.others,
-            unattributed_bytes: b.unattributed,
-            process_bytes: b.unsplit,
-            outside_bytes: b.outside,
-            allocated_bytes: b.allocated,
-            cached_bytes: b.cached,
-            free_bytes: b.free,
-            skew_bytes: b.skew,
-        })
-    };
     let told = vramscope_core::diagnose::watched::watched(device).unwrap_or_default();
     let grown =
         |pid: u32| told.processes.iter().find(|p| p.pid == pid).map_or(0, vramscope_core::diagnose::watched::Grower::grown);
@@ -121,8 +94,8 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
         total_bytes: total,
         peak_used_bytes: peak.used.unwrap_or(0),
         peak_time_us: peak.time_us,
-        at_peak: parts(peak),
-        at_end: parts(last),
+        at_peak: peak.bands(total).unwrap_or_default(),
+        at_end: last.bands(total).unwrap_or_default(),
         processes,
         alarms: told.alarms.into_iter().map(|m| Alarm { time_us: m.time_us, text: m.text.to_string() }).collect(),
         lost: track.lost,
@@ -148,15 +121,15 @@ impl Watched {
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);
-        let rows: [(&str, fn(&Parts) -> u64); 8] = [
-            ("driver and firmware", |p| p.driver_bytes),
-            ("other processes", |p| p.other_processes_bytes),
-            ("unattributed", |p| p.unattributed_bytes),
-            ("the process", |p| p.process_bytes),
-            ("outside PyTorch", |p| p.outside_bytes),
-            ("allocated", |p| p.allocated_bytes),
-            ("cached", |p| p.cached_bytes),
-            ("free", |p| p.free_bytes),
+        let rows: [(&str, fn(&Bands) -> u64); 8] = [
+            ("driver and firmware", |p| p.driver),
+            ("other processes", |p| p.others),
+            ("unattributed", |p| p.unattributed),
+            ("the process", |p| p.unsplit),
+            ("outside PyTorch", |p| p.outside),
+            ("allocated", |p| p.allocated),
+            ("cached", |p| p.cached),
+            ("free", |p| p.free),
         ];
         let size = SizeColumn::of(rows.iter().flat_map(|(_, of)| [of(&self.at_peak), of(&self.at_end)]));
         for (name, of) in rows {

@@ -3,3 +3,5 @@
 pub mod colours;
 pub mod compare;
 pub mod device;
+#[cfg(test)]
+pub(crate) mod samples;

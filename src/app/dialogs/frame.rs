@@ -1,9 +1,26 @@
 //! The frame of every dialog.
 
-use egui::{Align, Layout, Stroke, Ui};
+use egui::{Align, Id, Layout, Modal, Response, Stroke, Ui};
 
 use crate::app::theme::{Tokens, text};
 use crate::app::widgets::{Icon, icon_button};
+
+/// A dialog `width` wide under its title. What its contents gave, which get the title for their labels, and whether it is to close.
+pub(in crate::app) fn dialog<R>(
+    ui: &mut Ui,
+    t: &Tokens,
+    id: &str,
+    (title, width): (&str, f32),
+    contents: impl FnOnce(&mut Ui, &Response) -> R,
+) -> (R, bool) {
+    let modal = Modal::new(Id::unique(id)).frame(dialog_frame(t)).show(ui, |ui| {
+        ui.set_width(width);
+        let (title, is_closed) = dialog_title(ui, t, title);
+        (contents(ui, &title), is_closed)
+    });
+    let is_closed = modal.inner.1 || modal.should_close();
+    (modal.inner.0, is_closed)
+}
 
 pub(in crate::app) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
     egui::Frame::new()

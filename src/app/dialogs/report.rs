@@ -1,9 +1,9 @@
 //! What a report is to be, before the file is chosen.
 
-use egui::{Id, Key, Modal, Ui};
+use egui::{Key, Ui};
 
 use super::Outcome;
-use super::frame::{dialog_frame, dialog_title};
+use super::frame::dialog;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
 use crate::app::widgets::{Push, label, segmented};
@@ -19,10 +19,7 @@ pub(in crate::app) struct Choice {
 
 /// Draws the dialog; done when a file is to be chosen.
 pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outcome<()> {
-    let mut is_done = false;
-    let modal = Modal::new(Id::unique("report")).frame(dialog_frame(t)).show(ui, |ui| {
-        ui.set_width(440.0);
-        let (_, is_closed) = dialog_title(ui, t, "Save a report");
+    let (is_done, is_closed) = dialog(ui, t, "report", ("Save a report", 440.0), |ui, _| {
         ui.add_space(12.0);
         let mut at = usize::from(choice.is_markdown);
         if segmented(ui, "Report as", &mut at, &["A page to send", "Markdown for an issue"]) {
@@ -34,12 +31,11 @@ pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outc
         let what = "Paths, the names of files, hosts and users, and command lines. Functions and line numbers stay.";
         label::paragraph(ui, what, Type::Caption, t.text3);
         ui.add_space(14.0);
-        is_done = Push::primary("Choose a file…").show(ui).clicked() || ui.input(|i| i.key_pressed(Key::Enter));
-        is_closed
+        Push::primary("Choose a file…").show(ui).clicked() || ui.input(|i| i.key_pressed(Key::Enter))
     });
     match is_done {
         true => Outcome::Done(()),
-        false if modal.inner || modal.should_close() => Outcome::Closed,
+        false if is_closed => Outcome::Closed,
         false => Outcome::Stays,
     }
 }

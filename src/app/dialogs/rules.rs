@@ -1,8 +1,8 @@
 //! The dialog for the user's own rules: which frames mean which role.
 
-use egui::{Align, Id, Layout, Modal, ScrollArea, Sense, Ui, vec2};
+use egui::{Align, Id, Layout, ScrollArea, Sense, Ui, vec2};
 
-use super::frame::{dialog_frame, dialog_title};
+use super::frame::dialog;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
 use crate::app::widgets::{Field, Icon, Push, icon_button, label, selector};
@@ -19,9 +19,7 @@ enum Change {
 /// in front; `None` while that is being found, or without a recording.
 pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui: &mut Ui, tokens: &Tokens) -> bool {
     let (_, errors) = Rules::new(rules);
-    let modal = Modal::new(Id::unique("role rules")).frame(dialog_frame(tokens)).show(ui, |ui| {
-        ui.set_width(760.0);
-        let (_, is_closed) = dialog_title(ui, tokens, "Role rules");
+    let (is_done, is_closed) = dialog(ui, tokens, "role rules", ("Role rules", 760.0), |ui, _| {
         ui.add_space(6.0);
         label::paragraph(
             ui,
@@ -67,12 +65,11 @@ pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui:
                 ui.data_mut(|d| d.insert_temp(added, rules.len()));
                 rules.push(Rule { role: Role::Activations, ..Rule::default() });
             }
-            let done = ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner;
-            done || is_closed
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| Push::primary("Done").show(ui).clicked()).inner
         })
         .inner
     });
-    modal.should_close() || modal.inner
+    is_done || is_closed
 }
 
 fn row(

@@ -1,8 +1,8 @@
 //! The settings that are asked for in a dialog: theme, editor, folders of source files.
 
-use egui::{Modal, Ui};
+use egui::Ui;
 
-use super::frame::{dialog_frame, dialog_title};
+use super::frame::dialog;
 use crate::app::platform::editor::of_environment;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::settings::{Settings, ThemeChoice};
@@ -19,9 +19,7 @@ pub(in crate::app) fn draw(
     ui: &mut Ui,
     tokens: &Tokens,
 ) -> bool {
-    let modal = Modal::new(egui::Id::unique("settings")).frame(dialog_frame(tokens)).show(ui, |ui| {
-        ui.set_width(WIDTH);
-        let (_, is_closed) = dialog_title(ui, tokens, "Settings");
+    let ((), is_closed) = dialog(ui, tokens, "settings", ("Settings", WIDTH), |ui, _| {
         ui.add_space(12.0);
         ui.label(text::body("Theme").color(tokens.text2));
         ui.add_space(4.0);
@@ -57,9 +55,8 @@ pub(in crate::app) fn draw(
         }
         ui.add_space(16.0);
         folders(ui, tokens, &mut chosen.source_folders);
-        is_closed
     });
-    modal.inner || modal.should_close()
+    is_closed
 }
 
 /// The table that maps folders of other machines to folders of this one.

@@ -6,9 +6,9 @@ use std::process::Command as Process;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use egui::{Modal, Ui};
+use egui::Ui;
 
-use super::frame::{dialog_frame, dialog_title};
+use super::frame::dialog;
 use crate::app::jobs::Jobs;
 use crate::app::platform::editor;
 use crate::app::platform::editor::Start;
@@ -101,14 +101,12 @@ pub(in crate::app) fn draw(question: &mut Question, sources: &Sources, ui: &mut 
     let (file, line) = &sources.asked;
     let is_looking = sources.running.is_some();
     let mut answer = None;
-    let modal = Modal::new(egui::Id::unique("source line")).frame(dialog_frame(t)).show(ui, |ui| {
-        ui.set_width(480.0);
-        let title = match question {
-            Question::Editor(_) => "Open source lines with",
-            Question::Folder(_) => "This file is not on this machine",
-            Question::Prefix(_) => "Is this the folder?",
-        };
-        let (_, is_closed) = dialog_title(ui, t, title);
+    let title = match question {
+        Question::Editor(_) => "Open source lines with",
+        Question::Folder(_) => "This file is not on this machine",
+        Question::Prefix(_) => "Is this the folder?",
+    };
+    let ((), is_closed) = dialog(ui, t, "source line", (title, 480.0), |ui, _| {
         ui.add_space(8.0);
         let place = label::without_middle(ui.painter(), &format!("{}:{line}", shown(file)), Type::Mono, 480.0);
         ui.add(egui::Label::new(Type::Mono.text(place).color(t.text2)));
@@ -118,9 +116,8 @@ pub(in crate::app) fn draw(question: &mut Question, sources: &Sources, ui: &mut 
             Question::Folder(none) => ask_folder(ui, t, none, is_looking, &mut answer),
             Question::Prefix(prefix) => ask_prefix(ui, t, prefix, &mut answer),
         }
-        is_closed
     });
-    if modal.inner || modal.should_close() {
+    if is_closed {
         answer = Some(Answer::Close);
     }
     answer

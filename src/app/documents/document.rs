@@ -363,17 +363,13 @@ impl Document {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::app::data::samples;
     use vramscope_core::model::Progress;
 
     #[test]
     fn colours_are_the_same_ones_until_others_are_made() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
-        let mut view = DeviceView::new(data);
+        let mut view = DeviceView::new(samples::device("gpt_train.pickle"));
         let jobs = Jobs::default();
         // A new empty value per frame would redraw everything each frame.
         let seen: Vec<Arc<Colours>> = (0..12).map(|_| view.refresh(&jobs, &[]).colours).collect();
@@ -383,8 +379,7 @@ mod tests {
 
     #[test]
     fn a_state_without_a_history_has_an_arrangement_of_its_own() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let mut recording = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
+        let mut recording = samples::open("gpt_train.pickle");
         let arranged = |recording: &Recording| {
             let recording = Arc::new(recording.clone());
             let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
@@ -400,7 +395,7 @@ mod tests {
         }
         assert_eq!(arranged(&recording), Workspace::State);
         assert!(!Workspace::State.starts_with(ViewKind::Timeline) && !Workspace::State.starts_with(ViewKind::Heatmap));
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_leak.prof");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_leak.prof");
         assert_eq!(arranged(&vramscope_core::formats::open(&path, &Progress::new()).unwrap()), Workspace::Instant);
         assert!(!Workspace::Instant.starts_with(ViewKind::Timeline) && !Workspace::Instant.starts_with(ViewKind::SegmentMap));
     }

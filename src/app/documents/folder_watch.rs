@@ -315,7 +315,7 @@ mod tests {
     fn a_real_folder_is_watched() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
-        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("leak.pickle");
+        let sample = crate::app::data::samples::path("leak.pickle");
         std::fs::write(file("before.pickle"), b"x").unwrap();
         std::fs::write(file("train.log"), b"CUDA out of memory. Tried to allocate 1.00 GiB (long ago)\n").unwrap();
         let watch = FolderWatch::start(folder.path().to_path_buf(), &Jobs::default()).unwrap();

@@ -49,8 +49,7 @@ mod tests {
 
     #[test]
     fn what_is_saved_opens_with_the_same_events_and_a_failure_leaves_nothing() {
-        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
-        let recording = vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap();
+        let recording = crate::app::data::samples::open("two_gpus.pickle");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("again.pickle");
         std::fs::write(&path, "what was there before").unwrap();

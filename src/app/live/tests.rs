@@ -11,6 +11,16 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Waits for the end of a watch; what it told.
+fn until_over(feed: &mut LiveFeed) -> Vec<Update> {
+    let mut told = Vec::new();
+    wait("the end", || {
+        told.extend(feed.updates());
+        feed.status.is_over
+    });
+    told
+}
+
 #[test]
 fn a_watch_that_was_stopped_or_closed_ends_its_thread_and_leaves_no_file() {
     for is_stopped in [true, false] {
@@ -25,10 +35,7 @@ fn a_watch_that_was_stopped_or_closed_ends_its_thread_and_leaves_no_file() {
         assert!(path.exists());
         if is_stopped {
             feed.act(LiveAction::Stop);
-            wait("the end", || {
-                feed.updates();
-                feed.status.is_over
-            });
+            until_over(&mut feed);
             // A stopped watch can still be saved.
             let out = tempfile::tempdir().unwrap();
             feed.save_to(out.path().join("kept.vramscope"));
@@ -51,10 +58,7 @@ fn a_pipe_that_was_stopped_ends_its_thread() {
         let _ = ended.send(());
     });
     feed.act(LiveAction::Stop);
-    wait("the end", || {
-        feed.updates();
-        feed.status.is_over
-    });
+    until_over(&mut feed);
     drop(feed);
     end.recv_timeout(Duration::from_secs(10)).expect("the thread ends");
 }
@@ -70,21 +74,13 @@ fn a_pipe_that_breaks_off_says_so_however_fast_it_came() {
     drop(writer);
     bytes.truncate(bytes.len() - 7);
     let mut feed = LiveFeed::stream(&egui::Context::default(), std::io::Cursor::new(bytes));
-    let mut told = Vec::new();
-    wait("the end", || {
-        told.extend(feed.updates());
-        feed.status.is_over
-    });
+    let told = until_over(&mut feed);
     assert!(told.iter().any(|u| matches!(u, Update::Notice(text) if text.contains("broke off"))));
 }
 
 #[test]
 fn a_watch_that_panics_ends_with_a_sentence() {
     let mut feed = LiveFeed::start(&egui::Context::default(), |_| panic!("no such thing"));
-    let mut told = Vec::new();
-    wait("the end", || {
-        told.extend(feed.updates());
-        feed.status.is_over
-    });
+    let told = until_over(&mut feed);
     assert!(told.iter().any(|u| matches!(u, Update::Notice(text) if text.contains("no such thing"))));
 }

@@ -306,6 +306,7 @@ impl eframe::App for Photographer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::data::samples;
 
     fn overview(file: PathBuf, out: PathBuf) -> Screenshot {
         Screenshot {
@@ -325,8 +326,7 @@ mod tests {
     #[test]
     fn a_view_is_drawn_without_a_display() {
         let folder = tempfile::tempdir().unwrap();
-        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-        let shot = overview(sample, folder.path().join("x.svg"));
+        let shot = overview(samples::path("fragment_oom.pickle"), folder.path().join("x.svg"));
         draw_picture(&shot).unwrap();
         let text = std::fs::read_to_string(&shot.out).unwrap();
         assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));

@@ -55,6 +55,26 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     app.hover.draw(ui, tokens);
 }
 
+/// The texts of a frame of the window.
+#[cfg(test)]
+pub(super) fn texts_of_a_frame(app: &mut App, ctx: &egui::Context) -> Vec<String> {
+    fn texts(shape: &egui::Shape) -> Vec<String> {
+        match shape {
+            egui::Shape::Text(text) => vec![text.galley.text().to_owned()],
+            egui::Shape::Vec(shapes) => shapes.iter().flat_map(texts).collect(),
+            _ => Vec::new(),
+        }
+    }
+    let screen = egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(1600.0, 1000.0));
+    let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
+    let mut out = ctx.run_ui(input, |ui| {
+        app.logic(ui.ctx());
+        app.draw(ui);
+    });
+    out.textures_delta.clear();
+    out.shapes.iter().flat_map(|s| texts(&s.shape)).collect()
+}
+
 fn line_above(ui: &Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
     ui.painter().hline(rect.x_range(), rect.top() + 0.5, Stroke::new(1.0, tokens.line));

@@ -422,12 +422,11 @@ impl Behavior<ViewKind> for Panes<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::app::data::samples;
     use crate::app::settings::Settings;
-    use vramscope_core::model::Progress;
 
     /// A view that panics: in its own drawing, or in what it computes.
     #[derive(Default)]
@@ -447,39 +446,21 @@ mod tests {
 
     /// Draws the window a while with a broken view in the place of the Inspector; the texts it shows then, and its notices.
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));
-        app.open_recording("sample", data);
+        app.open_recording("sample", samples::device("gpt_train.pickle"));
         let view = app.active_document_mut().and_then(Document::view_mut).unwrap();
         view.views.insert(ViewKind::Inspector, Box::new(Broken { computes, ..Broken::default() }));
         let start = Instant::now();
         let mut texts = Vec::new();
         let mut calm = 0;
         while start.elapsed() < Duration::from_secs(60) && calm < 5 {
-            let screen = Rect::from_min_size(egui::Pos2::ZERO, vec2(1600.0, 1000.0));
-            let input = egui::RawInput { screen_rect: Some(screen), ..Default::default() };
-            let mut out = ctx.run_ui(input, |ui| {
-                app.logic(ui.ctx());
-                app.draw(ui);
-            });
-            out.textures_delta.clear();
-            texts = out.shapes.iter().flat_map(|s| words(&s.shape)).collect();
+            texts = crate::app::shell::texts_of_a_frame(&mut app, &ctx);
             calm = if app.jobs.running() == 0 { calm + 1 } else { 0 };
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(app.jobs.running(), 0, "a panicking job is started again and again");
         (texts, app.notices().map(str::to_owned).collect())
-    }
-
-    fn words(shape: &egui::Shape) -> Vec<String> {
-        match shape {
-            egui::Shape::Text(text) => vec![text.galley.text().to_owned()],
-            egui::Shape::Vec(shapes) => shapes.iter().flat_map(words).collect(),
-            _ => Vec::new(),
-        }
     }
 
     fn says(texts: &[String], words: &str) -> bool {

@@ -11,6 +11,8 @@ pub mod excerpt;
 pub mod live_status;
 pub mod selection;
 pub mod shared;
+#[cfg(test)]
+pub(crate) mod toys;
 pub mod view_kind;
 pub mod workspace;
 

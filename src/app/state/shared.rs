@@ -299,20 +299,12 @@ pub fn bounds(device: &DeviceRecording, axis: Axis, from: f64, to: f64, columns:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
-
-    fn device(times: &[i64]) -> DeviceRecording {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for &t in times {
-            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
-        d
-    }
+    use crate::app::state::toys::{device_at, device_with};
+    use vramscope_core::model::Action;
 
     #[test]
     fn columns_cover_every_event_once_on_both_axes() {
-        let d = device(&[100, 100, 101, 150, 150, 199, 200]);
+        let d = device_at(&[100, 100, 101, 150, 150, 199, 200]);
         for axis in [Axis::Event, Axis::Time] {
             let (from, to) = domain(&d, axis);
             let b = bounds(&d, axis, from, to + 1.0, 13);
@@ -323,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_window_between_two_events_holds_none() {
-        let d = device(&[100, 120, 150]);
+        let d = device_at(&[100, 120, 150]);
         assert_eq!(events_within(&d, Axis::Time, 0.0, 50.0), 3);
         assert_eq!(events_within(&d, Axis::Time, 21.0, 49.0), 0);
         assert_eq!(events_within(&d, Axis::Time, 20.0, 49.0), 1);
@@ -334,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_range_that_is_the_window_is_counted_once_on_both_axes() {
-        let d = device(&[100, 110, 110, 110, 120, 130]);
+        let d = device_at(&[100, 110, 110, 110, 120, 130]);
         let mut shared = SharedViewState::new(&d);
         shared.range = Some((1, 2));
         assert!(!shared.shows_range(&d));
@@ -351,18 +343,16 @@ mod tests {
 
     #[test]
     fn a_recording_opens_at_its_last_failure() {
-        let mut d = device(&[100, 120]);
-        assert_eq!(SharedViewState::new(&d).cursor, 1);
-        for (time, action) in [(130, Action::Oom), (140, Action::Alloc), (150, Action::Oom), (160, Action::FreeRequested)] {
-            d.events.push(time, action, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
+        use Action::{Alloc, FreeRequested, Oom};
+        assert_eq!(SharedViewState::new(&device_at(&[100, 120])).cursor, 1);
+        let d = device_with([(100, Alloc), (120, Alloc), (130, Oom), (140, Alloc), (150, Oom), (160, FreeRequested)]);
         assert_eq!(SharedViewState::new(&d).cursor, 4);
         assert!(d.events.allocates_after(2) && !d.events.allocates_after(4));
     }
 
     #[test]
     fn an_event_is_found_where_it_stands() {
-        let d = device(&[100, 120, 150]);
+        let d = device_at(&[100, 120, 150]);
         for axis in [Axis::Event, Axis::Time] {
             for e in 0..3 {
                 assert_eq!(event_at(&d, axis, position(&d, axis, e)), e, "{axis:?}");
@@ -372,7 +362,7 @@ mod tests {
 
     #[test]
     fn one_goes_back_through_the_windows_that_were_shown() {
-        let d = device(&[100, 120, 150, 160, 170, 180, 190, 200, 210, 220, 230, 240]);
+        let d = device_at(&[100, 120, 150, 160, 170, 180, 190, 200, 210, 220, 230, 240]);
         let mut shared = SharedViewState::new(&d);
         let whole = (shared.from, shared.to);
         let change = |shared: &mut SharedViewState, from: f64, to: f64| {

@@ -41,7 +41,7 @@ pub use how::{how_to_record, record_links, recorded_by};
 pub use icons::{Icon, paint_logo};
 pub use legend::{LegendEntry, legend_row, paint_ramp};
 pub use mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
-pub use pane::{PaneHeader, empty_state, empty_with, padded, progress_line, rule, section};
+pub use pane::{PaneHeader, empty_state, empty_with, explanation, padded, progress_line, rule, section};
 pub use row::{KeyValue, ListRow, key_value, told_at};
 pub use rows::RowList;
 pub use sparkline::Sparkline;

@@ -57,12 +57,7 @@ impl<'a> PaneHeader<'a> {
             *closing = icon_button(&mut right, Icon::Close, &format!("Close {}", self.title)).clicked();
         }
         if let Some(help) = self.help {
-            let name = format!("Explain {}", self.title);
-            let button = icon_button(&mut right, Icon::Help, &name);
-            Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
-                ui.set_max_width(360.0);
-                egui::Frame::NONE.inner_margin(8.0).show(ui, help);
-            });
+            explanation(&mut right, self.title, 360.0, help);
         }
         controls(&mut right);
         let free = right.min_rect().left().min(inner.right());
@@ -74,6 +69,15 @@ impl<'a> PaneHeader<'a> {
         }
         response
     }
+}
+
+/// A "?" that shows what explains a thing, up to `width` wide.
+pub fn explanation(ui: &mut Ui, of: &str, width: f32, contents: impl FnOnce(&mut Ui)) {
+    let button = icon_button(ui, Icon::Help, &format!("Explain {of}"));
+    Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
+        ui.set_max_width(width);
+        egui::Frame::NONE.inner_margin(8.0).show(ui, contents);
+    });
 }
 
 /// Caption of a section inside a pane, with `trailing` at the right end. A 1 px line separates it from what is above (10 points

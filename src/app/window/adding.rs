@@ -155,12 +155,8 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
-    use vramscope_core::formats;
+    use crate::app::data::samples;
     use vramscope_core::model::Action;
 
     /// What the profiler would have written of a recording's device.
@@ -188,7 +184,7 @@ mod tests {
     }
 
     fn app() -> App {
-        App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous())
+        App::synchronous(&egui::Context::default())
     }
 
     fn settle(app: &mut App) {
@@ -203,9 +199,8 @@ mod tests {
     fn files_of_one_run_opened_at_once_become_one_tab() {
         let dir = std::env::temp_dir().join(format!("vramscope-adding-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
-        let snapshot = samples.join("leak.pickle");
-        let recording = formats::open(&snapshot, &Progress::new()).unwrap();
+        let snapshot = samples::path("leak.pickle");
+        let recording = samples::open("leak.pickle");
         let (trace, counters) = (dir.join("leak.trace.json"), dir.join("leak.memory_stats.json"));
         std::fs::write(&trace, trace_of(&recording)).unwrap();
         let reserved = recording.devices[0].final_reserved();
@@ -242,7 +237,7 @@ mod tests {
 
         // A trace of another run is kept apart, and says why.
         let mut wrong = app();
-        wrong.open_paths([samples.join("gpt_train.pickle"), trace]);
+        wrong.open_paths([samples::path("gpt_train.pickle"), trace]);
         settle(&mut wrong);
         assert_eq!(wrong.documents().len(), 2);
         assert!(wrong.notices().any(|n| n.contains("not of the same run")), "{:?}", wrong.notices().collect::<Vec<_>>());

@@ -140,11 +140,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
 
     fn app() -> App {
-        App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous())
+        App::synchronous(&egui::Context::default())
     }
 
     fn answered(app: &mut App, purpose: Choosing, answer: Answer, after: Duration) {

@@ -262,15 +262,13 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
     use crate::app::state::workspace::Workspace;
 
     #[test]
     fn back_returns_from_a_workspace_and_before_that_from_what_was_selected_in_it() {
         let ctx = Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
-        app.open_paths([concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()]);
+        let mut app = App::synchronous(&ctx);
+        app.open_paths([crate::app::data::samples::path("leak.pickle")]);
         app.logic(&ctx);
         let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())));
         app.apply(Action::Select(Some(Item::Event(1))), &ctx);

@@ -22,14 +22,12 @@ mod tests {
     use egui::Context;
 
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
     use crate::app::state::action::Action;
 
     #[test]
     fn a_clipboard_that_can_not_be_reached_is_told() {
         let ctx = Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&ctx);
         let (send, receive) = std::sync::mpsc::channel();
         app.apply(Action::Copy("0x7f00".to_owned()), &ctx);
         assert_eq!(app.notices.texts().count(), 0, "nothing is claimed before it is known");

@@ -33,12 +33,7 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
-
-    fn app(ctx: &Context) -> App {
-        App::new(ctx, Settings::default(), Jobs::synchronous())
-    }
+    use crate::app::data::samples;
 
     fn settle(app: &mut App, ctx: &Context) {
         for _ in 0..4 {
@@ -53,10 +48,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("train.log");
         std::fs::write(&log, MESSAGE).unwrap();
-        let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle");
         let ctx = Context::default();
-        let mut app = app(&ctx);
-        app.take_dropped(vec![recording.into(), log], &ctx);
+        let mut app = App::synchronous(&ctx);
+        app.take_dropped(vec![samples::path("leak.pickle"), log], &ctx);
         settle(&mut app, &ctx);
         assert_eq!(app.documents().len(), 1);
         assert!(matches!(app.overlay, Overlay::Explain(_)));
@@ -69,13 +63,13 @@ mod tests {
         let log = folder.path().join("plain.log");
         std::fs::write(&log, "step 1\n").unwrap();
         let ctx = Context::default();
-        let mut app = app(&ctx);
+        let mut app = App::synchronous(&ctx);
         app.overlay = Overlay::Explain(Explainer::of(MESSAGE.to_owned()));
         app.take_dropped(vec![log], &ctx);
         settle(&mut app, &ctx);
         assert!(app.documents().is_empty());
         assert!(app.explains().is_some_and(|told| told.is_err_and(|why| why.contains("holds no out-of-memory message"))));
-        app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
+        app.take_dropped(vec![samples::path("leak.pickle")], &ctx);
         assert!(matches!(app.overlay, Overlay::None) && app.documents().len() == 1);
     }
 
@@ -83,8 +77,8 @@ mod tests {
     #[test]
     fn a_dialog_holds_the_keyboard() {
         let ctx = Context::default();
-        let mut app = app(&ctx);
-        app.take_dropped(vec![concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/leak.pickle").into()], &ctx);
+        let mut app = App::synchronous(&ctx);
+        app.take_dropped(vec![samples::path("leak.pickle")], &ctx);
         settle(&mut app, &ctx);
         let press = |app: &mut App| {
             let (key, modifiers) = (egui::Key::Num4, egui::Modifiers { command: true, ..egui::Modifiers::CTRL });

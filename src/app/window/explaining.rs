@@ -35,8 +35,6 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
 
     #[test]
     fn a_log_that_is_opened_is_explained_and_leaves_no_tab() {
@@ -46,7 +44,7 @@ mod tests {
             "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n";
         std::fs::write(&path, format!("{}[rank3]: {message}", "step\n".repeat(100))).unwrap();
         let ctx = egui::Context::default();
-        let mut app = App::new(&ctx, Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&ctx);
         app.open_paths([path]);
         for _ in 0..4 {
             app.logic(&ctx);

@@ -96,25 +96,21 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use base64::Engine as _;
 
     use super::*;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
+    use crate::app::data::samples;
 
     #[test]
     fn of_a_page_with_several_snapshots_one_is_chosen() {
         let folder = tempfile::tempdir().unwrap();
-        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/cuda_graph.pickle");
-        let text = base64::engine::general_purpose::STANDARD.encode(std::fs::read(sample).unwrap());
+        let text = base64::engine::general_purpose::STANDARD.encode(std::fs::read(samples::path("cuda_graph.pickle")).unwrap());
         let one = |name: &str| format!("{{\"name\": \"{name}\", \"base64\": \"{text}\"}}");
         let page = folder.path().join("job.html");
         let files = format!("<html><script>const local_files = [{}, {}]</script>", one("rank0.pickle"), one("rank1.pickle"));
         std::fs::write(&page, files).unwrap();
 
-        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&egui::Context::default());
         app.open(page.clone());
         app.poll_loading();
         let asks = app.active_document().unwrap();

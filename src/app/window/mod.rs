@@ -313,6 +313,14 @@ impl App {
     }
 }
 
+#[cfg(test)]
+impl App {
+    /// A window of its own, whose jobs are done when they are asked for.
+    pub(crate) fn synchronous(ctx: &Context) -> Self {
+        Self::new(ctx, Settings::default(), Jobs::synchronous())
+    }
+}
+
 /// Shares one recording between tests, benches and the app without reading a file.
 impl App {
     /// Draws nothing but one view, over the whole window.

@@ -98,21 +98,17 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::app::data::device::prepare;
+    use crate::app::data::samples;
     use crate::app::dialogs::report::Choice;
-    use crate::app::jobs::Jobs;
-    use crate::app::settings::Settings;
     use vramscope_core::model::Progress;
 
     #[test]
     fn a_report_is_of_the_recording_in_front() {
-        let mut app = App::new(&egui::Context::default(), Settings::default(), Jobs::synchronous());
+        let mut app = App::synchronous(&egui::Context::default());
         assert!(!app.want_report(), "nothing is open");
-        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/two_gpus.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(Path::new(sample), &Progress::new()).unwrap());
+        let recording = Arc::new(samples::open("two_gpus.pickle"));
         app.open_recording("two_gpus.pickle", prepare(&recording, 1, &Progress::new()).unwrap());
         assert!(app.want_report());
         assert_eq!(app.report_name(), "two_gpus.html");

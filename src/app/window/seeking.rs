@@ -52,21 +52,17 @@ impl App {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::app::data::samples;
     use crate::app::jobs::Jobs;
     use crate::app::settings::Settings;
-    use vramscope_core::model::Progress;
 
     fn app_with_sample(jobs: Jobs) -> (App, egui::Context) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), jobs);
-        app.open_recording("gpt_train", data);
+        app.open_recording("gpt_train", samples::device("gpt_train.pickle"));
         (app, ctx)
     }
 

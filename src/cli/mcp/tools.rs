@@ -266,11 +266,13 @@ impl Arguments<'_> {
         self.folders.file(self.text(key).unwrap_or_default())
     }
 
-    /// `--option=value` for each argument that is given: as one word, so that no value is taken for an option.
-    fn options(&self, names: &[(&str, &str)]) -> Vec<String> {
+    /// `--option=value` for each argument that is given and is an option of the command line too: as one word, so that no value is
+    /// taken for an option.
+    fn options(&self) -> Vec<String> {
         let mut words = Vec::new();
-        for (key, option) in names {
-            match &self.values[*key] {
+        for (key, value) in self.values.as_object().into_iter().flatten().filter(|(key, _)| !NO_OPTIONS.contains(&key.as_str())) {
+            let option = if key == "rows" { "limit".to_owned() } else { key.replace('_', "-") };
+            match value {
                 Value::String(text) => words.push(format!("--{option}={text}")),
                 Value::Number(n) => words.push(format!("--{option}={n}")),
                 Value::Bool(true) => words.push(format!("--{option}")),
@@ -286,7 +288,7 @@ impl Arguments<'_> {
     fn answer(&self, name: &str) -> Result<Value, String> {
         let file = || self.file("file");
         // The window's own rules lie outside the folders.
-        let plain = "--rules=none".to_owned();
+        let plain = || [vec!["--rules=none".to_owned()], self.options()].concat();
         match name {
             "open" if self.values["file"].is_null() => Ok(self.folders.list()),
             "open" => {
@@ -297,12 +299,12 @@ impl Arguments<'_> {
                     done => done,
                 }
             }
-            "findings" => ask("findings", vec![plain], &[&file()?]),
-            "oom" => ask("oom", [vec![plain], self.options(&[("device", "device")])].concat(), &[&file()?]),
+            "findings" | "oom" => ask(name, plain(), &[&file()?]),
+            "query" => ask("allocations", plain(), &[&file()?]),
+            "whatif" => ask("whatif", self.options(), &[&file()?]),
+            "diff" => ask("diff", plain(), &[&self.file("a")?, &self.file("b")?]),
             "peak" => Ok(peak(ask("summary", Vec::new(), &[&file()?])?, self.values["device"].as_i64())?),
             "state" => {
-                let mut words = vec![plain];
-                words.extend(self.options(&[("event", "event"), ("device", "device")]));
                 let instant = match self.text("instant") {
                     Some("peak_reserved") => Some("--peak=reserved"),
                     Some("oom") => Some("--oom"),
@@ -310,34 +312,12 @@ impl Arguments<'_> {
                     Some(_) => Some("--peak"),
                     None => None,
                 };
-                words.extend(instant.map(str::to_owned));
-                ask("state", words, &[&file()?])
+                ask("state", plain().into_iter().chain(instant.map(str::to_owned)).collect(), &[&file()?])
             }
-            "query" => {
-                let options = self.options(&[("where", "where"), ("sort", "sort"), ("rows", "limit"), ("device", "device")]);
-                ask("allocations", [vec![plain], options].concat(), &[&file()?])
-            }
-            "whatif" => ask("whatif", self.options(&[("conf", "conf"), ("limit", "limit"), ("device", "device")]), &[&file()?]),
             "plan" => {
-                let options = [
-                    ("at", "at"),
-                    ("want", "want"),
-                    ("cap", "cap"),
-                    ("card", "card"),
-                    ("held", "held"),
-                    ("steps", "steps"),
-                    ("conf", "conf"),
-                    ("change", "change"),
-                    ("largest", "largest"),
-                    ("device", "device"),
-                ];
                 let names = self.values["files"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 let files: Vec<PathBuf> = names.map(|name| self.folders.file(name)).collect::<Result<_, _>>()?;
-                ask("plan", self.options(&options), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
-            }
-            "diff" => {
-                let options = [("a_event", "a-event"), ("b_event", "b-event"), ("end", "end"), ("device", "device")];
-                ask("diff", [vec![plain], self.options(&options)].concat(), &[&self.file("a")?, &self.file("b")?])
+                ask("plan", self.options(), &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
             }
             _ => Err("there is no such tool".to_owned()),
         }
@@ -346,7 +326,7 @@ impl Arguments<'_> {
     fn picture(&self, limit: usize) -> Result<Value, String> {
         let side = |key: &str, usual: u64| self.values[key].as_u64().unwrap_or(usual);
         let is_svg = self.text("format").map_or_else(|| !picture::has_display(), |format| format == "svg");
-        let mut words = self.options(&[("view", "view"), ("event", "event"), ("device", "device")]);
+        let mut words = self.options();
         words.push(format!("--size={}x{}", side("width", 1_200), side("height", 800)));
         words.push(format!("--theme={}", self.text("theme").unwrap_or("light")));
         words.extend(is_svg.then(|| "--svg".to_owned()));
@@ -354,6 +334,9 @@ impl Arguments<'_> {
         picture::draw(&self.file("file")?, &words, is_svg, offset, limit).map_err(|sentence| spoken(&sentence))
     }
 }
+
+/// Arguments that no option of the same name takes.
+const NO_OPTIONS: [&str; 11] = ["file", "files", "a", "b", "instant", "pointer", "offset", "format", "width", "height", "theme"];
 
 /// Options of the command line that have another name as an argument here.
 const OTHER_NAMES: [(&str, &str); 6] = [

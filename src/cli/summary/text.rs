@@ -47,13 +47,13 @@ pub(super) fn of(s: &Summary) -> String {
         out += &counters_text(&device.label, &counted.stats);
     }
     for added in &s.added {
-        out += &format!("\n  added {}\n  it brought {}\n", added.sentence, listed(&added.gained));
+        out += &format!("\n  added {}\n  it brought {}\n", added.sentence, listed(&added.join.gained()));
     }
     for verdict in &s.stats {
         out += &stats_text(verdict);
     }
     for w in &s.load.warnings {
-        out += &format!("  note: {} ({}, {})\n", w.text, w.kind, counted(w.count, "time", "times"));
+        out += &format!("  note: {} ({}, {})\n", w.text, w.kind.name(), counted(w.count, "time", "times"));
     }
     out
 }

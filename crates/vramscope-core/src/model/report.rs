@@ -62,9 +62,10 @@ impl LoadReport {
 }
 
 /// One kind of problem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LoadWarning {
     /// The kind; a report has each kind at most once.
+    #[serde(serialize_with = "kind_name")]
     pub kind: WarningKind,
     /// Number of occurrences; at least 1.
     pub count: u64,
@@ -72,6 +73,10 @@ pub struct LoadWarning {
     pub first_offset: Option<u64>,
     /// One sentence: what the reader met and what it did about it.
     pub text: String,
+}
+
+fn kind_name<S: serde::Serializer>(kind: &WarningKind, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(kind.name())
 }
 
 /// Problems that do not stop a reader.

@@ -27,25 +27,34 @@ pub struct Sample {
 pub type SampleSeries = Vec<Sample>;
 
 /// A sample divided into bands that add up to the device's capacity, bottom first. Bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Bands {
     /// Used by driver and firmware.
+    #[serde(rename = "driver_bytes")]
     pub driver: u64,
     /// Used by processes that are not watched.
+    #[serde(rename = "other_processes_bytes")]
     pub others: u64,
     /// Used, but not by a process that the driver lists.
+    #[serde(rename = "unattributed_bytes")]
     pub unattributed: u64,
     /// Used by the watched process, when PyTorch's figures are missing.
+    #[serde(rename = "process_bytes")]
     pub unsplit: u64,
     /// Used by the watched process outside PyTorch's allocator: context, kernels, cuBLAS, NCCL, raw `cudaMalloc`.
+    #[serde(rename = "outside_bytes")]
     pub outside: u64,
     /// In the watched process's live tensors (`allocated_bytes`).
+    #[serde(rename = "allocated_bytes")]
     pub allocated: u64,
     /// Reserved by PyTorch but not allocated.
+    #[serde(rename = "cached_bytes")]
     pub cached: u64,
     /// Free on the device.
+    #[serde(rename = "free_bytes")]
     pub free: u64,
     /// Bytes by which parts exceed their whole because they were read a moment apart; not drawn, but counted.
+    #[serde(rename = "skew_bytes")]
     pub skew: u64,
 }
 

@@ -37,18 +37,24 @@ pub struct Model {
 }
 
 /// Requests that share a place and a law, for lists of what was not explained.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Unexplained {
     /// Where they are made.
     pub place: String,
     /// What the block is for.
+    #[serde(serialize_with = "role_name")]
     pub role: crate::anatomy::Role,
     /// Number of these requests in the recording.
     pub requests: u64,
     /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.
+    #[serde(skip)]
     pub sizes: Vec<Option<u64>>,
     /// The most bytes that they hold at once.
     pub bytes: u64,
+}
+
+fn role_name<S: serde::Serializer>(role: &crate::anatomy::Role, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(role.name())
 }
 
 impl Model {

@@ -375,10 +375,9 @@ mod tests {
     #[test]
     fn every_colouring_of_a_real_recording_names_all_it_paints() {
         use vramscope_core::model::Progress;
-        let samples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let mut files: Vec<std::path::PathBuf> =
             ["leak.pickle", "gpt_train.pickle", "multi_stream.pickle", "expandable_oom.pickle", "kv_decode_oom.pickle.gz"]
-                .map(|name| samples.join(name))
+                .map(crate::app::data::samples::path)
                 .to_vec();
         files.extend(std::env::var("VRAMSCOPE_COLOURS").iter().flat_map(|all| all.split(':')).map(std::path::PathBuf::from));
         for file in files {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Align, Id, Key, Layout, Modal, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align, Id, Key, Layout, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
 use super::listing::{Entry, EntryKind, Listing, age};
 use crate::app::dialogs::Outcome;
-use crate::app::dialogs::frame::{dialog_frame, dialog_title};
+use crate::app::dialogs::frame::dialog;
 use crate::app::jobs::{Derived, Jobs};
 use crate::app::platform::from_home;
 use crate::app::state::{Choosing, Verdict};
@@ -214,11 +214,9 @@ impl Asking {
 /// Draws the path field that lies over the window; gives the path that was chosen.
 pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &Jobs) -> Outcome<PathBuf> {
     let mut path = None;
-    let modal = Modal::new(Id::unique("open path")).frame(dialog_frame(t)).show(ui, |ui| {
-        let window = ui.ctx().content_rect().size();
-        let width = WIDTH.min(window.x - 64.0);
-        ui.set_width(width);
-        let (label, is_closed) = dialog_title(ui, t, asking.purpose.title());
+    let window = ui.ctx().content_rect().size();
+    let width = WIDTH.min(window.x - 64.0);
+    let ((), is_closed) = dialog(ui, t, "open path", (asking.purpose.title(), width), |ui, label| {
         ui.add_space(8.0);
         let (mut listing, mut is_listed) = asking.fill(jobs);
         let was_completed = asking.keys(ui, &listing);
@@ -255,11 +253,10 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
             path = asking.enter(verdict, &listing);
             ui.ctx().request_repaint();
         }
-        is_closed
     });
     match path {
         Some(path) => Outcome::Done(path),
-        None if modal.inner || modal.should_close() => Outcome::Closed,
+        None if is_closed => Outcome::Closed,
         None => Outcome::Stays,
     }
 }

@@ -1,9 +1,9 @@
 //! Comparing with what is open: the recordings of the other tabs, before any file.
 
-use egui::{Modal, Role, Ui, vec2};
+use egui::{Role, Ui, vec2};
 
 use crate::app::dialogs::Outcome;
-use crate::app::dialogs::frame::{dialog_frame, dialog_title};
+use crate::app::dialogs::frame::dialog;
 use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{focus_ring, label, row};
@@ -22,9 +22,8 @@ const ROW: f32 = 40.0;
 /// Draws the list of recordings that `front` can be compared with; gives the tab that was chosen, or `None` for files.
 pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -> Outcome<Option<DocumentId>> {
     let (mut chosen, mut wants_files) = (None, false);
-    let modal = Modal::new(egui::Id::unique("compare with")).frame(dialog_frame(t)).show(ui, |ui| {
-        ui.set_width(480.0);
-        let (_, is_closed) = dialog_title(ui, t, &format!("Compare {front} with"));
+    let title = format!("Compare {front} with");
+    let ((), is_closed) = dialog(ui, t, "compare with", (&title, 480.0), |ui, _| {
         ui.add_space(8.0);
         let nothing_has_focus = ui.memory(|m| m.focused().is_none());
         egui::ScrollArea::vertical().max_height(ROW * 8.0).show(ui, |ui| {
@@ -50,12 +49,11 @@ pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -
         });
         ui.add_space(10.0);
         wants_files = ui.button("Choose two files…").clicked();
-        is_closed
     });
     match chosen {
         Some(id) => Outcome::Done(Some(id)),
         None if wants_files => Outcome::Done(None),
-        None if modal.inner || modal.should_close() || tabs.is_empty() => Outcome::Closed,
+        None if is_closed || tabs.is_empty() => Outcome::Closed,
         None => Outcome::Stays,
     }
 }

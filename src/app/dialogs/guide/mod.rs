@@ -3,9 +3,9 @@
 mod markdown;
 mod recipes;
 
-use egui::{Id, Modal, ScrollArea, Ui, UiBuilder, vec2};
+use egui::{ScrollArea, Ui, UiBuilder, vec2};
 
-use super::frame::{dialog_frame, dialog_title};
+use super::frame::dialog;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::{ListRow, label, pane};
 
@@ -69,11 +69,9 @@ impl Page {
 /// Draws the guide; true when it is to close.
 pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bool {
     let Reading { page, asked } = reading;
-    let modal = Modal::new(Id::unique("guide")).frame(dialog_frame(t)).show(ui, |ui| {
-        let window = ui.ctx().content_rect().size();
-        let size = vec2(900.0f32.min(window.x - 64.0), (window.y - 110.0).clamp(200.0, 760.0));
-        ui.set_width(size.x);
-        let (_, is_closed) = dialog_title(ui, t, "Guide");
+    let window = ui.ctx().content_rect().size();
+    let size = vec2(900.0f32.min(window.x - 64.0), (window.y - 110.0).clamp(200.0, 760.0));
+    let ((), is_closed) = dialog(ui, t, "guide", ("Guide", size.x), |ui, _| {
         ui.add_space(10.0);
         let (rect, _) = ui.allocate_exact_size(size - vec2(0.0, 40.0), egui::Sense::hover());
         let split = rect.left() + NAMES;
@@ -98,9 +96,8 @@ pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bo
                 Page::About => about(ui, t),
             }
         });
-        is_closed
     });
-    modal.inner || modal.should_close()
+    is_closed
 }
 
 /// Room for the names of pages.

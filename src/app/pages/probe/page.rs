@@ -1,6 +1,6 @@
 //! Draws the probe page: scenarios and parameters at the left, the run at the right.
 
-use egui::{Align, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Stroke, Ui, UiBuilder, WidgetInfo, vec2};
+use egui::{Align, Layout, Popup, Rect, Role, ScrollArea, Sense, Stroke, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::layout::lay_out;
 use super::paint;
@@ -13,7 +13,7 @@ use crate::app::widgets::button::check;
 use crate::app::widgets::chip::chip;
 use crate::app::widgets::row::definition;
 use crate::app::widgets::{
-    Cut, Field, Icon, LegendEntry, ListRow, Push, Swatch, icon_button, label, legend_row, menu_item, progress_line, row, rule,
+    Cut, Field, Icon, LegendEntry, ListRow, Push, Swatch, explanation, label, legend_row, menu_item, progress_line, row, rule,
     section, segmented, selector, selector_button,
 };
 use vramscope_core::model::BlockState;
@@ -133,7 +133,7 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
             if p.events > 0 {
                 ui.label(text::mono(format!("{} events", count(p.events))).color(t.text3));
             }
-            explanation(ui, t);
+            explanation(ui, "the probe", 360.0, |ui| legend(ui, t));
             if let Some(complaint) = &page.complaint {
                 ui.add(egui::Label::new(text::body(complaint).color(t.amber)).truncate()).on_hover_text(complaint);
             }
@@ -141,24 +141,14 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
     });
 }
 
-/// The "?" button with the legend.
-fn explanation(ui: &mut Ui, t: &Tokens) {
-    let button = icon_button(ui, Icon::Help, "Explain the probe");
-    Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
-        ui.set_max_width(360.0);
-        egui::Frame::NONE.inner_margin(8.0).show(ui, |ui| {
-            label::paragraph(
-                ui,
-                "A scenario makes a known problem happen on PyTorch's allocator: on a card that is only counted, or on the real one.",
-                Type::Body,
-                t.text1,
-            );
-            ui.add_space(6.0);
-            for (what, meaning) in LEGEND {
-                definition(ui, what, meaning, 96.0);
-            }
-        });
-    });
+fn legend(ui: &mut Ui, t: &Tokens) {
+    let words =
+        "A scenario makes a known problem happen on PyTorch's allocator: on a card that is only counted, or on the real one.";
+    label::paragraph(ui, words, Type::Body, t.text1);
+    ui.add_space(6.0);
+    for (what, meaning) in LEGEND {
+        definition(ui, what, meaning, 96.0);
+    }
 }
 
 const LEGEND: [(&str, &str); 6] = [

@@ -320,14 +320,11 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn samples() -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots")
-    }
+    use crate::app::data::samples;
 
     #[test]
     fn a_folder_fills_in_and_rows_can_be_chosen() {
-        let mut page = Ranks::open(&Jobs::synchronous(), vec![samples()]);
+        let mut page = Ranks::open(&Jobs::synchronous(), vec![samples::path("")]);
         page.poll().unwrap();
         assert!(page.is_done() && page.errors.is_empty(), "{:?}", page.errors);
         let of_two = page.rows().iter().filter(|row| row.file == "two_gpus.pickle").count();
@@ -354,8 +351,7 @@ mod tests {
     fn jobs_of_one_folder_are_shown_one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         for (from, to) in [("gpt_train", "a_rank0"), ("gpt_train", "a_rank1"), ("leak", "b_rank0"), ("fragment_oom", "b_rank1")] {
-            let from = samples().join(format!("{from}.pickle"));
-            std::fs::copy(from, folder.path().join(format!("{to}.pickle"))).unwrap();
+            std::fs::copy(samples::path(&format!("{from}.pickle")), folder.path().join(format!("{to}.pickle"))).unwrap();
         }
         let mut page = Ranks::open(&Jobs::synchronous(), vec![folder.path().to_path_buf()]);
         page.poll().unwrap();

@@ -3,10 +3,7 @@
 //! A few ranks get a bar in the table and a large curve each. Many get a bar chart over the whole width, and small curves beside
 //! the table.
 
-use egui::{
-    Align, CursorIcon, Layout, Popup, PopupCloseBehavior, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2,
-    vec2,
-};
+use egui::{Align, CursorIcon, Layout, Rect, Role, ScrollArea, Sense, Ui, UiBuilder, Vec2, WidgetInfo, pos2, vec2};
 
 use super::layout::{Column, FEW, GAP, Listed, bar_at, grid, large_grid};
 use super::overlay::overlay;
@@ -15,7 +12,7 @@ use super::{Ranks, pictures};
 use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::row::definition;
-use crate::app::widgets::{Icon, LegendEntry, Push, Sort, Swatch, button, label, legend_row, progress_line, row, rule};
+use crate::app::widgets::{LegendEntry, Push, Sort, Swatch, button, explanation, label, legend_row, progress_line, row, rule};
 use vramscope_core::compare::ranks::{Division, beside};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -115,7 +112,7 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
                     }
                 });
             }
-            ui.with_layout(Layout::right_to_left(Align::Center), explanation);
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| explanation(ui, "Ranks", 400.0, about));
         });
     });
     let head = rect.with_max_y(used.response.rect.bottom() + 12.0);
@@ -136,22 +133,14 @@ fn chooser_of_rows(page: &Ranks, ui: &mut Ui) -> Option<Listed> {
     choices.get(at).filter(|_| is_new).map(|(listed, _)| *listed)
 }
 
-/// The "?" button with the legend.
-fn explanation(ui: &mut Ui) {
-    let help = button::icon_button(ui, Icon::Help, "Explain Ranks");
-    Popup::menu(&help).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
-        ui.set_max_width(400.0);
-        egui::Frame::NONE.inner_margin(8.0).show(ui, |ui| {
-            let words =
-                "The recordings of one job side by side: who ran out of memory first, and whose peak is not like the others'.";
-            // The layout of a menu would justify the lines.
-            ui.vertical(|ui| label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1));
-            ui.add_space(6.0);
-            for (what, meaning) in LEGEND {
-                definition(ui, what, meaning, 104.0);
-            }
-        });
-    });
+fn about(ui: &mut Ui) {
+    let words = "The recordings of one job side by side: who ran out of memory first, and whose peak is not like the others'.";
+    // The layout of a menu would justify the lines.
+    ui.vertical(|ui| label::paragraph(ui, words, Type::Body, Tokens::of(ui).text1));
+    ui.add_space(6.0);
+    for (what, meaning) in LEGEND {
+        definition(ui, what, meaning, 104.0);
+    }
 }
 
 const LEGEND: [(&str, &str); 12] = [

@@ -35,12 +35,16 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// The failure, where the device was full and no few blocks were in the way.
-    pub fn simply_full(&self) -> Option<&Autopsy> {
+    pub fn failure(&self) -> Option<&Autopsy> {
         match &self.kind {
-            CaseKind::Failure(a) => Some(&**a).filter(|a| a.is_simply_full()),
+            CaseKind::Failure(a) => Some(a),
             CaseKind::Peak(_) => None,
         }
+    }
+
+    /// The failure, where the device was full and no few blocks were in the way.
+    pub fn simply_full(&self) -> Option<&Autopsy> {
+        self.failure().filter(|a| a.is_simply_full())
     }
 
     pub fn servers(&self) -> &Servers {
@@ -80,25 +84,16 @@ impl Case {
     }
 
     pub fn room_plan(&self) -> Option<&RoomPlan> {
-        match &self.kind {
-            CaseKind::Failure(a) => a.room_plan.as_ref(),
-            CaseKind::Peak(_) => None,
-        }
+        self.failure()?.room_plan.as_ref()
     }
 
     /// What would have to return to the device for the request, in bytes.
     pub fn need(&self) -> Option<u64> {
-        match &self.kind {
-            CaseKind::Failure(a) => Some(a.need),
-            CaseKind::Peak(_) => None,
-        }
+        self.failure().map(|a| a.need)
     }
 
     /// What failed, in bytes.
     pub fn request(&self) -> Option<u64> {
-        match &self.kind {
-            CaseKind::Failure(a) => Some(a.requested),
-            CaseKind::Peak(_) => None,
-        }
+        self.failure().map(|a| a.requested)
     }
 }

@@ -195,35 +195,32 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         let kind = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
         row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
         let name = |r: &Remedy| short(&r.conf);
-        let passing = |certain: bool| h.remedies.tried.iter().filter(move |r| !r.oom && r.certain == certain);
         if failed {
             let helps = match h.remedies.ends_at_failure {
                 Some(end) if end.is_growing => "serves all recorded requests; memory was still growing".to_owned(),
                 Some(_) => "serves all recorded requests".to_owned(),
                 None => "helps".to_owned(),
             };
-            group(ui, cx, &helps, passing(true).count());
-            for r in passing(true) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Passes, Some(r), chosen);
-            }
             // From which cap on stands in each row.
-            let doubt = match (passing(false).next(), h.limit.filter(|limit| !limit.is_known())) {
+            let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
+            let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
                 (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}"),
                 (Some(r), _) => h.doubt(r),
                 (None, _) => String::new(),
             };
-            group(ui, cx, &format!("may help: {doubt}"), passing(false).count());
-            for r in passing(false) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Passes, Some(r), chosen);
-            }
-            let fails = |varies: bool| h.remedies.tried.iter().filter(move |r| r.oom && r.oom_varies == varies);
-            group(ui, cx, "may fail: it depends on where the driver puts segments", fails(true).count());
-            for r in fails(true) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Fails, Some(r), chosen);
-            }
-            group(ui, cx, "does not help", fails(false).count());
-            for r in fails(false) {
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), RowTone::Fails, Some(r), chosen);
+            let varies = "may fail: it depends on where the driver puts segments";
+            let groups: [(&str, RowTone, fn(&Remedy) -> bool); 4] = [
+                (&helps, RowTone::Passes, |r| !r.oom && r.certain),
+                (&format!("may help: {doubt}"), RowTone::Passes, |r| !r.oom && !r.certain),
+                (varies, RowTone::Fails, |r| r.oom && r.oom_varies),
+                ("does not help", RowTone::Fails, |r| r.oom && !r.oom_varies),
+            ];
+            for (title, tone, is_in) in groups {
+                let rows: Vec<&Remedy> = h.remedies.tried.iter().filter(|r| is_in(r)).collect();
+                group(ui, cx, title, rows.len());
+                for r in rows {
+                    row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), tone, Some(r), chosen);
+                }
             }
         } else {
             let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
@@ -231,15 +228,8 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
             group(ui, cx, "instead", order.len());
             for r in order {
                 let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
-                row(
-                    ui,
-                    &name(r),
-                    r.peak_reserved_bytes,
-                    &outcome(h, r, failed),
-                    if change < 0 { RowTone::Passes } else { RowTone::Plain },
-                    Some(r),
-                    chosen,
-                );
+                let tone = if change < 0 { RowTone::Passes } else { RowTone::Plain };
+                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), tone, Some(r), chosen);
             }
         }
         needed(ui, cx, h);

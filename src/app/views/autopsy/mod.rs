@@ -173,7 +173,7 @@ impl AutopsyView {
         let applies = can_be_served_again(cx.data.device());
         let is_long = cx.data.device().events.len() > AUTOMATIC_TRIALS_MOST_EVENTS;
         let (data, cap) = (Arc::clone(cx.data), self.cap);
-        let is_too_large = matches!(&case.kind, CaseKind::Failure(a) if a.verdict == Verdict::TooLarge);
+        let is_too_large = case.failure().is_some_and(|a| a.verdict == Verdict::TooLarge);
         let shown = (applies && !is_too_large && (self.tries || !is_long)).then(|| {
             self.helped.get(cx.jobs, "what would have helped", &cap, move |progress| match cap {
                 None => data.helped(progress).ok().map(|h| Helped::clone(&h)),
@@ -256,8 +256,7 @@ impl AutopsyView {
         ui.allocate_rect(room.lines(0.0, parts.height), egui::Sense::hover());
         if let Some(request) = parts.request {
             pane::inside(ui, request, "request", |ui| {
-                let is_failure = matches!(case.kind, CaseKind::Failure(_));
-                let title = if is_failure { "Request against holes" } else { "What would have fitted" };
+                let title = if case.failure().is_some() { "Request against holes" } else { "What would have fitted" };
                 PaneHeader::new(title).caption("drawn to one scale").show(ui, |_| {});
                 pictures::request_against_holes(ui, cx, case);
             });
@@ -277,8 +276,7 @@ impl AutopsyView {
             if is_settled {
                 self.for_what(ui, cx, case, ready);
             } else {
-                let is_failure = matches!(case.kind, CaseKind::Failure(_));
-                self.tries |= helped::ui(ui, cx, ready, is_failure, &mut self.setting);
+                self.tries |= helped::ui(ui, cx, ready, case.failure().is_some(), &mut self.setting);
             }
         });
     }
@@ -292,7 +290,7 @@ impl AutopsyView {
             ui.add_space(6.0);
         }
         live_blocks::by_role(ui, cx, case, &mut self.by_role);
-        if let CaseKind::Failure(a) = &case.kind {
+        if let Some(a) = case.failure() {
             parts::parts(ui, cx, a);
         }
     }

@@ -3,7 +3,7 @@
 
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
-use super::case::{Case, CaseKind};
+use super::case::Case;
 use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
@@ -169,7 +169,7 @@ impl PlanText {
 
 /// What to free, or why nothing helps; nothing at a peak.
 pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<PlanText> {
-    let CaseKind::Failure(a) = &case.kind else { return None };
+    let a = case.failure()?;
     let (text, search) = match case.room_plan() {
         Some(plan) => {
             let alone = a.alone_sentence().map_or(String::new(), |alone| format!(" {alone}"));

@@ -65,15 +65,15 @@ impl AutopsyView {
 
     /// The header: which failure of how many, and what came after it. Going to another takes all views there.
     pub(super) fn header(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
-        if matches!(case.kind, CaseKind::Peak(_)) {
+        let Some(a) = case.failure() else {
             PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
             return;
-        }
+        };
         let total = events.len();
         let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
-        let fate = match &case.kind {
-            CaseKind::Failure(_) if total > 1 && at + 1 == total => " · the last",
-            CaseKind::Failure(a) if total > 1 && a.survived => " · survived",
+        let fate = match total > 1 {
+            true if at + 1 == total => " · the last",
+            true if a.survived => " · survived",
             _ => "",
         };
         let caption = format!("{} of {total}{fate}", at + 1);
@@ -128,7 +128,7 @@ impl AutopsyView {
 
     /// What to make smaller on a full device; worked out off the window's thread. `None` until it is known, and for other failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
-        let CaseKind::Failure(a) = &case.kind else { return None };
+        let a = case.failure()?;
         if a.holders().is_empty() && !a.is_nearly_full() {
             return None;
         }
@@ -194,13 +194,11 @@ impl AutopsyView {
 
     /// Takes the cap that was typed, unless it is below `least`: `reserved` was held at the instant that `when` names.
     fn take_cap(&mut self, reserved: u64, least: u64, when: &str) {
-        let plain: String =
-            self.cap_text.chars().filter(|c| *c != ',').map(|c| if c == vramscope_core::units::NBSP { ' ' } else { c }).collect();
-        if plain.trim().is_empty() {
+        if self.cap_text.trim().is_empty() {
             (self.cap, self.cap_error) = (None, None);
             return;
         }
-        match Bytes::parse_limit(plain.trim()) {
+        match Bytes::parse_limit(&self.cap_text) {
             Ok(Bytes(cap)) if cap < least => {
                 let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved).limit());
                 self.cap_error = Some(sentence);

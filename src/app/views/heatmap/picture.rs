@@ -335,6 +335,7 @@ pub(super) fn event_of(column: &HeatmapColumn) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::state::toys::device_with;
 
     #[test]
     fn small_sizes_keep_a_shade_and_the_greatest_is_the_end() {
@@ -390,12 +391,7 @@ mod tests {
 
     #[test]
     fn a_mark_knows_the_event_that_the_cursor_stands_on() {
-        use vramscope_core::model::{PoolId, StackId, StreamId};
-        let mut device = DeviceRecording::default();
-        for i in 0..21 {
-            let action = if i == 20 { Action::Oom } else { Action::Alloc };
-            device.events.push(i, action, 4096, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
+        let device = device_with((0..21).map(|i| (i, if i == 20 { Action::Oom } else { Action::Alloc })));
         // The column in which the event begins is wide, and the line is in the middle of the event.
         assert_eq!(marks(&device, &[0, 5, 20, 20, 21]), [(3, Mark::Oom, 20)]);
     }

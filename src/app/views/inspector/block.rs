@@ -310,17 +310,12 @@ pub fn action_text(action: Action) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
     use super::*;
-    use vramscope_core::model::Progress;
+    use crate::app::data::samples;
 
     #[test]
     fn same_stack_tells_whole_blocks_now_and_over_the_run() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("gpt_train.pickle");
         let (device, lifetimes) = (data.device(), &data.tables.lifetimes);
         let all: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).collect();
         let rounded = all.iter().find(|&&id| lifetimes.requested(device, id) < lifetimes.block_size(id)).unwrap();
@@ -334,9 +329,7 @@ mod tests {
 
     #[test]
     fn a_free_is_told_in_its_two_halves_and_what_is_pending_is_not_live() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("fragment_oom.pickle");
         let lifetimes = &data.tables.lifetimes;
         // The fourth block of 400 MiB: allocated at event 7, free requested at 8 and completed at 9.
         let id = lifetimes.of_event(8);
@@ -362,9 +355,7 @@ mod tests {
 
     #[test]
     fn birth_and_free_tell_their_steps() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("gpt_train.pickle");
         let (lifetimes, steps) = (&data.tables.lifetimes, data.steps());
         let ends = |id| (lifetimes.born(id), lifetimes.free_requested(id));
         let is_told = |id: &LifetimeId| {

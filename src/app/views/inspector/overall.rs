@@ -238,17 +238,13 @@ fn category_label(name: &'static str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
     use super::*;
+    use crate::app::data::samples;
     use vramscope_core::model::Progress;
 
     #[test]
     fn what_waits_for_a_stream_is_listed_apart_from_what_is_live() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("fragment_oom.pickle");
         // Three blocks of 400 MiB are held; a fourth was freed and is pending.
         let state = data.tables.states.at(data.device(), &data.tables.lifetimes, 8);
         let told = card(&data, &state, None, &[]);
@@ -262,12 +258,11 @@ mod tests {
     }
     #[test]
     fn blocks_of_one_place_role_and_size_are_one_row() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("gpt_train.pickle");
         let (device, tables) = (data.device(), &data.tables);
-        let roles = Roles::build(&recording, device, tables, &vramscope_core::anatomy::roles::Rules::default(), &Progress::new())
-            .unwrap();
+        let roles =
+            Roles::build(&data.recording, device, tables, &vramscope_core::anatomy::roles::Rules::default(), &Progress::new())
+                .unwrap();
         let state = tables.states.at(device, &tables.lifetimes, tables.curves.peak_event());
         let told = card(&data, &state, Some(&roles), &[]);
         assert_eq!(told.kind, "At the peak");

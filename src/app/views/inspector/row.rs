@@ -99,27 +99,25 @@ fn lines(held: &Composition) -> Option<List> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::Arc;
 
     use super::*;
+    use crate::app::data::samples;
     use vramscope_core::anatomy::roles::Rules;
     use vramscope_core::model::Progress;
 
     #[test]
     fn a_module_a_line_and_a_role_tell_what_they_hold_and_why() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let recording = Arc::new(vramscope_core::formats::open(&path, &Progress::new()).unwrap());
-        let data = crate::app::data::device::prepare(&recording, 0, &Progress::new()).unwrap();
+        let data = samples::device("gpt_train.pickle");
         let (device, tables) = (data.device(), &data.tables);
-        let roles = Arc::new(Roles::build(&recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
+        let roles = Arc::new(Roles::build(&data.recording, device, tables, &Rules::default(), &Progress::new()).unwrap());
         let peak = tables.curves.peak_event();
         let state = tables.states.at(device, &tables.lifetimes, peak);
         let told = |which: Which| {
-            let own = OwnBlocks::of(&recording, device, tables, &data.names, &roles, which);
+            let own = OwnBlocks::of(&data.recording, device, tables, &data.names, &roles, which);
             card(&data, &state, &roles, &own)
         };
-        let whole = Composition::at(&recording, device, tables, &data.names, &roles, peak, |_| true);
+        let whole = Composition::at(&data.recording, device, tables, &data.names, &roles, peak, |_| true);
         let module = whole.modules.iter().find(|m| m.repeats > 1).unwrap();
         let of_module = told(module.which());
         assert_eq!((of_module.kind.as_str(), of_module.subject.as_deref()), ("Module", Some(module.title().as_str())));

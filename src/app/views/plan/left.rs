@@ -318,8 +318,7 @@ impl PlanView {
             let p = ui.painter();
             let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
             if scene.knows {
-                let (words, ink) = self.largest_on(scene, Room::Card(card).limit(self.held));
-                label::figure(p, figure, &words, ink.unwrap_or(t.text3));
+                label::figure(p, figure, &self.largest_in(scene, Room::Card(card).limit(self.held)), t.text3);
             }
             let size = inner.with_max_x(figure.left() - 8.0);
             let covered = label::text_in_right(p, size, &card_size(card), Type::Mono, t.text2);
@@ -337,8 +336,7 @@ impl PlanView {
         let name = inner.with_min_x(inner.left() + 22.0);
         label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
         if is_chosen && scene.knows {
-            let (words, ink) = self.largest_on(scene, scene.limit);
-            label::figure(&p, inner, &words, ink.unwrap_or(t.text3));
+            label::figure(&p, inner, &self.largest_in(scene, scene.limit), t.text3);
         }
         let place = Rect::from_min_size(pos2(inner.right() - 84.0 - 8.0 - 84.0, inner.top() + 3.0), vec2(84.0, 22.0));
         let mut beside = ui.new_child(UiBuilder::new().id_salt("cap").max_rect(place));
@@ -405,20 +403,15 @@ impl PlanView {
         });
     }
 
-    /// The largest size on a card, as it is known.
-    fn largest_on(&self, scene: &Scene, limit: u64) -> (String, Option<egui::Color32>) {
-        let ask = card_ask(scene, limit);
-        match self.runs.get(&ask) {
-            Some(Answer::Largest(l)) => {
-                let floor = |n: u64| n / scene.step * scene.step;
-                let words = match (floor(l.span[0]), floor(l.span[1])) {
-                    (0, 0) => "none".to_owned(),
-                    (sure, may) if may > sure && scene.is_single() => format!("{}\u{2013}{}", count(sure), count(may)),
-                    (sure, _) => count(sure),
-                };
-                (words, None)
-            }
-            _ => ("\u{2026}".to_owned(), None),
+    /// The largest size in some memory, as it is known.
+    fn largest_in(&self, scene: &Scene, limit: u64) -> String {
+        let floor = |n: u64| n / scene.step * scene.step;
+        let largest = self.runs.get(&largest_ask(scene, &scene.own, limit)).and_then(Answer::largest);
+        match largest.map(|l| l.span.map(floor)) {
+            None => "\u{2026}".to_owned(),
+            Some([0, 0]) => "none".to_owned(),
+            Some([sure, may]) if may > sure && scene.is_single() => format!("{}\u{2013}{}", count(sure), count(may)),
+            Some([sure, _]) => count(sure),
         }
     }
 
@@ -441,14 +434,10 @@ impl PlanView {
     }
 }
 
-/// The question for the largest size in some memory.
-pub(super) fn card_ask(scene: &Scene, limit: u64) -> Ask {
-    Ask::Largest {
-        name: scene.name.clone(),
-        others: scene.size(scene.recorded.last().copied().unwrap_or(1)),
-        conf: scene.own.clone(),
-        limit,
-    }
+/// The question for the largest size in some memory under a setting.
+pub(super) fn largest_ask(scene: &Scene, conf: &str, limit: u64) -> Ask {
+    let others = scene.size(scene.recorded.last().copied().unwrap_or(1));
+    Ask::Largest { name: scene.name.clone(), others, conf: conf.to_owned(), limit }
 }
 
 fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {

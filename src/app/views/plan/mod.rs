@@ -121,7 +121,7 @@ impl View for PlanView {
             let (scene, mut asks) = self.scene(plan, room, !cx.data.ooms.is_empty());
             if scene.knows {
                 let cards = room::LISTED.iter().copied().chain(self.more_card).filter_map(room::card);
-                asks.extend(cards.map(|card| left::card_ask(&scene, Room::Card(card).limit(self.held))));
+                asks.extend(cards.map(|card| left::largest_ask(&scene, &scene.own, Room::Card(card).limit(self.held))));
             }
             asks.sort_by_key(|ask| ask.urgency(&scene.own, scene.limit));
             self.runs.want(cx.jobs, plan, &asks);

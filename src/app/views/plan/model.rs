@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 
 use super::inputs::Inputs;
 use super::layout::{extent, grid, order, step_for};
+use super::left::largest_ask;
 use super::room::{Room, room_words};
 use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
@@ -105,25 +106,12 @@ impl PlanView {
             answer
         };
         let point_ask = |value: u64, conf: &str| Ask::Point { size: base.with(&name, value), conf: conf.to_owned(), limit };
-        let largest_ask = |conf: &str, limit: u64| Ask::Largest {
-            name: name.clone(),
-            others: base.with(&name, most),
-            conf: conf.to_owned(),
-            limit,
-        };
-        let as_point = |answer: Option<Answer>| match answer {
-            Some(Answer::Point(p)) => Some(p),
-            _ => None,
-        };
-        let as_largest = |answer: Option<Answer>| match answer {
-            Some(Answer::Largest(l)) => Some(l),
-            _ => None,
-        };
+        let own_largest = || Ask::Largest { name: name.clone(), others: base.with(&name, most), conf: own.clone(), limit };
         let chosen_first = self.chosen.filter(|_| knows);
         if let Some(chosen) = chosen_first {
             ask(point_ask(chosen, &own));
         }
-        let largest = if knows { as_largest(ask(largest_ask(&own, limit))) } else { None };
+        let largest = if knows { ask(own_largest()).and_then(Answer::largest) } else { None };
         let fits = largest.as_ref().map(|l| (l.span[0] / step * step, l.span[1] / step * step));
         let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
         // The handle stays on the axis where one more recording makes that shorter.
@@ -138,7 +126,7 @@ impl PlanView {
             _ => wanted.clamp(low, high),
         });
         let fails_as_it_is = || {
-            let own = as_point(self.runs.get(&point_ask(most, &own)))?;
+            let own = self.runs.get(&point_ask(most, &own))?.point()?;
             (!knows && outcome(&own.capped) == Outcome::Fails).then_some(most)
         };
         let failure = fits.map(|(_, may)| may + step).or_else(fails_as_it_is).and_then(|size| {
@@ -156,11 +144,11 @@ impl PlanView {
         };
         let all = sizes.len();
         let mut points: Vec<(u64, Arc<Point>)> =
-            sizes.iter().filter_map(|&v| Some((v, as_point(ask(point_ask(v, &own)))?))).collect();
+            sizes.iter().filter_map(|&v| Some((v, ask(point_ask(v, &own))?.point()?))).collect();
         points.sort_by_key(|p| p.0);
         let at = points.iter().find(|p| p.0 == chosen).map(|p| Arc::clone(&p.1)).or_else(|| {
             // Beyond the axis, or a size between the steps.
-            as_point(ask(point_ask(chosen, &own)))
+            ask(point_ask(chosen, &own))?.point()
         });
         let mut scene = Scene {
             plan: Arc::clone(plan),
@@ -194,12 +182,10 @@ impl PlanView {
             let size = scene.size(chosen);
             match scene.rows.get(scene.selected).map(|row| row.kind.clone()) {
                 Some(Kind::Changes(changes, conf)) => {
-                    scene.at_row = match ask(Ask::Change { changes, size: size.clone(), conf, limit, name: None }) {
-                        Some(Answer::Change(Some(c))) => Some(Arc::new(Point::of_change(&size, &c))),
-                        _ => None,
-                    };
+                    let changed = ask(Ask::Change { changes, size: size.clone(), conf, limit, name: None });
+                    scene.at_row = changed.and_then(Answer::change).map(|c| Arc::new(Point::of_change(&size, &c)));
                 }
-                Some(Kind::Setting(conf)) => scene.at_row = as_point(ask(Ask::Point { size, conf, limit })),
+                Some(Kind::Setting(conf)) => scene.at_row = ask(Ask::Point { size, conf, limit }).and_then(Answer::point),
                 _ => {}
             }
         }
@@ -216,17 +202,8 @@ impl PlanView {
         let floor = |n: u64| n / scene.step * scene.step;
         let name = scene.knows.then(|| scene.name.clone());
         let mut rows: Vec<Row> = Vec::new();
-        let own_figures = scene.at_wanted().map(|p| Figures {
-            peak: p.free.peak_reserved_bytes,
-            span: p.free.span,
-            outcome: outcome(&p.capped),
-            retries: p.capped.retries,
-            largest: scene.fits.map(|f| [f.0, f.1]),
-            is_about: false,
-            extra: (0, ""),
-            cost: String::new(),
-            sure: if is_single { "likely" } else { "replay" },
-        });
+        let own_figures =
+            scene.at_wanted().map(|p| Figures { largest: scene.fits.map(|f| [f.0, f.1]), ..Figures::of_point(p, "", is_single) });
         let first = Row {
             kind: Kind::Own,
             title: "as recorded".to_owned(),
@@ -236,54 +213,32 @@ impl PlanView {
             code: Code::default(),
             price: (Cost::Setting, 0),
         };
-        let point_of = |ask: &mut dyn FnMut(Ask) -> Option<Answer>, conf: &str| match ask(Ask::Point {
-            size: size.clone(),
-            conf: conf.to_owned(),
-            limit,
-        }) {
-            Some(Answer::Point(p)) => Some(p),
-            _ => None,
-        };
         let settings: Vec<(&str, &str)> = SUGGESTED.into_iter().filter(|(conf, _)| *conf != own).collect();
         for (i, (conf, _)) in settings.iter().enumerate() {
-            let figures = point_of(ask, conf).map(|p| Figures {
-                peak: p.free.peak_reserved_bytes,
-                span: p.free.span,
-                outcome: outcome(&p.capped),
-                retries: p.capped.retries,
-                largest: None,
-                is_about: false,
-                extra: (0, ""),
-                cost: "nothing in the program".to_owned(),
-                sure: if is_single { "likely" } else { "replay" },
-            });
-            let title = if conf.is_empty() { "PyTorch's default settings" } else { conf };
-            let code = Code::default().with_conf(conf);
-            let kind = Kind::Setting((*conf).to_owned());
+            let point = ask(Ask::Point { size: size.clone(), conf: (*conf).to_owned(), limit }).and_then(Answer::point);
             rows.push(Row {
-                kind,
-                title: title.to_owned(),
+                kind: Kind::Setting((*conf).to_owned()),
+                title: if conf.is_empty() { "PyTorch's default settings" } else { conf }.to_owned(),
                 is_best: false,
                 is_part: false,
-                figures,
-                code,
+                figures: point.map(|p| Figures::of_point(&p, "nothing in the program", is_single)),
+                code: Code::default().with_conf(conf),
                 price: (Cost::Setting, i as u32 + 1),
             });
         }
         if let Some(row) = self.accumulation(scene, ask) {
             rows.push(row);
         }
-        let changed =
-            |ask: &mut dyn FnMut(Ask) -> Option<Answer>, changes: &str, conf: &str, largest: bool| match ask(Ask::Change {
-                changes: changes.to_owned(),
-                size: size.clone(),
-                conf: conf.to_owned(),
-                limit,
-                name: name.clone().filter(|_| largest),
-            }) {
-                Some(Answer::Change(Some(c))) => Some(c),
-                _ => None,
-            };
+        let change_ask = |changes: &str, conf: &str| Ask::Change {
+            changes: changes.to_owned(),
+            size: size.clone(),
+            conf: conf.to_owned(),
+            limit,
+            name: name.clone(),
+        };
+        let row_of = |changes: &str, conf: &str, found: Option<Answer>| {
+            change_row((changes, conf), &own, is_single, found.and_then(Answer::change).as_deref(), &floor)
+        };
         let setting_fits =
             |row: &Row| matches!(row.kind, Kind::Setting(_)) && row.figures.as_ref().is_some_and(|f| f.outcome == Outcome::Fits);
         let settings_known = rows.iter().filter(|r| matches!(r.kind, Kind::Setting(_))).all(|r| r.figures.is_some());
@@ -301,8 +256,7 @@ impl PlanView {
                     Some(Answer::Cheapest(Some((changes, conf)))) => {
                         best = Some(Kind::Changes(changes.clone(), conf.clone()));
                         if changes.contains('+') || conf != own {
-                            let figures = changed(ask, &changes, &conf, true);
-                            rows.push(change_row((&changes, &conf), &own, is_single, figures.as_deref(), &floor));
+                            rows.push(row_of(&changes, &conf, ask(change_ask(&changes, &conf))));
                         }
                     }
                     Some(Answer::Cheapest(None)) => scene.is_hopeless = true,
@@ -315,24 +269,17 @@ impl PlanView {
             && (changes.contains('+') || *conf != own)
             && rows.iter().all(|row| Some(&row.kind) != self.row.as_ref())
         {
-            let figures = changed(ask, changes, conf, true);
-            rows.push(change_row((changes, conf), &own, is_single, figures.as_deref(), &floor));
+            rows.push(row_of(changes, conf, ask(change_ask(changes, conf))));
         }
         for change in Change::all() {
             let changes = change.name();
-            let figures = changed(ask, &changes, &own, true);
-            rows.push(change_row((&changes, &own), &own, is_single, figures.as_deref(), &floor));
+            rows.push(row_of(&changes, &own, ask(change_ask(&changes, &own))));
         }
         // The largest sizes of settings come last: they take longest.
         for row in rows.iter_mut().filter(|_| scene.knows) {
             if let Kind::Setting(conf) = &row.kind
                 && let Some(figures) = &mut row.figures
-                && let Some(Answer::Largest(l)) = ask(Ask::Largest {
-                    name: scene.name.clone(),
-                    others: scene.size(scene.recorded.last().copied().unwrap_or(1)),
-                    conf: conf.clone(),
-                    limit,
-                })
+                && let Some(l) = ask(largest_ask(scene, conf, limit)).and_then(Answer::largest)
             {
                 figures.largest = Some(l.span.map(floor));
             }
@@ -414,16 +361,15 @@ impl PlanView {
             let size = scene.base.with(&scene.name, value);
             let peak = match &row.kind {
                 Kind::Own | Kind::Passes(..) => None,
-                Kind::Setting(conf) => match ask(Ask::Point { size, conf: conf.clone(), limit: scene.limit }) {
-                    Some(Answer::Point(p)) => Some(p.free.peak_reserved_bytes),
-                    _ => None,
-                },
+                Kind::Setting(conf) => {
+                    let point = ask(Ask::Point { size, conf: conf.clone(), limit: scene.limit }).and_then(Answer::point);
+                    point.map(|p| p.free.peak_reserved_bytes)
+                }
                 Kind::Changes(changes, conf) => {
                     let (changes, conf) = (changes.clone(), conf.clone());
-                    match ask(Ask::Change { changes, size, conf, limit: scene.limit, name: None }) {
-                        Some(Answer::Change(Some(c))) => Some(c.peak_reserved_bytes),
-                        _ => None,
-                    }
+                    let changed =
+                        ask(Ask::Change { changes, size, conf, limit: scene.limit, name: None }).and_then(Answer::change);
+                    changed.map(|c| c.peak_reserved_bytes)
                 }
             };
             plotted.extend(peak.map(|peak| (value, peak)));

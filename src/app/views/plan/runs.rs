@@ -105,6 +105,20 @@ pub(super) enum Answer {
     Passes(Option<Arc<Passes>>),
 }
 
+impl Answer {
+    pub fn point(self) -> Option<Arc<Point>> {
+        if let Answer::Point(point) = self { Some(point) } else { None }
+    }
+
+    pub fn largest(self) -> Option<Arc<Largest>> {
+        if let Answer::Largest(largest) = self { Some(largest) } else { None }
+    }
+
+    pub fn change(self) -> Option<Arc<Changed>> {
+        if let Answer::Change(changed) = self { changed } else { None }
+    }
+}
+
 #[derive(Default)]
 struct Lane {
     /// Most urgent first.

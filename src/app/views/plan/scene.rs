@@ -51,6 +51,21 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// Of the program as it is under a setting. `is_likely` where one recording leaves something open.
+    pub(super) fn of_point(p: &Point, cost: &str, is_likely: bool) -> Self {
+        Figures {
+            peak: p.free.peak_reserved_bytes,
+            span: p.free.span,
+            outcome: outcome(&p.capped),
+            retries: p.capped.retries,
+            largest: None,
+            is_about: false,
+            extra: (0, ""),
+            cost: cost.to_owned(),
+            sure: if is_likely { "likely" } else { "replay" },
+        }
+    }
+
     /// What it costs, with the bytes that are made again or moved.
     pub(super) fn costs(&self, size: impl Fn(u64) -> String) -> String {
         match self.extra {

@@ -53,9 +53,8 @@ impl CategoriesAlone {
         let data = Arc::clone(cx.data);
         let shown = self.picture.get(cx.jobs, "bands", &window, move |_| {
             let bands = &data.device().bands;
-            let step = (window.to - window.from) / window.columns as f64;
-            let bounds: Vec<i64> =
-                (0..=window.columns).map(|i| first.saturating_add((window.from + step * i as f64).ceil() as i64)).collect();
+            let border = |i: usize| first.saturating_add(window.at(i as f64).ceil() as i64);
+            let bounds: Vec<i64> = (0..=window.columns).map(border).collect();
             Some(BandsPicture::compute(bands, window, &bounds))
         });
         let Some(picture) = shown.value else { return };

@@ -7,8 +7,7 @@ use vramscope_core::model::DeviceRecording;
 impl Window {
     /// Times of the column borders in nanoseconds since the epoch. On the event axis, time is interpolated between events.
     pub fn times_ns(&self, device: &DeviceRecording) -> Vec<i64> {
-        let step = (self.to - self.from) / self.columns.max(1) as f64;
-        (0..=self.columns).map(|i| time_ns(device, self.axis, self.from + step * i as f64)).collect()
+        (0..=self.columns).map(|i| time_ns(device, self.axis, self.at(i as f64))).collect()
     }
 }
 
@@ -47,20 +46,11 @@ pub(super) fn place_of_ns(device: &DeviceRecording, axis: Axis, ns: i64) -> f64 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
-
-    fn device(times: &[i64]) -> DeviceRecording {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for &t in times {
-            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
-        d
-    }
+    use crate::app::state::toys::device_at;
 
     #[test]
     fn places_and_times_are_each_other_s_inverse() {
-        let d = device(&[100, 100, 110, 300]);
+        let d = device_at(&[100, 100, 110, 300]);
         for axis in [Axis::Event, Axis::Time] {
             for ns in [100_000, 104_000, 110_000, 205_000, 300_000] {
                 assert_eq!(time_ns(&d, axis, place_of_ns(&d, axis, ns)), ns, "{axis:?}");

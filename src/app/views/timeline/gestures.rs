@@ -3,6 +3,7 @@
 use egui::{CursorIcon, Pos2, Rect, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::lanes::Hit;
+use super::layout::Track;
 use super::paint::Canvas;
 use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
@@ -296,7 +297,7 @@ impl Timeline {
 
     /// Lets the user drag the line below the curves.
     pub(super) fn resize_curves(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        let Some(rect) = canvas.tracks.curves else { return };
+        let Some(rect) = canvas.tracks.open(Track::Curves) else { return };
         let edge = canvas.pane.down(rect.bottom() + 2.0, rect.bottom() + 8.0);
         let response = told_at(ui, edge, "curves height", Sense::click_and_drag(), Role::Splitter, || "Height of the curves");
         let response = response.on_hover_cursor(CursorIcon::ResizeVertical);

@@ -196,9 +196,9 @@ impl ColumnPainter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::data::samples;
     use crate::app::state::shared::Axis;
     use crate::app::views::timeline::picture::Window;
-    use crate::app::views::timeline::picture::tests::sample;
     use vramscope_core::model::Progress;
     use vramscope_core::tables::Quantity;
 
@@ -222,7 +222,7 @@ mod tests {
         for id in 0..10_000 {
             assert_ne!(tone(LifetimeId(id)), tone(LifetimeId(id + 1)), "{id}");
         }
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
         let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
         let high = data.tables.curves.peak(Quantity::Active).0 as f64;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn blocks_far_thinner_than_a_pixel_keep_their_colour_in_a_low_pane() {
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
         // In a size ramp no class is grey.
         let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));

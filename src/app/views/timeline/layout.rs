@@ -158,44 +158,23 @@ impl Contents {
     }
 }
 
-/// The rectangles of the tracks. A track without room has none.
+/// The rectangles of the tracks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tracks {
     /// The horizontal extent of every plot.
     pub x: Rangef,
-    /// The overview of the whole recording.
-    pub overview: Option<Rect>,
     pub axis: Option<Rect>,
-    /// Reserved, active, requested.
-    pub curves: Option<Rect>,
     pub strata: Rect,
-    pub steps: Option<Rect>,
-    pub phases: Option<Rect>,
-    /// Calls of `cudaMalloc` and `cudaFree`.
-    pub device: Option<Rect>,
-    /// Operators by thread and depth, kernels by stream.
-    pub ops: Option<Rect>,
-    /// Bytes by category.
-    pub bands: Option<Rect>,
-    /// The whole card, by samples.
-    pub card: Option<Rect>,
     pub legend: Option<Rect>,
-    /// The names of folded tracks, in the order of [`Track::ALL`]. A folded track has no other rectangle.
+    /// In the order of [`Track::ALL`]; a track without room, or folded, has none.
+    open: [Option<Rect>; TRACKS],
+    /// The names of folded tracks, in the same order.
     pub folded: [Option<Rect>; TRACKS],
 }
 
 impl Tracks {
     pub fn open(&self, track: Track) -> Option<Rect> {
-        match track {
-            Track::Overview => self.overview,
-            Track::Curves => self.curves,
-            Track::Steps => self.steps,
-            Track::Device => self.device,
-            Track::Ops => self.ops,
-            Track::Bands => self.bands,
-            Track::Card => self.card,
-            Track::Phases => self.phases,
-        }
+        self.open[track as usize]
     }
 
     /// Tracks that have contents but no room, not even for their names.
@@ -206,33 +185,19 @@ impl Tracks {
 
     /// A single plot without any other track.
     pub fn of_one(x: Rangef, plot: Rect) -> Self {
-        Tracks {
-            x,
-            overview: None,
-            axis: None,
-            curves: None,
-            strata: plot,
-            steps: None,
-            phases: None,
-            device: None,
-            ops: None,
-            bands: None,
-            card: None,
-            legend: None,
-            folded: [None; TRACKS],
-        }
+        Tracks { x, axis: None, strata: plot, legend: None, open: [None; TRACKS], folded: [None; TRACKS] }
     }
 
     /// Number of operator lines that fit.
     pub fn op_lines(&self) -> usize {
-        self.ops.map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
+        self.open(Track::Ops).map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
     }
 
     /// From the axis to the last lane: where a horizontal position means a time.
     pub fn canvas(&self) -> Rect {
-        let top = self.axis.or(self.curves).unwrap_or(self.strata).top();
-        let lanes = [self.ops, self.device, self.phases, self.steps, self.bands, self.card];
-        let bottom = lanes.into_iter().flatten().next().unwrap_or(self.strata).bottom();
+        let top = self.axis.or(self.open(Track::Curves)).unwrap_or(self.strata).top();
+        let lanes = [Track::Ops, Track::Device, Track::Phases, Track::Steps, Track::Bands, Track::Card];
+        let bottom = lanes.into_iter().find_map(|track| self.open(track)).unwrap_or(self.strata).bottom();
         Rect::from_x_y_ranges(self.x, top..=bottom)
     }
 }
@@ -423,22 +388,10 @@ pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let bands = above(bands, x, bands_height, 8.0);
     let card = above(card, x, card_height, 8.0);
     let strata = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
-    let mut tracks =
-        Tracks { x, overview, axis, curves, strata, steps, phases, device, ops, bands, card, legend, folded: [None; TRACKS] };
-    for track in Track::ALL.into_iter().filter(|&t| folded[t as usize]) {
-        let slot = match track {
-            Track::Overview => &mut tracks.overview,
-            Track::Curves => &mut tracks.curves,
-            Track::Steps => &mut tracks.steps,
-            Track::Device => &mut tracks.device,
-            Track::Ops => &mut tracks.ops,
-            Track::Bands => &mut tracks.bands,
-            Track::Card => &mut tracks.card,
-            Track::Phases => &mut tracks.phases,
-        };
-        tracks.folded[track as usize] = slot.take();
-    }
-    tracks
+    // In the order of `Track::ALL`.
+    let rects = [overview, curves, steps, device, ops, bands, card, phases];
+    let pick = |wants_folded: bool| std::array::from_fn(|i| rects[i].filter(|_| folded[i] == wants_folded));
+    Tracks { x, axis, strata, legend, open: pick(false), folded: pick(true) }
 }
 
 /// Position of a limit relative to the visible values.

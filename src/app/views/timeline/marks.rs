@@ -260,15 +260,13 @@ pub(super) fn clusters<T: Copy>(marks: impl Iterator<Item = (f32, T)>, gap: f32)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::model::{Annotation, PoolId, StackId, StreamId};
+    use crate::app::data::device::prepare;
+    use crate::app::data::samples;
+    use crate::app::state::toys::device_with;
+    use vramscope_core::model::{Annotation, StackId};
 
     fn device(actions: &[Action]) -> DeviceRecording {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for (i, &a) in actions.iter().enumerate() {
-            d.events.push(100 + i as i64 * 10, a, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
-        d
+        device_with(actions.iter().enumerate().map(|(i, &action)| (100 + i as i64 * 10, action)))
     }
 
     #[test]
@@ -306,24 +304,17 @@ mod tests {
     fn every_view_tells_the_same_cap() {
         use vramscope_core::anatomy::roles::Rules;
         use vramscope_core::diagnose::findings::diagnose;
-        use vramscope_core::tables::{DeviceTables, StackNames};
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
         let progress = Progress::new();
         let mut failed = 0;
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in std::fs::read_dir(samples::path("")).unwrap() {
             let path = entry.unwrap().path();
             let Ok(recording) = vramscope_core::formats::open(&path, &progress) else { continue };
             let recording = std::sync::Arc::new(recording);
             for index in 0..recording.devices.len() {
-                let device = &recording.devices[index];
-                let ooms = device.events.ooms();
-                if ooms.is_empty() {
+                if !recording.devices[index].events.has_oom() {
                     continue;
                 }
-                let tables = DeviceTables::build(device, &progress).unwrap();
-                let names = std::sync::Arc::new(StackNames::of(&recording.stacks));
-                let recording = std::sync::Arc::clone(&recording);
-                let data = DeviceData { recording, index, tables, names, ooms, found: Default::default() };
+                let data = prepare(&recording, index, &progress).unwrap();
                 let cap = Cap::of(&data, &data.caps(&progress).unwrap()).unwrap();
                 let text = cap.text();
                 let range = text.strip_prefix("cap ").unwrap();

@@ -36,6 +36,7 @@ use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
 use lanes::{Lanes, Shared};
+use layout::Track;
 use marks::Marks;
 use paint::Canvas;
 use picture::{StrataPicture, Window, WindowPicture};
@@ -271,7 +272,7 @@ impl View for Timeline {
         };
         let pointer = response.hover_pos().filter(|_| response.contains_pointer());
         canvas.pointer_y = pointer.map(|p| p.y).filter(|&y| canvas.reads_bytes(y) && !canvas.is_at_name(y));
-        if let Some(rect) = tracks.overview {
+        if let Some(rect) = tracks.open(Track::Overview) {
             let overview = self.overview_picture(cx, window);
             canvas.overview(rect, overview.as_deref(), cap);
             self.overview_ui(ui, cx, rect);
@@ -298,11 +299,11 @@ impl View for Timeline {
             }
             None => (0.0, 1.0),
         };
-        let curves_y = Scale::vertical(low, high, tracks.curves.unwrap_or(tracks.strata).y_range());
+        let curves_y = Scale::vertical(low, high, tracks.open(Track::Curves).unwrap_or(tracks.strata).y_range());
         let mut pennants = Pennants::default();
         let mut names = Vec::new();
         let values = if picture.is_some() { canvas.value_chips(cx.shared, &curves_y) } else { Vec::new() };
-        if let Some(rect) = tracks.curves {
+        if let Some(rect) = tracks.open(Track::Curves) {
             let edges = canvas.curves(rect, &curves_y, picture.as_deref(), cap);
             let mut taken: Vec<Rect> = values.iter().map(|v| v.rect).collect();
             let limit = cap.and_then(|cap| canvas.cap_label(rect, &curves_y, cap, &edges, &taken));
@@ -441,7 +442,7 @@ impl Timeline {
             }
         }
         let pointer = response.hover_pos().filter(|_| response.contains_pointer());
-        let ruler = pointer.map(|p| match canvas.tracks.curves {
+        let ruler = pointer.map(|p| match canvas.tracks.open(Track::Curves) {
             Some(rect) if rect.contains(p) => (p, Some(curves_y)),
             _ if canvas.tracks.strata.contains(p) => (p, Some(&scene.strata_y)),
             _ => (p, None),

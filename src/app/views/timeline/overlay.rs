@@ -2,6 +2,7 @@
 
 use egui::{Align2, Color32, Pos2, Rangef, Rect, pos2, vec2};
 
+use super::layout::Track;
 use super::paint::Canvas;
 use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
@@ -55,7 +56,7 @@ impl Canvas<'_> {
         if let Some(axis) = self.tracks.axis {
             mark((of(shared.cursor), of(shared.cursor)), Rangef::new(axis.bottom() - 16.0, axis.bottom()), t.accent);
         }
-        let curves = self.tracks.curves.unwrap_or(self.tracks.strata);
+        let curves = self.tracks.open(Track::Curves).unwrap_or(self.tracks.strata);
         for &oom in &self.data.ooms {
             mark((of(oom), of(oom)), Rangef::new(curves.top(), curves.top() + 24.0), t.red);
         }
@@ -157,10 +158,9 @@ impl Canvas<'_> {
         let rect = self.tracks.strata;
         let painter = self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()));
         let profile = picture.profile(self.data, id);
-        let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
         let drawn: Vec<Option<(f32, f32)>> = (0..self.window.columns)
             .map(|i| {
-                let source = picture.window.column(self.window.from + step * (i as f64 + 0.5))?;
+                let source = picture.window.column(self.window.at(i as f64 + 0.5))?;
                 let (bottom, top) = profile.get(source).copied().flatten()?;
                 Some((y.at(top as f64), y.at(bottom as f64)))
             })
@@ -216,12 +216,12 @@ impl Canvas<'_> {
 
     /// True at a height where the pointer means a number of bytes.
     pub fn reads_bytes(&self, y: f32) -> bool {
-        [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().any(|r| r.y_range().contains(y))
+        [self.tracks.open(Track::Curves), Some(self.tracks.strata)].into_iter().flatten().any(|r| r.y_range().contains(y))
     }
 
     /// True where the readout would cover the track's name in the gutter; it is then drawn inside the plot.
     pub fn is_at_name(&self, y: f32) -> bool {
-        let tops = [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
+        let tops = [self.tracks.open(Track::Curves), Some(self.tracks.strata)].into_iter().flatten().map(|r| r.top());
         tops.into_iter().any(|top| (top - 8.0..top + 34.0).contains(&y))
     }
 
@@ -294,7 +294,7 @@ impl Canvas<'_> {
         };
         let size = chip::chip_rect(self.painter, Pos2::ZERO, Align2::CENTER_CENTER, &text, Type::Mono).size();
         // In the curves, because in the strata the figures would cover what is compared.
-        let curves = self.tracks.curves.filter(|lane| lane.height() >= 40.0);
+        let curves = self.tracks.open(Track::Curves).filter(|lane| lane.height() >= 40.0);
         let lane = curves.unwrap_or(self.tracks.strata);
         let is_low = curves.is_none() && lane.height() < 120.0;
         let (first, second) = (place(a).min(place(b)), place(a).max(place(b)));
@@ -329,7 +329,7 @@ impl Canvas<'_> {
     /// and the names of the curves where possible.
     pub fn marker_names(&self, flags: [u32; 2], name: impl Fn(u32) -> String, taken: &[Rect], names: &[(Rect, Term)]) {
         let t = self.tokens;
-        let plot = self.tracks.curves.unwrap_or(self.tracks.strata);
+        let plot = self.tracks.open(Track::Curves).unwrap_or(self.tracks.strata);
         if plot.height() < 40.0 {
             return;
         }

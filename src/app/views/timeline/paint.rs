@@ -2,8 +2,7 @@
 
 use egui::{Align2, Painter, Rangef, Rect, pos2, vec2};
 
-use super::layout;
-use super::layout::{CapAt, Tracks};
+use super::layout::{self, CapAt, Track, Tracks};
 use super::marks::Cap;
 use super::picture::{Window, WindowPicture};
 use super::place::{beside, free_place};
@@ -60,8 +59,7 @@ impl Canvas<'_> {
         if have.axis != self.window.axis {
             return vec![None; self.window.columns];
         }
-        let step = (self.window.to - self.window.from) / self.window.columns as f64;
-        (0..self.window.columns).map(|i| have.column(self.window.from + step * (i as f64 + 0.5))).collect()
+        (0..self.window.columns).map(|i| have.column(self.window.at(i as f64 + 0.5))).collect()
     }
 
     /// Draws the overview with the window in it.
@@ -128,7 +126,7 @@ impl Canvas<'_> {
         let mut batch = Batch::new(self.painter);
         for (value, _) in &ticks.ticks {
             let x = self.x.at(*value);
-            for track in [self.tracks.curves, Some(self.tracks.strata)].into_iter().flatten() {
+            for track in [self.tracks.open(Track::Curves), Some(self.tracks.strata)].into_iter().flatten() {
                 batch.vline(x, track.intersect(grid).y_range(), 1.0, t.grid);
             }
         }
@@ -387,19 +385,20 @@ impl Canvas<'_> {
 
     /// Draws the lines between the tracks.
     pub fn rules(&self) {
-        if let Some(o) = self.tracks.overview {
+        if let Some(o) = self.tracks.open(Track::Overview) {
             self.rule(self.tracks.axis.map_or(o.bottom() + 6.0, |axis| axis.top()) - 0.5);
         }
-        if let Some(c) = self.tracks.curves {
+        if let Some(c) = self.tracks.open(Track::Curves) {
             self.rule(c.bottom() + 4.5);
         }
         if let Some(l) = self.tracks.legend {
             self.rule(l.top() - 0.5);
         }
-        if let Some(lane) = self.tracks.bands {
+        if let Some(lane) = self.tracks.open(Track::Bands) {
             self.rule(lane.top() - 4.0);
         }
-        if let Some(lane) = self.tracks.steps.or(self.tracks.phases).or(self.tracks.device) {
+        if let Some(lane) = self.tracks.open(Track::Steps).or(self.tracks.open(Track::Phases)).or(self.tracks.open(Track::Device))
+        {
             self.rule(lane.top() - 4.0);
         }
     }

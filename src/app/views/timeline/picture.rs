@@ -22,6 +22,16 @@ impl Window {
         shared::bounds(device, self.axis, self.from, self.to, self.columns)
     }
 
+    /// Width of a column on the axis.
+    fn step(&self) -> f64 {
+        (self.to - self.from) / self.columns.max(1) as f64
+    }
+
+    /// The place on the axis of a position in columns.
+    pub fn at(&self, column: f64) -> f64 {
+        self.from + self.step() * column
+    }
+
     /// The column at a place on the axis, if it is inside.
     pub fn column(&self, x: f64) -> Option<usize> {
         let share = (x - self.from) / (self.to - self.from);
@@ -137,7 +147,7 @@ fn step_boxes(ranges: &[Range], window: &Window) -> Vec<StepBox> {
     let mut boxes: Vec<StepBox> = Vec::new();
     // The last box of each level, into which a narrow one may be merged.
     let mut last: Vec<Option<usize>> = Vec::new();
-    let column = (window.to - window.from) / window.columns.max(1) as f64;
+    let column = window.step();
     let is_narrow = |(from, to): (f64, f64)| to - from < 3.0 * column;
     let slot = |range: &Range| (extent(range, window.axis).0 / (FOLDED_BOX * column)).floor();
     for range in ranges {
@@ -256,13 +266,14 @@ fn distinct_columns(bounds: &[u32]) -> (Vec<u32>, Vec<u32>) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use std::sync::Arc;
 
     use egui::Color32;
 
     use super::*;
     use crate::app::data::colours::{Colours, Focus};
+    use crate::app::data::samples;
     use crate::app::state::colour_by::ColourBy;
     use crate::app::theme::Tokens;
     use crate::app::views::timeline::image::StrataImage;
@@ -325,7 +336,7 @@ pub(super) mod tests {
 
     #[test]
     fn phases_follow_each_other_and_know_their_peaks() {
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let marks = Marks::of(&data);
         let phase = |r: &Range| if let Named::Phase(phase) = r.named { phase.name() } else { "" };
         let names: Vec<&str> = marks.phases.iter().map(phase).collect();
@@ -377,18 +388,9 @@ pub(super) mod tests {
         assert_eq!(locate(&[], LifetimeId(1)), None);
     }
 
-    pub fn sample() -> DeviceData {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle");
-        let progress = Progress::new();
-        let recording = Arc::new(vramscope_core::formats::open(&path, &progress).unwrap());
-        let tables = vramscope_core::tables::DeviceTables::build(&recording.devices[0], &progress).unwrap();
-        let names = Arc::new(vramscope_core::tables::StackNames::of(&recording.stacks));
-        DeviceData { recording, index: 0, tables, names, ooms: Vec::new(), found: Default::default() }
-    }
-
     #[test]
     fn every_column_is_as_high_as_the_peak_inside_it_at_every_zoom() {
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let n = data.device().events.len() as f64;
         let rows = 150;
         let colours = Arc::new(Colours::build(&data, ColourBy::SizeClass));
@@ -412,7 +414,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_gap_between_device_calls_does_not_depend_on_the_width() {
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let device = data.device();
         let marks = Marks::of(&data);
         let last_call = marks.calls.last().unwrap().event;
@@ -448,7 +450,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_stack_in_focus_dims_the_others() {
-        let data = sample();
+        let data = samples::device("gpt_train.pickle");
         let window = Window { axis: Axis::Event, from: 0.0, to: data.device().events.len() as f64, columns: 60 };
         let colours = Arc::new(Colours::build(&data, ColourBy::Stack));
         let high = data.tables.curves.peak(Quantity::Active).0 as f64;

@@ -2,7 +2,7 @@
 
 use egui::{Align2, Color32, Rangef, Rect, pos2, vec2};
 
-use super::layout;
+use super::layout::{self, Track};
 use super::marks::clusters;
 use super::paint::Canvas;
 use crate::app::state::{Axis, SharedViewState, shared};
@@ -101,7 +101,8 @@ impl Canvas<'_> {
 
     /// The values of the curves at the cursor, stacked.
     pub fn value_chips(&self, shared: &SharedViewState, y: &Scale) -> Vec<ValueChip> {
-        let (Some(x), Some(rect)) = (self.x_of(shared.cursor), self.tracks.curves.filter(|r| r.height() >= 48.0)) else {
+        let (Some(x), Some(rect)) = (self.x_of(shared.cursor), self.tracks.open(Track::Curves).filter(|r| r.height() >= 48.0))
+        else {
             return Vec::new();
         };
         let tables = &self.data.tables;

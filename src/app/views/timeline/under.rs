@@ -4,6 +4,7 @@ use egui::{Pos2, Rect};
 
 use super::flags::{Pennant, Pennants};
 use super::lanes::{Hit, Lanes};
+use super::layout::Track;
 use super::marks::{Cap, Why};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
@@ -98,7 +99,7 @@ impl Scene<'_> {
         if let Some((_, term)) = self.names.iter().find(|(rect, _)| rect.contains(p)) {
             return Some(Under::Name(*term));
         }
-        if inside(c.tracks.curves) {
+        if inside(c.tracks.open(Track::Curves)) {
             let head = self.pennants.top - 2.0..self.pennants.top + 12.0;
             if head.contains(&p.y)
                 && let Some((_, pennant)) = self.pennants.marks.iter().rev().find(|(x, _)| (*x - 2.0..*x + 10.0).contains(&p.x))

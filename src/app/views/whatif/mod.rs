@@ -283,11 +283,12 @@ impl WhatIfView {
 
     /// Takes the limit that was typed, and runs everything under it.
     fn set_limit(&mut self) {
-        match read_limit(&self.limit_text) {
-            Ok(limit) => self.choose_limit(limit),
-            Err(sentence) => {
+        match Bytes::parse_limit(&self.limit_text) {
+            Ok(Bytes(limit)) => self.choose_limit(limit),
+            Err(error) => {
                 self.show_limit();
-                self.limit_error = Some(format!("{} The limit stays {}.", side::sentence(&sentence), self.limit_text));
+                let sentence = side::sentence(&error.to_string());
+                self.limit_error = Some(format!("{sentence} The limit stays {}.", self.limit_text));
             }
         }
     }
@@ -366,13 +367,6 @@ fn suggested(own: &AllocConf) -> Vec<Setting> {
     settings
 }
 
-/// Reads a limit as it is shown: `3,534 MiB`, `24GiB`.
-fn read_limit(text: &str) -> Result<u64, String> {
-    let plain: String =
-        text.chars().filter(|c| *c != ',').map(|c| if c == vramscope_core::units::NBSP { ' ' } else { c }).collect();
-    Bytes::parse_limit(plain.trim()).map(|b| b.0).map_err(|e| e.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,6 +386,7 @@ mod tests {
 
     #[test]
     fn limits_are_read_as_they_are_shown() {
+        let read_limit = |text: &str| Bytes::parse_limit(text).map(|b| b.0).map_err(|e| e.to_string());
         for bytes in [3534u64 << 20, 24 << 30, (1086 << 20) + 4096] {
             let shown = Bytes(bytes).limit();
             let read = read_limit(&shown).unwrap_or(0);

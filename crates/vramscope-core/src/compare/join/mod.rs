@@ -21,17 +21,21 @@ use crate::tables::{DeviceTables, LifetimeId};
 use crate::units::{Micros, count, counted};
 
 /// The result of joining.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Join {
     /// The file that was added.
+    #[serde(rename = "file")]
     pub name: String,
     /// Microseconds to add to its times to get those of the recording.
     pub offset_us: i64,
     /// Number of its memory events that match events of the recording.
+    #[serde(rename = "matched_events")]
     pub matched: u64,
     /// Number of its memory events within the recording's time.
+    #[serde(rename = "expected_events")]
     pub expected: u64,
     /// True if one of the two has no absolute times: the offset then says nothing about clocks.
+    #[serde(skip)]
     pub is_without_clock: bool,
     /// Median time difference of matched events, after the shift.
     pub typical_us: i64,
@@ -50,6 +54,7 @@ pub struct Join {
     /// Number of ranges added.
     pub annotations: u64,
     /// Device samples, if a live session was added.
+    #[serde(skip)]
     pub laid: Option<Laid>,
 }
 

@@ -207,14 +207,11 @@ impl Canvas<'_> {
 mod tests {
     use super::*;
     use crate::app::state::shared::Axis;
-    use vramscope_core::model::{Action, PoolId, StackId, StreamId};
+    use crate::app::state::toys::device_at;
 
     fn device() -> DeviceRecording {
-        let mut d = DeviceRecording { capacity: Some(1000), ..DeviceRecording::default() };
-        d.events.has_time = true;
-        for t in [1_000_000, 1_000_100, 2_000_000, 3_000_000] {
-            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
+        let mut d = device_at(&[1_000_000, 1_000_100, 2_000_000, 3_000_000]);
+        d.capacity = Some(1000);
         d.samples = [(900_000, 100), (1_950_000, 700), (1_980_000, 300)]
             .map(|(time_us, used)| Sample { time_us, used: Some(used), driver: Some(50), ..Sample::default() })
             .to_vec();

@@ -96,8 +96,7 @@ impl Canvas<'_> {
         }
         let painter = self.within(rect);
         let have = picture.window;
-        let step = (have.to - have.from) / have.columns.max(1) as f64;
-        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let at = |column: f32| self.x.at(have.at(column.into()));
         let mut batch = Batch::new(&painter);
         let third = rect.width() / 3.0;
         let mut gaps = Vec::new();

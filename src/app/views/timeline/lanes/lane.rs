@@ -14,6 +14,7 @@ use crate::app::views::timeline::picture::WindowPicture;
 use crate::app::widgets::{Cut, Scale, Swatch, Tip, label};
 
 /// What lanes share with the curves.
+#[derive(Clone, Default)]
 pub(in crate::app::views::timeline) struct Shared {
     /// Marks of the whole recording; `None` until found.
     pub marks: Option<Arc<Marks>>,

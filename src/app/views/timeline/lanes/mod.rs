@@ -17,6 +17,7 @@ use super::paint::Canvas;
 use crate::app::views::ViewContext;
 use crate::app::widgets::Tip;
 use lane::Lane;
+use ranges::Ranges;
 
 #[cfg(test)]
 pub(super) use device::{gap_text, span_text};
@@ -31,8 +32,8 @@ impl Lanes {
     pub fn fill(&mut self) {
         if self.0.is_empty() {
             self.0 = vec![
-                Box::new(steps::Steps::default()),
-                Box::new(phases::Phases::default()),
+                Box::new(Ranges::of(Track::Steps)),
+                Box::new(Ranges::of(Track::Phases)),
                 Box::new(device::DeviceCalls::default()),
                 Box::new(operators::Operators::default()),
                 Box::new(categories::Categories::default()),

@@ -270,8 +270,7 @@ impl Canvas<'_> {
     /// The rectangle of a box; `None` outside the window.
     fn op_rect(&self, lane: Rect, b: &OpBox, picture: &OpsPicture) -> Option<Rect> {
         let have = &picture.window;
-        let step = (have.to - have.from) / have.columns.max(1) as f64;
-        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let at = |column: f32| self.x.at(have.at(column.into()));
         let (left, right) = (at(b.left), at(b.right));
         let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
         let top = lane.top() + f32::from(b.line) * OP_LINE;
@@ -332,11 +331,10 @@ impl Canvas<'_> {
         let device = self.data.device();
         let ops = &self.data.recording.ops;
         let first = b.span.first as usize;
-        let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
         let place = |ns: i64| place_of_ns(device, self.window.axis, ns);
         match (b.span.count, ops.start_ns.get(first), ops.end_ns(first)) {
             (1, Some(&start), Some(end)) => (place(start), place(end)),
-            _ => (self.window.from + f64::from(b.left) * step, self.window.from + f64::from(b.right) * step),
+            _ => (self.window.at(b.left.into()), self.window.at(b.right.into())),
         }
     }
 
@@ -349,8 +347,7 @@ impl Canvas<'_> {
         let end = if b.span.count == 1 {
             ops.end_ns(first).unwrap_or(start)
         } else {
-            let step = (self.window.to - self.window.from) / self.window.columns.max(1) as f64;
-            time_ns(device, self.window.axis, self.window.from + f64::from(b.right) * step)
+            time_ns(device, self.window.axis, self.window.at(b.right.into()))
         };
         let times = &device.events.time_us;
         // The allocator's clock counts whole microseconds.
@@ -386,20 +383,12 @@ fn folded_words(rows: &OpRows, picture: &OpsPicture) -> String {
 mod tests {
     use super::*;
     use crate::app::state::shared::Axis;
-    use vramscope_core::model::{Action, OpLane, PoolId, StackId, StrId, StreamId};
-
-    fn device(times: &[i64]) -> DeviceRecording {
-        let mut d = DeviceRecording::default();
-        d.events.has_time = true;
-        for &t in times {
-            d.events.push(t, Action::Alloc, 0, 512, StreamId(0), PoolId(0), StackId::NONE);
-        }
-        d
-    }
+    use crate::app::state::toys::device_at;
+    use vramscope_core::model::{OpLane, StrId};
 
     #[test]
     fn an_operator_is_found_where_it_is_drawn() {
-        let d = device(&[0, 1_000]);
+        let d = device_at(&[0, 1_000]);
         let mut ops = OpTable { lanes: vec![OpLane { name: "main".to_owned(), is_device: false }], ..OpTable::default() };
         for (start, length) in [(100_000, 400_000u64), (700_000, 100)] {
             ops.start_ns.push(start);

@@ -1,63 +1,18 @@
-//! The lane of phases: what the program did, derived from call stacks.
+//! Draws the lane of phases: what the program did, derived from call stacks.
 
-use std::sync::Arc;
+use egui::{Align2, Rect, vec2};
 
-use egui::{Align2, Pos2, Rect, vec2};
-
-use super::lane::{Hit, Lane, Shared};
 use super::ranges::{comb, lane_names};
 use crate::app::theme::Type;
-use crate::app::views::ViewContext;
-use crate::app::views::timeline::layout::{Contents, Track};
-use crate::app::views::timeline::marks::{Marks, Named};
+use crate::app::views::timeline::marks::Named;
 use crate::app::views::timeline::paint::Canvas;
-use crate::app::views::timeline::picture::{StepBox, Window, WindowPicture};
-use crate::app::widgets::{Batch, Tip, label};
+use crate::app::views::timeline::picture::{StepBox, Window};
+use crate::app::widgets::{Batch, label};
 use vramscope_core::anatomy::Phase;
-
-#[derive(Default)]
-pub(super) struct Phases {
-    marks: Option<Arc<Marks>>,
-    picture: Option<Arc<WindowPicture>>,
-}
-
-impl Phases {
-    fn at(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<StepBox> {
-        let picture = self.picture.as_ref()?;
-        canvas.box_at(rect, &picture.phases, &picture.window, at)
-    }
-}
-
-impl Lane for Phases {
-    fn track(&self) -> Track {
-        Track::Phases
-    }
-
-    fn height(&mut self, _cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents) {
-        contents.phases = marks.is_some_and(|m| !m.phases.is_empty());
-    }
-
-    fn prepare(&mut self, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, shared: &Shared) {
-        (self.marks, self.picture) = (shared.marks.clone(), shared.picture.clone());
-    }
-
-    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
-        let Some(picture) = &self.picture else { return };
-        canvas.phases(rect, &picture.phases, &picture.window, cx.shared.cursor);
-    }
-
-    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
-        Some(canvas.box_hit(self.track(), &self.at(canvas, rect, at)?))
-    }
-
-    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
-        Some(canvas.range_tip(&self.at(canvas, rect, at)?, self.marks.as_deref()))
-    }
-}
 
 impl Canvas<'_> {
     /// Draws phases as quiet boxes with names where they fit. The phase at the cursor stands out.
-    fn phases(&self, rect: Rect, boxes: &[StepBox], have: &Window, at: u32) {
+    pub(super) fn phases(&self, rect: Rect, boxes: &[StepBox], have: &Window, at: u32) {
         let t = self.tokens;
         self.name(rect, "Phases", "");
         if have.axis != self.window.axis {

@@ -1,10 +1,11 @@
-//! What the lanes of steps and phases share: boxes of ranges, their rectangles, their tooltips.
+//! The lanes of steps and of phases: boxes of ranges, their rectangles, their tooltips.
 
 use egui::{Pos2, Rangef, Rect, pos2};
 
-use super::lane::{Choice, Hit};
+use super::lane::{Choice, Hit, Lane, Shared};
 use crate::app::state::Item;
-use crate::app::views::timeline::layout::{self, Track};
+use crate::app::views::ViewContext;
+use crate::app::views::timeline::layout::{self, Contents, Track};
 use crate::app::views::timeline::marks::{Marks, Named, Range};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{StepBox, Window, extent};
@@ -12,6 +13,71 @@ use crate::app::widgets::{Batch, Tip};
 use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
+
+/// A lane of boxes.
+pub(super) struct Ranges {
+    /// [`Track::Steps`] or [`Track::Phases`].
+    track: Track,
+    shared: Shared,
+}
+
+impl Ranges {
+    pub fn of(track: Track) -> Self {
+        Self { track, shared: Shared::default() }
+    }
+
+    fn boxes(&self) -> Option<(&[StepBox], &Window)> {
+        let picture = self.shared.picture.as_ref()?;
+        Some((if self.track == Track::Steps { &picture.steps } else { &picture.phases }, &picture.window))
+    }
+
+    fn at(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<StepBox> {
+        let (boxes, window) = self.boxes()?;
+        // The gap to the next box belongs to this box.
+        let is_at = |b: &&StepBox| canvas.step_rect(rect, b, window).is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(at));
+        boxes.iter().filter(|_| window.axis == canvas.window.axis).find(is_at).copied()
+    }
+}
+
+impl Lane for Ranges {
+    fn track(&self) -> Track {
+        self.track
+    }
+
+    fn height(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents) {
+        if self.track == Track::Steps {
+            let has_annotations = !cx.data.device().annotations.is_empty();
+            contents.step_levels = marks.map_or(usize::from(has_annotations), |m| m.levels);
+        } else {
+            contents.phases = marks.is_some_and(|m| !m.phases.is_empty());
+        }
+    }
+
+    fn prepare(&mut self, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, shared: &Shared) {
+        self.shared = shared.clone();
+    }
+
+    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
+        let Some((boxes, window)) = self.boxes() else { return };
+        if self.track == Track::Phases {
+            canvas.phases(rect, boxes, window, cx.shared.cursor);
+            return;
+        }
+        let lit = match cx.shared.selected() {
+            Some(Item::Annotation(i)) => Some(i),
+            _ => None,
+        };
+        canvas.steps(rect, boxes, window, lit, self.shared.marks.as_deref());
+    }
+
+    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
+        Some(canvas.box_hit(self.track, &self.at(canvas, rect, at)?))
+    }
+
+    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
+        Some(canvas.range_tip(&self.at(canvas, rect, at)?, self.shared.marks.as_deref()))
+    }
+}
 
 /// The name of a phase in its box: in full, and abbreviated.
 pub(super) fn lane_names(phase: Phase) -> [&'static str; 3] {
@@ -40,8 +106,7 @@ impl Canvas<'_> {
         if usize::from(b.depth) >= layout::STEP_LEVELS || f32::from(b.depth) * layout::STEP + 1.0 > lane.height() {
             return None;
         }
-        let step = (have.to - have.from) / have.columns.max(1) as f64;
-        let at = |column: f32| self.x.at(have.from + f64::from(column) * step);
+        let at = |column: f32| self.x.at(have.at(column.into()));
         let top = lane.top() + f32::from(b.depth) * layout::STEP;
         let (left, right) = (at(b.left), at(b.right));
         let gap = if right - left > 3.0 { 1.0 } else { 0.0 };
@@ -49,14 +114,8 @@ impl Canvas<'_> {
         (right >= lane.left() && left <= lane.right()).then_some(area)
     }
 
-    pub(super) fn box_at(&self, lane: Rect, boxes: &[StepBox], have: &Window, at: Pos2) -> Option<StepBox> {
-        // The gap to the next box belongs to this box.
-        let is_at = |b: &&StepBox| self.step_rect(lane, b, have).is_some_and(|r| r.with_max_x(r.right() + 1.0).contains(at));
-        boxes.iter().filter(|_| have.axis == self.window.axis).find(is_at).copied()
-    }
-
     /// What a click on a box does: it selects an annotation, or chooses a step or phase as the range with the cursor at its peak.
-    pub(super) fn box_hit(&self, lane: Track, b: &StepBox) -> Hit {
+    fn box_hit(&self, lane: Track, b: &StepBox) -> Hit {
         let item = match b.first.named {
             Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
             _ => None,
@@ -66,7 +125,7 @@ impl Canvas<'_> {
     }
 
     /// The tooltip of an annotation, a step, a phase or several of them.
-    pub(super) fn range_tip(&self, b: &StepBox, marks: Option<&Marks>) -> Tip {
+    fn range_tip(&self, b: &StepBox, marks: Option<&Marks>) -> Tip {
         let data = self.data;
         let has_time = data.device().events.has_time;
         let name = match b.first.named {

@@ -1,70 +1,20 @@
-//! The lane of annotations and steps, one level below the other.
+//! Draws the lane of annotations and steps, one level below the other.
 
-use std::sync::Arc;
+use egui::{Align2, Rect, pos2, vec2};
 
-use egui::{Align2, Pos2, Rect, pos2, vec2};
-
-use super::lane::{Hit, Lane, Shared};
 use super::ranges::comb;
-use crate::app::state::Item;
 use crate::app::theme::{Tokens, Type};
-use crate::app::views::ViewContext;
-use crate::app::views::timeline::layout::{self, Contents, Track};
+use crate::app::views::timeline::layout;
 use crate::app::views::timeline::marks::{Marks, Named};
 use crate::app::views::timeline::paint::Canvas;
-use crate::app::views::timeline::picture::{StepBox, Window, WindowPicture};
-use crate::app::widgets::{Batch, Tip, label};
+use crate::app::views::timeline::picture::{StepBox, Window};
+use crate::app::widgets::{Batch, label};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, NBSP, count};
 
-#[derive(Default)]
-pub(super) struct Steps {
-    marks: Option<Arc<Marks>>,
-    picture: Option<Arc<WindowPicture>>,
-}
-
-impl Steps {
-    fn at(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<StepBox> {
-        let picture = self.picture.as_ref()?;
-        canvas.box_at(rect, &picture.steps, &picture.window, at)
-    }
-}
-
-impl Lane for Steps {
-    fn track(&self) -> Track {
-        Track::Steps
-    }
-
-    fn height(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents) {
-        let has_annotations = !cx.data.device().annotations.is_empty();
-        contents.step_levels = marks.map_or(usize::from(has_annotations), |m| m.levels);
-    }
-
-    fn prepare(&mut self, _cx: &ViewContext<'_>, _canvas: &Canvas<'_>, shared: &Shared) {
-        (self.marks, self.picture) = (shared.marks.clone(), shared.picture.clone());
-    }
-
-    fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect) {
-        let Some(picture) = &self.picture else { return };
-        let lit = match cx.shared.selected() {
-            Some(Item::Annotation(i)) => Some(i),
-            _ => None,
-        };
-        canvas.steps(rect, &picture.steps, &picture.window, lit, self.marks.as_deref());
-    }
-
-    fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit> {
-        Some(canvas.box_hit(self.track(), &self.at(canvas, rect, at)?))
-    }
-
-    fn tooltip(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Tip> {
-        Some(canvas.range_tip(&self.at(canvas, rect, at)?, self.marks.as_deref()))
-    }
-}
-
 impl Canvas<'_> {
     /// Draws annotations and steps by level. Inferred steps are pale. `lit` is the annotation to emphasise.
-    fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
+    pub(super) fn steps(&self, rect: Rect, boxes: &[StepBox], have: &Window, lit: Option<u32>, marks: Option<&Marks>) {
         let t = self.tokens;
         let is_continued = |b: &StepBox| match b.first.named {
             Named::Step(n) => marks.is_some_and(|m| m.is_continued(n)),

@@ -29,15 +29,18 @@ fn a_memory_timeline_gives_its_bands_room() {
         tracks(pane(998.0, height), contents)
     };
     let (beside, lead) = (tracks(pane(998.0, 452.0), with), leading(452.0));
-    assert!(lead.bands.unwrap().height() > 1.8 * beside.bands.unwrap().height(), "{lead:?}");
-    assert!(lead.bands.unwrap().height() > lead.curves.unwrap().height() && lead.strata.height() >= STRATA_LEAST);
+    assert!(lead.open(Track::Bands).unwrap().height() > 1.8 * beside.open(Track::Bands).unwrap().height(), "{lead:?}");
+    assert!(
+        lead.open(Track::Bands).unwrap().height() > lead.open(Track::Curves).unwrap().height()
+            && lead.strata.height() >= STRATA_LEAST
+    );
     // A memory timeline alone in a window of 1280 by 800.
     for height in [340.0, 300.0, 260.0] {
         let t = leading(height);
-        assert!(t.bands.is_some_and(|b| b.height() >= BANDS_LEAST) && t.legend.is_some(), "{height}: {t:?}");
+        assert!(t.open(Track::Bands).is_some_and(|b| b.height() >= BANDS_LEAST) && t.legend.is_some(), "{height}: {t:?}");
         assert!(t.strata.height() >= STRATA_LEAST - 0.1, "{height}: {t:?}");
     }
-    assert!(leading(170.0).bands.is_none());
+    assert!(leading(170.0).open(Track::Bands).is_none());
 }
 
 /// At any height, folded categories open when clicked, and fold again.
@@ -54,13 +57,16 @@ fn a_click_on_categories_never_makes_them_vanish() {
             }
             (contents.folded[BANDS], contents.bands_opened) = (false, true);
             let opened = tracks(pane(998.0, height), contents);
-            assert!(opened.bands.is_some_and(|b| b.height() >= BANDS_LEAST), "{op_lines} lines, {height}: {opened:?}");
+            assert!(
+                opened.open(Track::Bands).is_some_and(|b| b.height() >= BANDS_LEAST),
+                "{op_lines} lines, {height}: {opened:?}"
+            );
             assert!(opened.legend.is_some() && opened.axis.is_some(), "{op_lines} lines, {height}: {opened:?}");
         }
     }
     // Open by default but without room: the name stays, to open them.
     let narrow = tracks(pane(998.0, 380.0), Contents { bands: true, ..ALL });
-    assert!(narrow.bands.is_none() && narrow.folded[BANDS].is_some(), "{narrow:?}");
+    assert!(narrow.open(Track::Bands).is_none() && narrow.folded[BANDS].is_some(), "{narrow:?}");
 }
 
 #[test]
@@ -68,10 +74,13 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
     let with = Contents { op_lines: 7, bands: true, ..ALL };
     let tall = tracks(pane(998.0, 900.0), with);
     assert_eq!(tall.op_lines(), 7);
-    assert!(tall.bands.is_some_and(|b| b.top() > tall.strata.bottom() && b.bottom() < tall.steps.unwrap().top()));
-    assert!(tall.ops.unwrap().top() > tall.device.unwrap().bottom());
+    assert!(
+        tall.open(Track::Bands)
+            .is_some_and(|b| b.top() > tall.strata.bottom() && b.bottom() < tall.open(Track::Steps).unwrap().top())
+    );
+    assert!(tall.open(Track::Ops).unwrap().top() > tall.open(Track::Device).unwrap().bottom());
     let usual = tracks(pane(998.0, 452.0), with);
-    assert!((2..7).contains(&usual.op_lines()) && usual.bands.is_none(), "{usual:?}");
+    assert!((2..7).contains(&usual.op_lines()) && usual.open(Track::Bands).is_none(), "{usual:?}");
     assert!(usual.strata.height() >= STRATA_LEAST);
     // The user's height is respected while the strata keep their minimum.
     let dragged = |height: f32| {
@@ -85,7 +94,7 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
     // A window of 1280 by 800 still has operators.
     assert!(tracks(pane(790.0, 344.0), Contents { step_levels: 3, ..with }).op_lines() >= OP_LINES_LEAST);
     let low = tracks(pane(998.0, 290.0), with);
-    assert!(low.ops.is_none() && low.overview.is_some(), "{low:?}");
+    assert!(low.open(Track::Ops).is_none() && low.open(Track::Overview).is_some(), "{low:?}");
     let mut folded = with;
     folded.folded[Track::Ops as usize] = true;
     assert_eq!(tracks(pane(998.0, 900.0), folded).folded[Track::Ops as usize].map(|r| r.height()), Some(FOLDED));
@@ -95,23 +104,31 @@ fn operators_take_what_is_left_and_go_before_the_rest() {
 fn phases_stand_under_the_steps_and_come_back_before_the_device_calls() {
     let with = Contents { phases: true, step_levels: 1, ..ALL };
     let usual = tracks(pane(998.0, 442.0), with);
-    let phases = usual.phases.unwrap();
-    assert!(phases.top() > usual.steps.unwrap().bottom() && phases.bottom() < usual.device.unwrap().top());
+    let phases = usual.open(Track::Phases).unwrap();
+    assert!(
+        phases.top() > usual.open(Track::Steps).unwrap().bottom() && phases.bottom() < usual.open(Track::Device).unwrap().top()
+    );
     assert!(usual.strata.height() >= STRATA_COMFORT - 0.1, "{usual:?}");
     for height in (60..460).step_by(2) {
         let t = tracks(pane(562.0, height as f32), with);
-        assert!(t.phases.is_none() || t.steps.is_some(), "{height}: {t:?}");
-        assert!(t.device.is_none() || t.phases.is_some(), "{height}: {t:?}");
+        assert!(t.open(Track::Phases).is_none() || t.open(Track::Steps).is_some(), "{height}: {t:?}");
+        assert!(t.open(Track::Device).is_none() || t.open(Track::Phases).is_some(), "{height}: {t:?}");
         assert!(t.strata.height() >= STRATA_LEAST.min(height as f32 * 0.4) - 0.1, "{height}: {t:?}");
     }
     // The timelines in windows of 1280 by 720 and of 1024 by 700.
     for (width, height) in [(792.0, 299.0), (586.0, 289.0)] {
         let low = tracks(pane(width, height), Contents { step_levels: 2, ..with });
-        assert!(low.phases.is_some() && low.curves.is_some() && low.overview.is_some() && low.legend.is_some(), "{low:?}");
+        assert!(
+            low.open(Track::Phases).is_some()
+                && low.open(Track::Curves).is_some()
+                && low.open(Track::Overview).is_some()
+                && low.legend.is_some(),
+            "{low:?}"
+        );
         assert!(low.strata.height() >= STRATA_BESIDE_PHASES - 0.1, "{low:?}");
     }
     let ops = tracks(pane(790.0, 344.0), Contents { op_lines: 7, ..with });
-    assert!(ops.phases.is_none() && ops.op_lines() >= OP_LINES_LEAST, "operators tell more: {ops:?}");
+    assert!(ops.open(Track::Phases).is_none() && ops.op_lines() >= OP_LINES_LEAST, "operators tell more: {ops:?}");
     let mut folded = with;
     folded.folded[Track::Phases as usize] = true;
     assert_eq!(tracks(pane(998.0, 442.0), folded).folded[Track::Phases as usize].map(|r| r.height()), Some(FOLDED));
@@ -121,17 +138,19 @@ fn phases_stand_under_the_steps_and_come_back_before_the_device_calls() {
 fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
     let with = Contents { card: true, ..ALL };
     let usual = tracks(pane(998.0, 442.0), with);
-    let card = usual.card.unwrap();
-    assert!(card.top() > usual.strata.bottom() && card.bottom() < usual.steps.unwrap().top() && card.height() >= 48.0);
+    let card = usual.open(Track::Card).unwrap();
+    assert!(
+        card.top() > usual.strata.bottom() && card.bottom() < usual.open(Track::Steps).unwrap().top() && card.height() >= 48.0
+    );
     let low = tracks(pane(998.0, 330.0), with);
-    assert!(low.card.is_none() && low.curves.is_some(), "{low:?}");
+    assert!(low.open(Track::Card).is_none() && low.open(Track::Curves).is_some(), "{low:?}");
 }
 
 #[test]
 fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
     let open = tracks(pane(998.0, 442.0), ALL);
     let folded = tracks(pane(998.0, 442.0), Contents { folded: [true, true, true, false, false, false, false, false], ..ALL });
-    assert_eq!((folded.overview, folded.curves, folded.steps), (None, None, None));
+    assert_eq!((folded.open(Track::Overview), folded.open(Track::Curves), folded.open(Track::Steps)), (None, None, None));
     assert_eq!(
         folded.folded.map(|r| r.map(|r| r.height())),
         [Some(FOLDED), Some(FOLDED), Some(FOLDED), None, None, None, None, None]
@@ -144,7 +163,15 @@ fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
 fn a_full_pane_has_every_track_in_the_mockup_s_order() {
     let t = tracks(pane(998.0, 442.0), ALL);
     assert_eq!((t.x.min, t.x.max), (110.0, 990.0));
-    let stack = [t.overview, t.axis, t.curves, Some(t.strata), t.steps, t.device, t.legend];
+    let stack = [
+        t.open(Track::Overview),
+        t.axis,
+        t.open(Track::Curves),
+        Some(t.strata),
+        t.open(Track::Steps),
+        t.open(Track::Device),
+        t.legend,
+    ];
     let mut last = 20.0;
     for rect in stack {
         let rect = rect.expect("all tracks fit");
@@ -152,15 +179,15 @@ fn a_full_pane_has_every_track_in_the_mockup_s_order() {
         last = rect.bottom();
     }
     assert_eq!(last, 462.0);
-    assert_eq!(t.overview.map(|o| (o.top(), o.height())), Some((26.0, 34.0)));
-    assert_eq!(t.curves.map(|c| c.height()), Some(96.0));
+    assert_eq!(t.open(Track::Overview).map(|o| (o.top(), o.height())), Some((26.0, 34.0)));
+    assert_eq!(t.open(Track::Curves).map(|c| c.height()), Some(96.0));
 }
 
 #[test]
 fn a_pane_beside_the_events_leaves_room_for_blocks() {
     for height in [290.0, 310.0, 350.0] {
         let t = tracks(pane(998.0, height), ALL);
-        assert!(t.strata.height() >= STRATA_COMFORT - 0.1 && t.curves.is_some(), "{height}: {t:?}");
+        assert!(t.strata.height() >= STRATA_COMFORT - 0.1 && t.open(Track::Curves).is_some(), "{height}: {t:?}");
     }
 }
 
@@ -182,15 +209,28 @@ fn the_overview_is_the_last_lane_to_go() {
     for levels in [0, 1, 3] {
         for height in (60..460).step_by(2) {
             let t = tracks(pane(562.0, height as f32), Contents { step_levels: levels, ..ALL });
-            let is_any = [t.curves, t.steps, t.device].iter().any(Option::is_some);
-            assert!(!is_any || t.overview.is_some(), "{levels} levels, {height}: {t:?}");
-            let tops = [t.overview, t.axis, t.curves, Some(t.strata), t.steps, t.device, t.legend];
+            let is_any = [t.open(Track::Curves), t.open(Track::Steps), t.open(Track::Device)].iter().any(Option::is_some);
+            assert!(!is_any || t.open(Track::Overview).is_some(), "{levels} levels, {height}: {t:?}");
+            let tops = [
+                t.open(Track::Overview),
+                t.axis,
+                t.open(Track::Curves),
+                Some(t.strata),
+                t.open(Track::Steps),
+                t.open(Track::Device),
+                t.legend,
+            ];
             assert!(tops.iter().flatten().collect::<Vec<_>>().windows(2).all(|w| w[0].bottom() <= w[1].top()), "{t:?}");
         }
     }
     // The timeline in a window of 1000 by 700.
     let t = tracks(pane(562.0, 290.0), ALL);
-    assert!(t.overview.is_some_and(|o| o.height() >= OVERVIEW_LOW) && t.curves.is_some() && t.legend.is_some(), "{t:?}");
+    assert!(
+        t.open(Track::Overview).is_some_and(|o| o.height() >= OVERVIEW_LOW)
+            && t.open(Track::Curves).is_some()
+            && t.legend.is_some(),
+        "{t:?}"
+    );
     assert!(t.strata.height() >= STRATA_COMFORT - 0.1, "{t:?}");
 }
 
@@ -201,7 +241,7 @@ fn the_legend_outlives_the_lanes() {
         assert!(t.legend.is_some(), "{height}: {t:?}");
     }
     let t = tracks(pane(700.0, 250.0), ALL);
-    assert!(t.curves.is_some_and(|c| (CURVES_LEAST..CURVES).contains(&c.height())), "{t:?}");
+    assert!(t.open(Track::Curves).is_some_and(|c| (CURVES_LEAST..CURVES).contains(&c.height())), "{t:?}");
 }
 
 #[test]
@@ -209,7 +249,11 @@ fn a_low_pane_keeps_the_strata_and_drops_the_rest_one_by_one() {
     let mut before = usize::MAX;
     for height in [600.0, 400.0, 340.0, 300.0, 250.0, 200.0, 150.0, 100.0, 40.0] {
         let t = tracks(pane(700.0, height), ALL);
-        let shown = [t.overview, t.axis, t.curves, t.steps, t.device, t.legend].iter().flatten().count();
+        let shown =
+            [t.open(Track::Overview), t.axis, t.open(Track::Curves), t.open(Track::Steps), t.open(Track::Device), t.legend]
+                .iter()
+                .flatten()
+                .count();
         assert!(shown <= before);
         before = shown;
         assert!(t.strata.height() >= 8.0);

@@ -159,6 +159,7 @@ impl Pattern {
         }
         let Row { dialect, is_warning, says, ref tips, .. } = self.row;
         let mut message = OomMessage { dialect, is_warning, says, tips, ..OomMessage::default() };
+        message.seen.extend(self.row.is_attempt.then_some("attempt"));
         let mut span = window.own();
         if self.row.is_whole {
             span = window.after();

@@ -102,10 +102,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let (f, g) = (&a.figures, &b.figures);
     let apart = b.line.saturating_sub(a.line);
     let platforms = (a.dialect.platform, b.dialect.platform);
-    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY);
+    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY | Writer::SHM);
     let is_of_one = (a.dialect.writer == b.dialect.writer || is_killer(a) && is_killer(b))
         && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
-        && a.is_warning == b.is_warning
+        && (a.is_warning, a.is_failure()) == (b.is_warning, b.is_failure())
         && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none());
     if !is_of_one {
         return false;

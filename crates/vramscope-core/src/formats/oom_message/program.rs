@@ -54,6 +54,7 @@ known! {
     KILLER "killed",
     SLURM "slurm",
     RAY "ray",
+    SHM "shm",
 }
 
 impl Default for Writer {

@@ -188,9 +188,7 @@ impl Pattern {
         // A quoted text in source code has at most a size.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
-        let is_literal = !has_a_card
-            && (super::evidence::is_literal(window, self.row.anchor)
-                || message.has_figures() && super::evidence::is_quoted(window, self.row.anchor));
+        let is_literal = !has_a_card && super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,

@@ -148,7 +148,7 @@ fn other_programs_get_advice_of_their_own() {
             "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV \
              cache memory (11.64 GiB).",
             Verdict::Capacity,
-            "--max-model-len 95284",
+            "a lower --max-model-len, roughly 95,000 if each token takes the same",
         ),
     ] {
         let e = verdict_of(text);

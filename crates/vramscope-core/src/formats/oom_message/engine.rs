@@ -452,6 +452,6 @@ mod tests {
                 );
             }
         }
-        assert!(["$KILLED", "$RAY_LOST"].iter().all(|name| !sentence(name).is_empty()));
+        assert!(["$KILLED", "$LOST", "$RAY_LOST"].iter().all(|name| !sentence(name).is_empty()));
     }
 }

@@ -482,11 +482,22 @@ fn what_is_no_failure_never_stands_for_one() {
 /// JAX prints the same warning as TensorFlow, and a log of either has its name in other lines.
 #[test]
 fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {
-    let warning = "external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with \
+    let warning = "external/xla/xla/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with \
                    freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if \
                    more memory were available.";
     let writer = |text: &str| parse(text).unwrap().dialect.writer;
     assert_eq!(writer(warning), Writer::XLA);
+    assert_eq!(
+        writer(&warning.replace("external/xla/xla", "external/local_tsl")),
+        Writer::TENSORFLOW,
+        "XLA in TensorFlow's own build"
+    );
+    assert_eq!(writer(&warning.replace("external/xla/xla/tsl/framework/", "W0101 ")), Writer::TENSORFLOW);
+    let both = format!(
+        "{}\njaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3618503066 bytes.",
+        &warning[..140]
+    );
+    assert_eq!(find_all(&both).iter().map(|m| m.dialect.writer).collect::<Vec<_>>(), [Writer::XLA], "one failure");
     assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TENSORFLOW);
 }
 

@@ -19,13 +19,14 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<(), String> {
     let mut found = Vec::new();
     for file in &args.files {
         let recording = super::open_any(file)?;
-        found.push((file.display().to_string(), lacks(&recording, &Progress::new()).map_err(|e| e.to_string())?));
+        let lacks = lacks(&recording, &Progress::new()).map_err(|e| e.to_string())?;
+        found.push((file.display().to_string(), lacks, super::amd_note(&recording)));
     }
     if args.json {
-        let files: Vec<_> = found.iter().map(|(file, lacks)| json!({"file": file, "lacks": entries(lacks)})).collect();
+        let files: Vec<_> = found.iter().map(|(file, lacks, _)| json!({"file": file, "lacks": entries(lacks)})).collect();
         return super::print(out, &serde_json::to_string_pretty(&json!({ "files": files })).map_err(|e| e.to_string())?);
     }
-    let texts: Vec<String> = found.iter().map(|(file, lacks)| text(file, lacks)).collect();
+    let texts: Vec<String> = found.iter().map(|(file, lacks, note)| text(file, lacks, note)).collect();
     super::print(out, &texts.join("\n"))
 }
 
@@ -37,7 +38,7 @@ fn entries(lacks: &[Lack]) -> Vec<serde_json::Value> {
     lacks.iter().map(entry).collect()
 }
 
-fn text(file: &str, lacks: &[Lack]) -> String {
+fn text(file: &str, lacks: &[Lack], note: &str) -> String {
     if lacks.is_empty() {
         return format!("{file}: nothing is missing that vramscope could use.\n");
     }
@@ -49,6 +50,9 @@ fn text(file: &str, lacks: &[Lack]) -> String {
         if let Some(line) = lack.line {
             text += &format!("      {line}\n");
         }
+    }
+    if !note.is_empty() {
+        text += &format!("\n{note}\n");
     }
     text
 }

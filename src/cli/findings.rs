@@ -171,6 +171,7 @@ impl Found {
             let whose = whose(device);
             notes.push(format!("{whose}{said}."));
         }
+        notes.extend(Some(super::amd_note(recording)).filter(|note| !note.is_empty()));
         notes.extend(self.not_tried.iter().cloned());
         if self.left_out > 0 {
             let failures = vramscope_core::units::counted(self.left_out as u64, "more failure was", "more failures were");

@@ -47,11 +47,19 @@ use printing::{DOUBTFUL, cut_note};
 pub use table::Table;
 
 use args::Command;
+use vramscope_core::diagnose::vendor::{HIP, Words};
 use vramscope_core::formats::export::WriteError;
+use vramscope_core::model::Recording;
 
 /// What a build without a window answers when it is asked for one.
 pub const NO_WINDOW: &str =
     "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
+
+/// Names the devices that are AMD's: PyTorch calls them `cuda` as well. Empty where none is.
+fn amd_note(recording: &Recording) -> String {
+    let amd = recording.devices.iter().filter(|device| *Words::of(device) == HIP);
+    amd.map(|device| format!("{} is an AMD GPU.", device.id)).collect::<Vec<_>>().join(" ")
+}
 
 /// Why a command gave no answer, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,9 +12,7 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::Tally;
 use vramscope_core::diagnose::oom as oom_facts;
 use vramscope_core::diagnose::source_limits::clock_time;
-use vramscope_core::model::{
-    BEFORE_PROFILING, BlockState, Clock, DeviceRecording, PoolId, Recording, StackId, StackTable, StreamId,
-};
+use vramscope_core::model::{BlockState, Clock, DeviceRecording, PoolId, Recording, StackId, StackTable, StreamId};
 use vramscope_core::tables::{BlockAt, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
@@ -306,19 +304,19 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
     device.pool_key(pool).map(|(a, b)| [a, b])
 }
 
-/// Before the rows what the source tells beyond its blocks: allocated before profiling began.
+/// Before the rows what the source tells beyond its blocks: allocated before profiling began, or without an event.
 fn with_older(opened: &Opened, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
     let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let bytes = opened.device().source_totals.beyond(state.event, known);
-    let older = (bytes > 0).then(|| LiveRow {
+    let older = opened.device().source_totals.beyond_by_name(state.event, known).into_iter().filter(|(_, bytes)| *bytes > 0);
+    let older = older.map(|(name, bytes)| LiveRow {
         bytes,
         requested_bytes: None,
         count: 0,
         stack: oom::frames(&opened.recording, StackId::NONE),
-        place: BEFORE_PROFILING.to_owned(),
-        text: BEFORE_PROFILING.to_owned(),
+        place: name.to_owned(),
+        text: name.to_owned(),
     });
-    older.into_iter().chain(rows).collect()
+    older.chain(rows).collect()
 }
 
 /// The blocks in one state grouped by stack, most bytes first.

@@ -17,6 +17,7 @@ use super::{open_stats, open_with, print, print_json};
 use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
 use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
+use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{
     Action, BlockState, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
     WarningKind,
@@ -118,6 +119,8 @@ pub(super) struct DeviceSummary {
     pub(super) samples: u64,
     /// `alloc` events; blocks that were live before the trace are not among them.
     pub(super) allocations: u64,
+    /// `amd` or `intel`, where the recording tells: for the others PyTorch says `cuda` of NVIDIA's and AMD's alike.
+    pub(super) vendor: Option<&'static str>,
     /// Blocks that were live before the trace began.
     pub(super) live_before: u64,
     /// True where the file has neither addresses nor totals (PyTorch 1.8 and 1.9): bytes then count from what the recording itself
@@ -142,8 +145,12 @@ pub(super) struct DeviceSummary {
     pub(super) clock: &'static str,
     #[serde(skip)]
     pub(super) counts_from: Clock,
+    /// Null where the file does not tell it.
+    #[serde(serialize_with = "or_null")]
     pub(super) reserved_bytes: Level,
+    #[serde(serialize_with = "or_null")]
     pub(super) active_bytes: Level,
+    #[serde(serialize_with = "or_null")]
     pub(super) allocated_bytes: Level,
     /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
     pub(super) requested_bytes: Option<Level>,
@@ -165,9 +172,9 @@ impl DeviceSummary {
         let level = |group: &str| {
             let get = |figure: &str| stats.get(&format!("{group}{pool}.{figure}"));
             let (end, peak) = (get("current")?, get("peak").or(get("current"))?);
-            Some(Level { end: end.value, peak: peak.value, peak_event: None, exact: end.slack + peak.slack == 0 })
+            Some(Level { is_known: true, end: end.value, peak: peak.value, peak_event: None, exact: end.slack + peak.slack == 0 })
         };
-        let or_nothing = |level: Option<Level>| level.unwrap_or(Level { end: 0, peak: 0, peak_event: None, exact: false });
+        let or_nothing = |level: Option<Level>| level.unwrap_or_default();
         let is_host = stats.kind == StatsKind::Host;
         self.reserved_bytes = or_nothing(level(if is_host { "allocated_bytes" } else { "reserved_bytes" }));
         self.active_bytes = or_nothing(level("active_bytes"));
@@ -195,8 +202,15 @@ pub(super) struct Band {
     pub(super) end_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
+/// A level of 0 that is not the file's own figure is none.
+fn or_null<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(level).filter(|level| level.is_known).serialize(serializer)
+}
+
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Level {
+    #[serde(skip)]
+    pub(super) is_known: bool,
     pub(super) end: u64,
     pub(super) peak: u64,
     /// The first event after which the peak stood; null when it stood before the first event.
@@ -353,10 +367,11 @@ fn bands(device: &DeviceRecording) -> Option<Bands> {
 
 fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<DeviceSummary, String> {
     let events = &device.events;
-    let is_exact = tables.disagreement.is_none();
+    let is_exact = tables.disagreement.is_none() && !recording.is_relative(device);
     let level = |q| {
         let (peak, event) = tables.curves.peak(q);
-        Level { end: tables.curves.end(q), peak, peak_event: some_event(event), exact: is_exact && tables.curves.is_exact(q) }
+        let exact = is_exact && tables.curves.is_exact(q);
+        Level { is_known: true, end: tables.curves.end(q), peak, peak_event: some_event(event), exact }
     };
     // A trace without a final state: what is there at the end follows from the events.
     let (segments, blocks, live_blocks) = if device.has_final_state {
@@ -367,7 +382,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         let state = tables.states.at(device, &tables.lifetimes, last);
         (state.segments.len(), state.blocks.len(), state.live_and_pending().0)
     };
-    Ok(DeviceSummary {
+    let mut summary = DeviceSummary {
         label: device.id.to_string(),
         index: device.id.index,
         kind: device.id.kind.name(),
@@ -378,6 +393,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         events: events.len() as u64,
         samples: device.samples.len() as u64,
         allocations: events.action.iter().filter(|&&a| a == Action::Alloc).count() as u64,
+        vendor: Words::of(device).vendor(),
         live_before: tables.lifetimes.initial_count() as u64,
         relative: recording.is_relative(device),
         is_partial: !tables.curves.has_all_segments(),
@@ -393,7 +409,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         // The file's own figure; on the CPU it is not an allocator's, and nothing else shows it.
         reserved_bytes: match device.source_totals.mapped {
             0 => level(Quantity::Reserved),
-            peak => Level { end: 0, peak, peak_event: None, exact: true },
+            peak => Level { is_known: true, end: 0, peak, peak_event: None, exact: true },
         },
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),
@@ -411,7 +427,9 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         bands: bands(device),
         watched: watched(device),
         contradiction: tables.disagreement.clone(),
-    })
+    };
+    summary.reserved_bytes.is_known = device.source_totals.mapped > 0 || text::knows_reserved(&summary);
+    Ok(summary)
 }
 
 fn some_event(event: u32) -> Option<u32> {

@@ -283,7 +283,7 @@ fn framework_frames_fold_around_the_users_own() {
         [
             "2 framework frames, innermost linear",
             "/home/me/models.py:181 update_nodes",
-            "1 framework frame, innermost _call_impl",
+            "1 framework frame, _call_impl",
             "/home/me/train.py:8 step",
         ]
     );

@@ -110,6 +110,25 @@ fn summary_of_a_history_without_times_says_null() {
 }
 
 #[test]
+fn what_a_file_does_not_tell_is_null_and_no_zero() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("old.pt.trace.json");
+    let event = |ts: u32, bytes: i64| {
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Device Type":1,"Device Id":0,"Bytes":{bytes}}}}}"#
+        )
+    };
+    let trace = format!(r#"{{"schemaVersion":1,"traceEvents":[{},{}]}}"#, event(1, 4096), event(2, -4096));
+    std::fs::write(&file, trace).expect("a trace");
+    let file = file.display().to_string();
+    let device = &json(&["summary", &file, "--json"])["devices"][0];
+    assert_eq!((&device["reserved_bytes"], &device["requested_bytes"]), (&Value::Null, &Value::Null));
+    // What was held before is unknown, so no total is.
+    assert_eq!((&device["allocated_bytes"]["peak"], &device["allocated_bytes"]["exact"]), (&4096.into(), &false.into()));
+    assert!(stdout(&run(&["summary", &file])).contains("(of what the trace shows)"));
+}
+
+#[test]
 fn summary_text_gives_the_answer_first() {
     let output = run(&["summary", &sample("fragment_oom.pickle")]);
     let text = stdout(&output);

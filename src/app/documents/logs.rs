@@ -46,7 +46,7 @@ impl Logs {
                 // A file that vanished or is not readable has no news.
                 let (until, found) = search(&path, searched, stamp.0, MOST_READ, is_still).unwrap_or((stamp.0, None));
                 // Only failures are news: a job may print thousands of warnings and continue.
-                let failed = |log: &Excerpt| oom_message::find_all(&log.text).iter().any(|m| !m.is_warning);
+                let failed = |log: &Excerpt| oom_message::find_all(&log.text).iter().any(|m| m.is_failure());
                 news.extend(found.filter(failed).map(|log| News::Message { path: path.clone(), log }));
                 until
             };

@@ -274,6 +274,7 @@ fn device_text(d: &DeviceSummary) -> String {
         }
         let doubt = match (level.exact, name) {
             (true, _) => "",
+            (false, _) if d.relative => " (of what the trace shows)",
             (false, "requested") => " (doubtful)",
             (false, _) => " (block sizes are partly estimated)",
         };

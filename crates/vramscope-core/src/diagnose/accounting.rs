@@ -68,7 +68,7 @@ impl Part {
             Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
             Part::Rounding => "The difference between blocks and what was requested.",
             Part::Before => {
-                "Allocated before profiling began. The trace's totals count it, but it has no blocks and no stacks for it."
+                "Allocated before profiling began, or without an event in the trace. Its totals count it, but it has no blocks and no stacks for it."
             }
             Part::Requested => "What live tensors requested; their whole blocks where the file has no requested sizes.",
             Part::DeviceFree => "Nobody uses it.",

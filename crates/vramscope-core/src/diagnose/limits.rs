@@ -104,8 +104,15 @@ impl Limit {
         let older = Bytes(bare).to_string();
         let kept = device.events.len();
         if recording.source.format == Format::KinetoTrace {
-            let sentence =
-                format!("{older} were allocated before profiling began and have no stack. Profile from the start to see them.");
+            let [_, (_, unexplained)] = device.source_totals.beyond_by_name(event, all - before);
+            let sentence = match unexplained.saturating_mul(PART) > all {
+                true => format!("{} came while the trace ran without an event in it and have no stack.", Bytes(unexplained)),
+                false => {
+                    format!(
+                        "{older} were allocated before profiling began and have no stack. Profile from the start to see them."
+                    )
+                }
+            };
             return Some(Limit { sentence, line });
         }
         let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {

@@ -138,6 +138,12 @@ impl Words {
         }
     }
 
+    /// The vendor's name, where the words are of one alone.
+    #[must_use]
+    pub fn vendor(&self) -> Option<&'static str> {
+        [(&HIP, "amd"), (&XPU, "intel"), (&NPU, "huawei")].into_iter().find(|(words, _)| *words == self).map(|(_, name)| name)
+    }
+
     /// The words of a device. AMD's recordings say `cuda`; their settings' names, or the card's, tell them apart.
     #[must_use]
     pub fn of(device: &DeviceRecording) -> &'static Words {

@@ -60,6 +60,18 @@ impl SourceTotals {
     }
 }
 
+impl SourceTotals {
+    /// The same by name, as far as what was held at the start reaches: no event explains more than that.
+    #[must_use]
+    pub fn beyond_by_name(&self, event: u32, known: u64) -> [(&'static str, u64); 2] {
+        let beyond = self.beyond(event, known);
+        let before = beyond.min(self.allocated.start);
+        [(BEFORE_PROFILING, before), (UNEXPLAINED, beyond - before)]
+    }
+}
+
+/// Name of what a trace's total gained during profiling without an event of its own.
+pub const UNEXPLAINED: &str = "no event explains it";
 /// Name of the memory that was allocated before the trace began, wherever blocks are listed.
 pub const BEFORE_PROFILING: &str = "before profiling, no stack";
 
@@ -77,5 +89,7 @@ mod tests {
         assert_eq!([u32::MAX, 1, 2, 4, 5, 9].map(|e| totals.allocated.at(e)), [100, 100, 110, 110, 90, 90].map(Some));
         assert_eq!(totals.allocated.events, [2, 5]);
         assert_eq!((totals.beyond(2, 10), totals.beyond(5, 91)), (100, 0));
+        assert_eq!(totals.beyond_by_name(2, 5), [(BEFORE_PROFILING, 100), (UNEXPLAINED, 5)]);
+        assert_eq!(totals.beyond_by_name(2, 20), [(BEFORE_PROFILING, 90), (UNEXPLAINED, 0)]);
     }
 }

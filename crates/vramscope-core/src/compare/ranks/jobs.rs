@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::names::{last_span, rank_span, unpacked_name, without, without_cause};
+use super::names::{last_span, rank_span, unpacked_name, without, without_cause, without_pid};
 use super::{Overview, RankRow, assign, lay_counters_beside, overview};
 use crate::units::counted;
 
@@ -64,12 +64,12 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
             if devices.len() == rows.len() {
                 groups.push(rows);
             } else {
-                groups.extend(split(rows, |r| r.file.clone()));
+                groups.extend(split(rows, &[|r| r.file.clone()]));
             }
         } else if each_rank_once(&rows) {
             groups.push(rows);
         } else {
-            groups.extend(split(rows, |r| without_rank(&r.file)));
+            groups.extend(split(rows, &[|r| without_pid(&without_rank(&r.file)), |r| without_rank(&r.file)]));
         }
     }
     let are_folders_many = groups.iter().flatten().any(|r| r.path.parent() != groups[0][0].path.parent());
@@ -220,7 +220,7 @@ fn likeness(row: &RankRow, is_named: bool) -> String {
     }
     match rank_span(&row.file) {
         Some(_) => without_numbers(without_cause(unpacked_name(&row.file))),
-        None if is_named => without_rank(unpacked_name(&row.file)),
+        None if is_named => without_pid(&without_rank(unpacked_name(&row.file))),
         None => String::new(),
     }
 }
@@ -233,13 +233,15 @@ fn each_rank_once(rows: &[RankRow]) -> bool {
     ranks.windows(2).all(|w| w[0].0 != w[1].0)
 }
 
-fn split(rows: Vec<RankRow>, key: impl Fn(&RankRow) -> String) -> Vec<Vec<RankRow>> {
+/// Groups by the first key, and those in which a rank occurs twice by the next.
+fn split(rows: Vec<RankRow>, keys: &[fn(&RankRow) -> String]) -> Vec<Vec<RankRow>> {
+    // Two runs that wrote the same ranks, with names that differ only in other numbers, cannot be separated.
+    let Some((key, others)) = keys.split_first() else { return one_by_one(rows) };
     let mut groups: BTreeMap<String, Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         groups.entry(key(&row)).or_default().push(row);
     }
-    // Two runs that wrote the same ranks, with names that differ only in other numbers, cannot be separated.
-    groups.into_values().flat_map(|g| if each_rank_once(&g) { vec![g] } else { one_by_one(g) }).collect()
+    groups.into_values().flat_map(|g| if each_rank_once(&g) { vec![g] } else { split(g, others) }).collect()
 }
 
 fn one_by_one(rows: Vec<RankRow>) -> Vec<Vec<RankRow>> {
@@ -306,10 +308,14 @@ fn pattern(names: &[&str]) -> Option<String> {
         let first = f(names.first()?);
         names.iter().all(|name| f(name) == first).then_some(first)
     };
-    same(&|name: &str| name.to_owned()).or_else(|| same(&without_rank)).or_else(|| same(&without_numbers)).or_else(|| {
-        let any_cause = |name: &str| format!("*_{}", without_numbers(without_cause(name)));
-        same(&any_cause)
-    })
+    same(&|name: &str| name.to_owned())
+        .or_else(|| same(&without_rank))
+        .or_else(|| same(&|name| without_pid(&without_rank(name))))
+        .or_else(|| same(&without_numbers))
+        .or_else(|| {
+            let any_cause = |name: &str| format!("*_{}", without_numbers(without_cause(name)));
+            same(&any_cause)
+        })
 }
 
 /// The common beginning and the common end of names.
@@ -388,7 +394,17 @@ mod tests {
             ["d/snapshot_0.pickle", "d/snapshot_1.pickle", "d/snapshot_oom_rank_0.pickle", "d/snapshot_oom_rank_1.pickle"];
         assert_eq!(jobs(&megatron), [both.clone(), both.clone()]);
         let caught = ["c/oom_rank1_20261124-152256_pid3157.pickle", "c/sigterm_rank0_20261124-152257_pid3156.pickle"];
-        assert_eq!(jobs(&caught), [both]);
+        assert_eq!(jobs(&caught), std::slice::from_ref(&both));
+        let names = [(1, 0), (1, 1), (2, 0), (2, 1)];
+        let in_one_name = names.map(|(step, rank)| format!("d/memory_snapshot_step{step}_rank{rank}_pid{}.pickle", 1000 + rank));
+        assert_eq!(jobs(&in_one_name.each_ref().map(String::as_str)), [both.clone(), both.clone()]);
+        let named: Vec<String> =
+            by_job(in_one_name.iter().map(|path| row(path, 1)).collect()).into_iter().map(|job| job.name).collect();
+        assert_eq!(named, [1, 2].map(|step| format!("memory_snapshot_step{step}_rank*_pid*.pickle")));
+        let in_folders = names.map(|(step, rank)| format!("d/rank{rank}/step{step}/pid{}.pickle", 400 + rank));
+        assert_eq!(jobs(&in_folders.each_ref().map(String::as_str)), [both.clone(), both.clone()]);
+        let of_two_runs = ["d/a_rank0_pid7.pickle", "d/a_rank1_pid7.pickle", "d/a_rank0_pid9.pickle", "d/a_rank1_pid9.pickle"];
+        assert_eq!(jobs(&of_two_runs), [both.clone(), both]);
         assert_eq!(by_job(caught.iter().map(|path| row(path, 1)).collect())[0].name, "*_rank*_*-*_pid*.pickle");
         let apart = ["c/a_rank0_1.pickle", "c/b_rank1_2.pickle"];
         assert!(jobs(&apart).is_empty(), "any other word tells jobs apart");

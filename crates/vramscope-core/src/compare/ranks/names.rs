@@ -14,7 +14,7 @@ pub fn rank_of_name(file: &str) -> Option<u32> {
 /// The ranks of neighbouring files. The first of these that tells one decides:
 ///
 /// * the file's name by itself ([`rank_of_name`]);
-/// * the folder's name, for one folder per rank: `rank_0/snapshot.pickle`;
+/// * the folder's name, for one folder per rank, or that above it: `rank_0/snapshot.pickle`, `rank0/step5/pid401.pickle`;
 /// * the last number of the name, if the files of that folder that differ in nothing else are numbered from 0 without large gaps:
 ///   `mem_0.pickle`, `mem_1.pickle`. At most a fifth may be missing, because a killed process writes nothing;
 /// * folders whose whole name is such a number: `0/snapshot.pickle`, `1/snapshot.pickle`.
@@ -22,8 +22,9 @@ pub fn rank_of_name(file: &str) -> Option<u32> {
 pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder_of = |file: &Path| name_of(file.parent().unwrap_or(Path::new("")));
-    let mut ranks: Vec<Option<u32>> =
-        files.iter().map(|file| rank_of_name(&name_of(file)).or_else(|| rank_of_name(&folder_of(file)))).collect();
+    let above = |file: &Path| folder_of(file.parent().unwrap_or(Path::new("")));
+    let by_word = |file: &PathBuf| [name_of(file), folder_of(file), above(file)].iter().find_map(|name| rank_of_name(name));
+    let mut ranks: Vec<Option<u32>> = files.iter().map(by_word).collect();
     number(&mut ranks, |i| {
         let name = name_of(&files[i]);
         let name = unpacked_name(&name);
@@ -111,6 +112,13 @@ pub(super) fn without_cause(file: &str) -> &str {
     rest.map_or(file, |(_, rest)| rest)
 }
 
+/// The name with `*` for the process's number: each rank has another.
+pub(super) fn without_pid(file: &str) -> String {
+    let at = file.find("pid").map_or(0, |at| at + file[at..].find(|c: char| !c.is_ascii_alphabetic() && c != '_').unwrap_or(0));
+    let digits = file[at..].bytes().take_while(u8::is_ascii_digit).count();
+    if at > 0 && digits > 0 { without(file, at..at + digits) } else { file.to_owned() }
+}
+
 /// The name with `*` for a part of it.
 pub(super) fn without(file: &str, span: Range<usize>) -> String {
     format!("{}*{}", &file[..span.start], &file[span.end..])
@@ -162,6 +170,7 @@ mod tests {
         assert_eq!(ranks(&["d/mem_0.p"]), [None]);
         assert_eq!(ranks(&["d/0/s.p", "d/1/s.p", "e/7/s.p"]), [Some(0), Some(1), None], "a folder a rank");
         assert_eq!(ranks(&["d/rank_3/s.p", "d/rank_3/stats.json", "d/step_0/s.p"]), [Some(3), Some(3), None]);
+        assert_eq!(ranks(&["d/rank1/step5/pid401.p", "rank1/d/step5/pid401.p"]), [Some(1), None]);
         assert_eq!(ranks(&["d/a_rank3.p", "d/mem_0.p", "d/mem_1.p"]), [Some(3), Some(0), Some(1)]);
     }
 }

@@ -1,17 +1,18 @@
 //! A message's figures by name: those it prints, and those derived from them.
 
 use super::{device, unattributed};
-use crate::formats::oom_message::{Figure, OomMessage};
+use crate::formats::oom_message::{Figure, OomMessage, Platform};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// A name, and how to get the value from a message.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
 
 /// Every figure that JSON has; in sentences its name has no `_bytes`.
-pub(super) const FIGURES: [Named<Figure>; 20] = [
+pub(super) const FIGURES: [Named<Figure>; 21] = [
     ("requested_bytes", |m| m.figures.requested),
     ("capacity_bytes", |m| m.figures.capacity),
-    ("device_free_bytes", |m| m.figures.free),
+    ("device_free_bytes", |m| m.figures.free.filter(|_| m.dialect.platform != Platform::Cpu)),
+    ("machine_free_bytes", |m| m.figures.free.filter(|_| m.dialect.platform == Platform::Cpu)),
     ("limit_bytes", |m| m.figures.limit),
     ("allocated_bytes", |m| m.figures.allocated),
     ("private_pool_bytes", |m| m.figures.private_pools),

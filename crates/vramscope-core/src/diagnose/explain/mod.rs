@@ -171,7 +171,8 @@ pub fn explain(message: &OomMessage) -> Explanation {
 fn unattributed(message: &OomMessage) -> Option<Figure> {
     let held = message.this_process().or(message.reserved())?;
     let named = held.plus(message.figures.free?).plus(message.other_processes().unwrap_or(Figure::exact(0)));
-    Some(message.figures.capacity?.minus(named)).filter(|rest| rest.bytes > 0)
+    // Within the rounding of the others it may be nothing.
+    Some(message.figures.capacity?.minus(named)).filter(|rest| rest.bytes > rest.slack)
 }
 
 /// The card cut into what the message names, in stacking order. Printed figures are rounded and read one after the other: what

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 38] = [
+const WORDS: [Named<String>; 39] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -36,7 +36,8 @@ const WORDS: [Named<String>; 38] = [
     ("elements", |m| Some(m.elements?.to_string())),
     ("as float", |m| Some(pytorch_size(m.elements?.saturating_mul(4)))),
     ("wanted", |m| Some(m.context?.wanted?.to_string())),
-    ("fits", |m| Some(tokens_that_fit(m)?.to_string())),
+    ("fits", |m| Some(m.context?.fits?.to_string())),
+    ("roughly fits", roughly_fits),
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
         (part < 1.0).then(|| format!("{:.0} %", part * 100.0))
@@ -191,11 +192,12 @@ fn others(m: &OomMessage) -> Option<String> {
     (!list.is_empty()).then(|| list.join(", "))
 }
 
-/// The longest input that vLLM's cache has room for: what a token takes is the same for each.
-fn tokens_that_fit(m: &OomMessage) -> Option<u64> {
-    let f = &m.figures;
-    let by_bytes = || Some((m.context?.wanted? as f64 * f.limit?.low() as f64 / f.requested?.high().max(1) as f64) as u64);
-    m.context.and_then(|c| c.fits).or_else(by_bytes).filter(|&n| n > 0)
+/// The longest input that vLLM's cache has room for if each token takes the same, down to two digits: `430,000`.
+fn roughly_fits(m: &OomMessage) -> Option<String> {
+    let share = m.figures.limit?.low() as f64 / m.figures.requested?.high().max(1) as f64;
+    let tokens = (m.context?.wanted? as f64 * share) as u64;
+    let step = 10u64.pow(tokens.max(1).ilog10().saturating_sub(1));
+    Some(tokens / step * step).filter(|&n| n > 0).map(crate::units::count)
 }
 
 /// The memory fraction that would have let the request through.

@@ -203,9 +203,11 @@ impl Findings {
         let is_most = all >= LEAST && unknown.saturating_mul(2) > all;
         is_most.then(|| {
             format!(
-                "The recording does not show what {} of the {} held are for, so little can be said about it.",
-                Bytes(unknown),
-                Bytes(all)
+                "The recording does not show what {} is used for, so little can be said about it.",
+                match [unknown, all].map(|bytes| Bytes(bytes).to_string()) {
+                    [part, whole] if part == whole => format!("the {whole}"),
+                    [part, whole] => format!("{part} of the {whole}"),
+                }
             )
         })
     }

@@ -165,7 +165,11 @@ fn devices(
         if order.first().is_some_and(|&i| rows.memory[i as usize].device_type == HIP) {
             // The profiler's device name may be missing or only an architecture; the device type shows that it is an AMD GPU.
             device.settings.raw.push(("HIP".to_owned(), "the device type of the trace".to_owned()));
-            device.name = device.name.filter(|name| !name.is_empty()).or_else(|| Some("AMD GPU".to_owned()));
+            device.name = Some(match device.name.unwrap_or_default() {
+                name if name.is_empty() => "AMD GPU".to_owned(),
+                name if ["AMD", "Radeon", "Instinct"].iter().any(|word| name.contains(word)) => name,
+                name => format!("AMD GPU ({name})"),
+            });
         }
         device.pools.push((0, 0));
         let stream = device.intern_stream(0);
@@ -201,11 +205,15 @@ fn devices(
                 )
             });
         }
-        report.warn_many(WarningKind::StateMismatch, u64::from(builder.segments.unexplained > 0), None, || {
-            format!(
-                "{id}: the total of reserved bytes changed by {} that no segment explains",
-                crate::units::Bytes(builder.segments.unexplained)
-            )
+        let (most, gained) = builder.gained_at_peak;
+        let is_much = id.kind != DeviceKind::Cpu && gained > 0 && gained.unsigned_abs() > most / 1_000;
+        let gained = (gained.unsigned_abs(), "allocated bytes grew during profiling by", "event");
+        let changed = (builder.segments.unexplained, "reserved bytes changed by", "segment");
+        let found = [Some(gained).filter(|_| is_much), Some(changed).filter(|c| c.0 > 0)].into_iter().flatten();
+        let told = found.map(|(bytes, what, by)| format!("{what} {} that no {by} explains", crate::units::Bytes(bytes)));
+        let told: Vec<String> = told.collect();
+        report.warn_many(WarningKind::StateMismatch, u64::from(!told.is_empty()), None, || {
+            format!("{id}: the total of {}", told.join(", and that of "))
         });
         report.warn_many(WarningKind::Skipped, builder.nothing, None, || format!("{id}: memory events of 0 bytes were left out"));
         out.push(device);
@@ -225,6 +233,9 @@ struct DeviceBuilder {
     made_up: Live,
     has_no_addresses: bool,
     unmatched: u64,
+    /// Bytes that the totals gained beyond the events so far, and that at the highest total.
+    gained: i64,
+    gained_at_peak: (u64, i64),
     lost: u64,
     nothing: u64,
 }
@@ -261,6 +272,10 @@ impl DeviceBuilder {
             }
             if let Some(total) = m.allocated.or_else(|| self.followed(m)).filter(|_| !is_mapped) {
                 let start = if m.is_oom { total } else { total.saturating_sub(m.bytes.max(0).unsigned_abs()) };
+                if let Some(expected) = self.followed(m) {
+                    self.gained = self.gained.saturating_add(total.cast_signed().saturating_sub(expected.cast_signed()));
+                }
+                self.gained_at_peak = self.gained_at_peak.max((total, self.gained));
                 // An event of 0 bytes is dropped; its total goes to the event before it.
                 let at = events.len() as u32 - u32::from(m.bytes == 0 && !m.is_oom && !events.is_empty());
                 self.source_totals.allocated.set(at, start, total);

@@ -158,6 +158,36 @@ fn out_of_memory_marks_and_devices_stay_apart() {
     assert_eq!((e.action[0], e.size[0], e.device_free(0)), (Action::Oom, 3_221_238_272, None));
 }
 
+/// PyTorch calls AMD's GPUs `cuda` in every other place.
+#[test]
+fn a_device_of_type_6_is_amds_whatever_its_name() {
+    for (head, name) in [
+        ("", "AMD GPU"),
+        (r#""deviceProperties": [{"id": 0, "name": "gfx942", "totalGlobalMem": 206158430208}],"#, "AMD GPU (gfx942)"),
+        (
+            r#""deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X", "totalGlobalMem": 206158430208}],"#,
+            "AMD Instinct MI300X",
+        ),
+    ] {
+        let r = load(&trace(head, &[memory(1, "10.0", 512, 2, 512, 6, 0)]));
+        assert_eq!(r.devices[0].name.as_deref(), Some(name));
+        assert_eq!(crate::diagnose::vendor::Words::of(&r.devices[0]).vendor(), Some("amd"));
+    }
+}
+
+/// What appears while the trace runs is not what was there before.
+#[test]
+fn totals_that_no_event_explains_are_told() {
+    let said = |totals: [u64; 3]| {
+        let events = totals.map(|total| memory(1, "10.0", 512, total, total, 1, 0));
+        let report = load(&trace("", &events)).report;
+        report.warnings.iter().any(|w| w.text.replace('\u{a0}', " ").contains("grew during profiling by 1 GiB"))
+    };
+    const GIB: u64 = 1 << 30;
+    assert!(said([GIB, 2 * GIB + 512, 2 * GIB + 1024]));
+    assert!(!said([GIB, GIB + 512, GIB + 1024]));
+}
+
 #[test]
 fn broken_json_is_read_around() {
     let mut events = forward_and_backward();

@@ -159,6 +159,7 @@ impl Pattern {
         }
         let Row { dialect, is_warning, says, ref tips, .. } = self.row;
         let mut message = OomMessage { dialect, is_warning, says, tips, ..OomMessage::default() };
+        message.seen.extend(self.row.is_attempt.then_some("attempt"));
         let mut span = window.own();
         if self.row.is_whole {
             span = window.after();
@@ -187,9 +188,7 @@ impl Pattern {
         // A quoted text in source code has at most a size.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
-        let is_literal = !has_a_card
-            && (super::evidence::is_literal(window, self.row.anchor)
-                || message.has_figures() && super::evidence::is_quoted(window, self.row.anchor));
+        let is_literal = !has_a_card && super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
@@ -453,6 +452,6 @@ mod tests {
                 );
             }
         }
-        assert!(["$KILLED", "$RAY_LOST"].iter().all(|name| !sentence(name).is_empty()));
+        assert!(["$KILLED", "$LOST", "$RAY_LOST"].iter().all(|name| !sentence(name).is_empty()));
     }
 }

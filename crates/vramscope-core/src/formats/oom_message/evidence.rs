@@ -10,11 +10,42 @@ const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
 /// Characters that open an argument, a list or a value in code, before a quoted text.
 const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
+/// Marks before an item of a list.
+const ITEM: [char; 4] = ['-', '*', '+', '•'];
 /// Characters that may follow the quoted text.
 const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
+/// True for words in code, patterns, guides and changelogs, whatever they would prove elsewhere.
+pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
+    is_literal(window, words)
+        || halves(window, words).is_some_and(|(before, after)| {
+            let is_told = !tells("first person", &before) && (is_noted(window, &before, &after) || is_catalogue(window));
+            tells("quotes code", &before)
+                || is_told
+                || if has_figures { is_quoted(window, words) } else { is_element(&before, &after) }
+        })
+}
+
+/// True for an element of a list of texts, or a key of a dictionary of them.
+fn is_element(before: &str, after: &str) -> bool {
+    ['"', '\''].into_iter().filter_map(|quote| before.rsplit_once(quote).zip(after.split_once(quote))).any(
+        |((opens, kind), (inside, closes))| {
+            // A notebook stores the lines that a cell printed as such a list.
+            let is_listed = opens.trim().is_empty() && closes.trim() == "," && !inside.ends_with("\\n");
+            is_listed && !kind.contains("error:") || closes.starts_with(": \"") || closes.starts_with(": '")
+        },
+    )
+}
+
+/// True for an entry of a changelog that quotes the words and says what became of them.
+fn is_noted(window: &Window<'_>, before: &str, after: &str) -> bool {
+    let quoted = ['`', '"'].into_iter().find(|quote| before.matches(*quote).count() % 2 == 1);
+    let outside = quoted.and_then(|quote| Some([before.rsplit_once(quote)?.0, after.split_once(quote)?.1].concat()));
+    window.raw_line().trim_start().starts_with(ITEM) && outside.is_some_and(|text| tells("changed", &text))
+}
+
 /// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.
-pub(super) fn is_literal(window: &Window<'_>, words: &str) -> bool {
+fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let (line, words) = (window.raw_line(), words.to_ascii_lowercase());
     let first = words.split(' ').next().unwrap_or(&words);
     if line.len() > LONG {
@@ -105,7 +136,7 @@ fn is_catalogue(window: &Window<'_>) -> bool {
 fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
     let marks = |c: char| " -*+•`\"'".contains(c);
     let before = before.trim_matches(marks);
-    window.raw_line().trim_start().starts_with(['-', '*', '+', '•'])
+    window.raw_line().trim_start().starts_with(ITEM)
         && (before.is_empty() && after.trim_start_matches(marks).starts_with(": ")
             || tells("changed", before.split(' ').next().unwrap_or("")))
 }
@@ -118,7 +149,7 @@ fn halves(window: &Window<'_>, words: &str) -> Option<(String, String)> {
 }
 
 /// True if a text explains an error that did not happen to its writer.
-pub(super) fn is_quoted(window: &Window<'_>, words: &str) -> bool {
+fn is_quoted(window: &Window<'_>, words: &str) -> bool {
     halves(window, words).is_some_and(|(before, after)| !tells("first person", &before) && is_explained(window, &before, &after))
 }
 
@@ -277,6 +308,24 @@ mod tests {
             "- **Timeout**: too slow.\n- exit code 137: killed.",
             "OOMKilled means that a container passed its limit: SIGKILL is signal 9, which gives exit code 137 (128 + 9).",
             "A run that ends with exit code 137 signifies that the machine had no memory left.",
+            "PATTERNS = [\n    \"CUDA out of memory\",\n    \"OOM when allocating tensor\",\n    'cudaMalloc failed: out of memory',\n]",
+            "src/errors.py:12:    \"CUDA out of memory\": \"lower batch_size\",\nsrc/errors.py:13:    \"OOM when allocating tensor\": \"the same\",",
+            "resources:\n  limits:\n    memory: 16Gi\nrestartPolicy: OnFailure   # OOMKilled pods are restarted",
+            "dmesg | grep -i \"out of memory: killed process\" && echo \"host OOM\"",
+            "if [ $? -eq 137 ]; then echo \"slurmstepd: error: Detected 1 oom_kill event\"; fi",
+            "| error | what it means |\n|---|---|\n| `CUDA out of memory. Tried to allocate 2.00 GiB` | the card is full |\n| `Cuda failure 2 'out of memory'` | NCCL |",
+            "* \"ResourceExhaustedError: OOM when allocating tensor\" now names the op",
+            "### 0.5.2\n- vLLM: catch `ValueError: No available memory for the cache blocks.` and print a hint\n- fix `slurmstepd: error: Detected 1 oom_kill event` being ignored",
+            "- TensorRT: `Error Code 2: OutOfMemory (no further information)` is now retried",
+            "INSERT INTO causes VALUES (12, 'CUDA out of memory');",
+            "    } catch (OutOfMemoryError e) { log(\"java.lang.OutOfMemoryError: Java heap space\"); }",
+            "expr: kube_pod_container_status_last_terminated_reason{reason=\"OOMKilled\"} > 0",
+            "    assert \"OOM when allocating tensor\" in log",
+            "@pytest.mark.parametrize(\"text\", [\"CUDA error: out of memory\", \"HIP out of memory\"])",
+            "a1b2c3d Handle CUDA_ERROR_OUT_OF_MEMORY in the pool",
+            "  - match: 'OOM when allocating tensor'\n    hint: a smaller batch",
+            "msgid \"CUDA out of memory\"\nmsgstr \"Der Speicher der Karte ist voll\"",
+            "<li><code>CUBLAS_STATUS_ALLOC_FAILED</code>: the card has no room for cuBLAS</li>",
         ] {
             assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));
         }
@@ -287,10 +336,15 @@ mod tests {
             "I set the fraction to 0.85 and I get a CUDA out of memory error. However, if I set it to 0.84 it loads.",
             "terminate called after throwing an instance of 'thrust::system::system_error'\n  what():  cudaErrorMemoryAllocation: out of memory",
             "CUDA out of memory.",
+            "I ran into CUDA error: out of memory when loading the model",
             "If I use a batch of 8 I get a CUDA out of memory error after an hour.",
             "level=error msg=\"CUDA out of memory\"",
             "make[1]: *** [CMakeFiles/kernels.dir/all] Error 137",
             "{\"error\":\"cudaMalloc failed: out of memory\", \"code\": 500}",
+            "exception=CudaAPIError(2, 'Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY')>)",
+            "- `RuntimeError: CUDA error: out of memory` at step 12, with a batch of 8",
+            "  \"message\": \"OOM when allocating tensor\",",
+            "$ dmesg | tail -1\nOut of memory: Killed process 77 (python3) total-vm:8kB, anon-rss:4kB",
         ] {
             assert_eq!(find_all(text).len(), 1, "{text}");
         }

@@ -102,10 +102,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let (f, g) = (&a.figures, &b.figures);
     let apart = b.line.saturating_sub(a.line);
     let platforms = (a.dialect.platform, b.dialect.platform);
-    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY);
+    let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY | Writer::SHM);
     let is_of_one = (a.dialect.writer == b.dialect.writer || is_killer(a) && is_killer(b))
         && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
-        && a.is_warning == b.is_warning
+        && (a.is_warning, a.is_failure()) == (b.is_warning, b.is_failure())
         && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none());
     if !is_of_one {
         return false;
@@ -117,7 +117,8 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         let agree =
             |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
         // TensorFlow retries with a tenth less, many times.
-        let is_retry = a.dialect.writer == Writer::TENSORFLOW
+        let is_pinned = writer == Writer::XLA && a.dialect.platform == Platform::Cpu;
+        let is_retry = (writer == Writer::TENSORFLOW || is_pinned)
             && [f, g].iter().all(|f| f.limit.is_none() && f.allocated.is_none())
             && f.requested.zip(g.requested).is_some_and(|(first, again)| again.bytes <= first.bytes);
         // The pool's statistics stand between the allocator's line and the error, and are read for both.
@@ -146,9 +147,9 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
         // A list that stood beside only one of them.
         let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
-        let [killed, ray_lost] = ["$KILLED", "$RAY_LOST"].map(super::engine::sentence);
+        let [killed, lost, ray_lost] = ["$KILLED", "$LOST", "$RAY_LOST"].map(super::engine::sentence);
         // "The container reached its limit" is more informative than "killed", and that than a worker that is gone.
-        if [killed, ray_lost].contains(&later.says) && !["", ray_lost].contains(&first.says) {
+        if [killed, lost, ray_lost].contains(&later.says) && !["", lost, ray_lost].contains(&first.says) {
             first.beside.extend(beside);
             return;
         }

@@ -359,6 +359,12 @@ impl OomMessage {
         self.is_absurd_request || is_pytorch && self.figures.requested.is_some_and(|q| q.bytes >= NO_DEVICE)
     }
 
+    /// False where the program goes on: the writer says so, or it tries again with less.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        !self.is_warning && !self.seen.contains("attempt")
+    }
+
     /// True if the message has any figure.
     #[must_use]
     pub fn has_figures(&self) -> bool {
@@ -374,12 +380,12 @@ pub fn parse(text: &str) -> Option<OomMessage> {
     all.into_iter().nth(at)
 }
 
-/// Index of the message to report first: the first failure with figures, otherwise the first warning with figures, otherwise 0.
+/// Index of the message to report first: a failure before an attempt that the program repeats, and that before a message of no
+/// failure; of each kind the first with figures.
 #[must_use]
 pub fn main_message(found: &[OomMessage]) -> usize {
-    let tells = |m: &OomMessage| m.has_figures() || m.is_absurd_request;
-    let failure = found.iter().position(|m| tells(m) && !m.is_warning);
-    failure.or_else(|| found.iter().position(tells)).unwrap_or(0)
+    let rank = |m: &OomMessage| (m.is_warning, !m.is_failure(), !m.has_figures() && !m.is_absurd_request);
+    (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
 }
 
 /// Less than the context of any process takes on a card.

@@ -54,6 +54,7 @@ known! {
     KILLER "killed",
     SLURM "slurm",
     RAY "ray",
+    SHM "shm",
 }
 
 impl Default for Writer {
@@ -114,8 +115,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         message.dialect.platform = signs::first("card", &around).and_then(Platform::of_name).unwrap_or(row.dialect.platform);
     }
     if row.dialect.writer == Writer::XLA && row.dialect.platform != Platform::Cuda {
-        let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        let around = signs::words("sources of tensorflow").fold(around, |text, path| text.replace(path, ""));
+        let around = without_sources(&window.around(LINES.0, LINES.1).to_ascii_lowercase());
         message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
     let is_bare = row.dialect.writer.has("bare");
@@ -126,7 +126,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.seen.extend(signs::shown(window));
     message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.dialect.writer == Writer::TENSORFLOW && signs::tells("allocator of jax", &around) && !has(&around, "tensorflow|keras")
+    if row.dialect.writer == Writer::TENSORFLOW
+        && signs::tells("allocator of jax", &around)
+        && !has(&without_sources(&around), "tensorflow|keras|local_xla|local_tsl")
     {
         message.dialect.writer = Writer::XLA;
         message.tips = &[];
@@ -157,6 +159,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     let kind = match message.dialect.writer {
         Writer::LLAMA_CPP => "runner",
+        Writer::TENSOR_RT => "provider",
         writer if writer != Writer::TENSORFLOW && (is_bare || row.dialect.writer.has("inside")) => "server",
         _ => "",
     };
@@ -166,6 +169,16 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     {
         message.dialect.platform = Platform::Hip;
     }
+    // Another program with ggml inside.
+    let inside = signs::first("ggml", &around).filter(|_| message.dialect.writer == Writer::LLAMA_CPP);
+    if let Some(writer) = inside.and_then(Writer::of_key) {
+        (message.dialect.writer, message.tips) = (writer, &[]);
+    }
+}
+
+/// Paths of TensorFlow's sources say nothing of who runs: XLA's were among them.
+fn without_sources(text: &str) -> String {
+    signs::words("sources of tensorflow").fold(text.to_owned(), |text, path| text.replace(path, ""))
 }
 
 /// What the whole log tells: TensorFlow's release, and the share of the card that a server takes.

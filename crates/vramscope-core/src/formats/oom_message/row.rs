@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The head is the program (a key of `programs.txt`), the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
-//! or `until 0.4` (releases), `warning` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
+//! or `until 0.4` (releases), `warning`, `attempt` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
 //! from it: both are tested. The other lines are fields of [`Row`].
 
 use super::entries::Entry;
@@ -54,6 +54,8 @@ pub(super) struct Row {
     pub(super) fields: Vec<&'static str>,
     /// The program continues after the message.
     pub(super) is_warning: bool,
+    /// The program tries again with less.
+    pub(super) is_attempt: bool,
     /// Words that other messages start with do not end this one.
     pub(super) is_whole: bool,
     /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
@@ -84,6 +86,7 @@ impl Row {
             near: parts("near").collect(),
             fields: parts("fields").collect(),
             is_warning: false,
+            is_attempt: false,
             is_whole: false,
             says: entry.all("says").next().unwrap_or(""),
             tips: entry.all("tip").collect(),
@@ -93,6 +96,7 @@ impl Row {
                 "since" => row.dialect.since = Some(release(words.next()?)?),
                 "until" => row.dialect.until = Some(release(words.next()?)?),
                 "warning" => row.is_warning = true,
+                "attempt" => row.is_attempt = true,
                 "whole" => row.is_whole = true,
                 _ => return None,
             }

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn every_sign_tells_what_there_is() {
-        for kind in ["program", "server", "runner", "compiler", "card"] {
+        for kind in ["program", "server", "runner", "provider", "ggml", "compiler", "card"] {
             assert!(of_kind(kind).count() > 0, "{kind}");
             for (what, _) in of_kind(kind) {
                 assert!(

@@ -456,14 +456,48 @@ fn layers_of_one_failure_are_one() {
     assert_eq!((nearest(f.allocated), nearest(f.peak)), (Some(9_674_317_824), Some(9_985_736_704)));
 }
 
+/// A failure without figures is told before whatever has figures and is none.
+#[test]
+fn what_is_no_failure_never_stands_for_one() {
+    let pinned = "ggml_cuda_host_malloc: failed to allocate 1900.00 MiB of pinned memory: out of memory";
+    let no_failure = "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.16GiB with freed_by_count=0. The caller indicates that this is not a failure";
+    let attempt =
+        "cuda_driver.cc:733] failed to allocate 8.41G (9029127168 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory";
+    let cudnn = "E tensorflow/stream_executor/cuda/cuda_dnn.cc:334] Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED";
+    let bfc = "tensorflow/core/bfc_allocator.cc:479] Allocator (GPU_0_bfc) ran out of memory trying to allocate 560.44MiB (rounded to 587661312)";
+    for (lines, told, line) in [
+        ([pinned, "CUDA error 2 at ggml-cuda.cu:6016: out of memory", ""], true, 2),
+        ([pinned, "Killed", ""], true, 2),
+        ([no_failure, attempt, cudnn], true, 3),
+        ([attempt, bfc, ""], true, 2),
+        ([no_failure, attempt, ""], false, 2),
+        ([pinned, "", ""], false, 1),
+    ] {
+        let found = find_all(&lines.join("\n"));
+        let main = &found[super::main_message(&found)];
+        assert_eq!((main.is_failure(), main.line), (told, line), "{lines:?}");
+    }
+}
+
 /// JAX prints the same warning as TensorFlow, and a log of either has its name in other lines.
 #[test]
 fn a_warning_of_the_shared_allocator_is_of_the_program_around_it() {
-    let warning = "external/local_tsl/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with \
+    let warning = "external/xla/xla/tsl/framework/bfc_allocator.cc:296] Allocator (GPU_0_bfc) ran out of memory trying to allocate 3.37GiB with \
                    freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains if \
                    more memory were available.";
     let writer = |text: &str| parse(text).unwrap().dialect.writer;
     assert_eq!(writer(warning), Writer::XLA);
+    assert_eq!(
+        writer(&warning.replace("external/xla/xla", "external/local_tsl")),
+        Writer::TENSORFLOW,
+        "XLA in TensorFlow's own build"
+    );
+    assert_eq!(writer(&warning.replace("external/xla/xla/tsl/framework/", "W0101 ")), Writer::TENSORFLOW);
+    let both = format!(
+        "{}\njaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3618503066 bytes.",
+        &warning[..140]
+    );
+    assert_eq!(find_all(&both).iter().map(|m| m.dialect.writer).collect::<Vec<_>>(), [Writer::XLA], "one failure");
     assert_eq!(writer(&format!("I tensorflow/core/platform/cpu_feature_guard.cc:182]\n{warning}")), Writer::TENSORFLOW);
 }
 

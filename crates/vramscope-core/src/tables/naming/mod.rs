@@ -222,10 +222,24 @@ pub fn user_frame(stacks: &StackTable, stack: StackId) -> Option<Frame> {
     stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).find(|&f| !is_framework(stacks, f))
 }
 
-/// Like [`shown_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists all
-/// frames if none is the user's.
+/// Lines of a deep stack that are worth showing: the innermost ones, and the outermost.
+const ENDS: (usize, usize) = (12, 4);
+
+/// Like [`shown_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists the
+/// frames themselves if none is the user's. Of a deep stack the middle is one line.
 #[must_use]
 pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
+    let mut lines = folded(stacks, stack);
+    let (inner, outer) = ENDS;
+    if lines.len() > inner + outer + 1 {
+        let middle = inner..lines.len() - outer;
+        let left_out = middle.len() as u64;
+        lines.splice(middle, [format!("… {} between", counted(left_out, "line", "lines"))]);
+    }
+    lines
+}
+
+fn folded(stacks: &StackTable, stack: StackId) -> Vec<String> {
     if user_frame(stacks, stack).is_none() {
         return shown_frames(stacks, stack);
     }
@@ -236,7 +250,10 @@ pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
         run => {
             let plain = |f: &&Frame| !is_compiled(stacks, **f);
             let inner = run.iter().find(plain).or(run.first()).map_or("", |f| function_label(stacks.text(f.name)));
-            format!("{}, innermost {inner}", counted(run.len() as u64, "framework frame", "framework frames"))
+            match run.len() {
+                1 => format!("1 framework frame, {inner}"),
+                n => format!("{}, innermost {inner}", counted(n as u64, "framework frame", "framework frames")),
+            }
         }
     };
     runs.map(line).collect()

@@ -148,7 +148,7 @@ fn other_programs_get_advice_of_their_own() {
             "To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV \
              cache memory (11.64 GiB).",
             Verdict::Capacity,
-            "--max-model-len 95284",
+            "a lower --max-model-len, roughly 95,000 if each token takes the same",
         ),
     ] {
         let e = verdict_of(text);
@@ -165,6 +165,120 @@ fn other_programs_get_advice_of_their_own() {
             assert!(!said.contains(name), "{name}: {said}");
         }
         assert!(is_pytorch || e.record.is_empty());
+    }
+}
+
+/// What the sentence says, and advice that is there and that is not: the program around an error decides, and its age.
+#[test]
+fn the_program_its_age_and_its_limits_decide() {
+    for (text, says, has, lacks) in [
+        (
+            "[ERROR] ggml_extend.hpp:1083 - vae: failed to allocate the compute buffer\nggml_gallocr_reserve_n: failed to allocate ROCm0 buffer of size 6979321856",
+            "The compute buffer of 6.50 GiB did not fit",
+            "--vae-tiling",
+            "--ubatch-size",
+        ),
+        (
+            "[DEBUG] ggml_extend.hpp:61   - ROCm pool[0]: alloc of 1209.60 MiB failed, flushing 935.90 MiB of cached buffers\n[ERROR] ggml_extend.hpp:70   - ROCm error: out of memory",
+            "stable-diffusion.cpp could not get 1.18 GiB",
+            "--vae-tiling",
+            "--n-gpu-layers",
+        ),
+        (
+            "Out of GPU memory trying to allocate 8.016 MiB\nEffective GPU memory usage: 91.54% (14.446 GiB/15.782 GiB)\nCUDA allocator usage: 13.984 GiB (capped at 14.000 GiB)",
+            "the limit refused",
+            "JULIA_CUDA_HARD_MEMORY_LIMIT",
+            "nvidia-smi",
+        ),
+        (
+            "Out of GPU memory trying to allocate 1.500 GiB\nEffective GPU memory usage: 35.10% (8.300 GiB/23.650 GiB)\nMemory pool usage: 7.100 GiB (7.500 GiB reserved)\nMemory limit: soft = 8.000 GiB, hard = 8.000 GiB",
+            "holds 7.10 GiB of the 8.00 GiB that it may take",
+            "JULIA_CUDA_HARD_MEMORY_LIMIT",
+            "nvidia-smi",
+        ),
+        (
+            "HIP out of memory. Tried to allocate 2.11 GiB. GPU 0 has a total capacity of 11.98 GiB of which 1.48 GiB is free. Of the allocated memory 9.97 GiB is allocated by PyTorch, and 176.02 MiB is reserved by PyTorch but unallocated.\n\nGot an OOM, unloading all loaded models.",
+            "Live tensors fill the card",
+            "--novram",
+            "AdamW",
+        ),
+        (
+            "E:onnxruntime:Default, tensorrt_execution_provider.h:50 log] ERROR] ../rtSafe/safeRuntime.cpp (25) - Cuda Error in allocate: 2 (out of memory)",
+            "TensorRT ran out of memory",
+            "trt_max_workspace_size",
+            "trtexec",
+        ),
+        (
+            "CUDA failure 2: out of memory ; GPU=0 ; hostname=a ; expr=cudaMalloc((void**) &deviceBufferPtr, sizeof(AllocatedElemType) * numElements)",
+            "CNTK ran out of memory",
+            "Use a smaller batch",
+            "arena",
+        ),
+        (
+            "Error out of memory at line 88 in file D:\\a\\bitsandbytes-windows-webui\\csrc\\ops.cu",
+            "bitsandbytes ran out of memory",
+            "load_in_4bit",
+            "WSL",
+        ),
+        (
+            "Error out of memory at line 380 in file /git/bitsandbytes/csrc/pythonInterface.c",
+            "bitsandbytes ran out of memory",
+            "adamw_bnb_8bit",
+            "load_in_4bit",
+        ),
+        (
+            "Mem: 2960.07M, Peak:2960.07M | CUDA error: Out of memory in cuMemAlloc(&device_pointer, size).",
+            "it held 2.89 GiB",
+            "Texture Limit",
+            "PyTorch's cache",
+        ),
+        (
+            "[mindspore/ccsrc/minddata/dataset/util/arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory",
+            "MindSpore's data pipeline",
+            "set_prefetch_size",
+            "pin_memory",
+        ),
+        (
+            "Unable to allocate 58.0 GiB for an array with shape (176351, 176460) and data type uint16",
+            "58.0 GiB",
+            "numpy.memmap",
+            "float32",
+        ),
+        (
+            "Unable to allocate 58.0 GiB for an array with shape (88175, 88230) and data type float64",
+            "58.0 GiB",
+            "numpy.float32",
+            "xyz",
+        ),
+        (
+            "2019-06-14 11:50:17.382457: E tensorflow/stream_executor/cuda/cuda_dnn.cc:334] Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+            "TensorFlow ran out of memory",
+            "tf.ConfigProto",
+            "mixed_float16",
+        ),
+        (
+            "I tensorflow/stream_executor/cuda/cuda_driver.cc:733] failed to allocate 8.41G (9029127168 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
+            "asks for less and goes on",
+            "Use a smaller batch",
+            "Nothing has to be done",
+        ),
+        (
+            "ggml_vulkan: Requested buffer size exceeds device buffer size limit: ErrorOutOfDeviceMemory\nggml_gallocr_reserve_n_impl: failed to allocate Vulkan0 buffer of size 8753520640",
+            "8.15 GiB was requested in one buffer, more than the Vulkan driver allows",
+            "--n-gpu-layers",
+            "xyz",
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 1.63 GiB (GPU 0; 44.56 GiB total capacity; 27.91 GiB already allocated; 565.31 MiB free; 27.93 GiB reserved in total by PyTorch)",
+            "very likely by other processes",
+            "fuser",
+            "AdamW",
+        ),
+    ] {
+        let e = verdict_of(text);
+        assert!(e.sentence.contains(says), "{}", e.sentence);
+        let all: Vec<&str> = e.remedies.iter().map(|r| r.sentence.as_str()).chain(e.record.iter().map(String::as_str)).collect();
+        assert!(all.iter().any(|r| r.contains(has)) && !all.iter().any(|r| r.contains(lacks)), "{has}, {lacks}: {all:#?}");
     }
 }
 

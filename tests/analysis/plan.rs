@@ -670,6 +670,32 @@ fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
     assert!(checked > 15, "{checked}");
 }
 
+/// The span from one recording holds every run of the corpus at another size.
+#[test]
+fn one_recording_holds_every_run_of_the_corpus() {
+    let Some(corpus) = corpus() else { return };
+    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
+        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
+        return;
+    };
+    let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut checked = 0;
+    for (name, seq, from) in [("gpt2", 512, 8), ("gpt2", 512, 40), ("resnet", 224, 16), ("vit", 224, 16)] {
+        let file = corpus.join(format!("plan_open/{name}_b{from}_s{seq}.pickle"));
+        let plan = plan_of(&[(file, format!("batch={from}"))]).unwrap();
+        for r in runs.iter().filter(|r| r["cap"] == 0 && r["ckpt"] == false && r["name"] == name && r["seq"] == seq) {
+            let batch = r["batch"].as_u64().unwrap();
+            let p = plan.at(&Size::of("batch", batch), &setting("", None));
+            for (span, real) in [(p.span, "reserved_bytes.all.peak"), (p.allocated_span, "allocated_bytes.all.peak")] {
+                let bytes = r[real].as_u64().unwrap();
+                assert!((span[0]..=span[1]).contains(&bytes), "{name} from {from} to {batch}, {real}: {bytes} in {span:?}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked}");
+}
+
 /// A finding that names a change and a plan of the same recording give one number: they make the same change to the same requests. Blocks are
 /// rounded up, and a plan's requests are rounded by the allocator's model.
 #[test]

@@ -10,7 +10,7 @@ use super::args::PlanArgs;
 use super::{Failure, Table, choose_device, open_blocks, print, print_json};
 use vramscope_core::anatomy::Role;
 use vramscope_core::inference::whatif::SUGGESTED;
-use vramscope_core::model::{Format, Progress, Recording};
+use vramscope_core::model::{Format, Progress, Recording, StrId};
 use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{
     Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, Unexplained, is_no_answer,
@@ -263,6 +263,33 @@ fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Settin
     Ok(all)
 }
 
+/// ` (2.31 GiB to 2.65 GiB)`; nothing for a point.
+fn span_text([low, high]: [u64; 2]) -> String {
+    let [low, high] = [low, high].map(|bytes| Bytes(bytes).to_string());
+    if low == high { String::new() } else { format!(" ({low} to {high})") }
+}
+
+/// The change whose code is shown: where the size fails, the first that makes it fit; else the one that saves most.
+fn worth_pasting<'a>(rows: &[&'a Changed], fails: bool) -> Option<&'a Changed> {
+    /// Less is not worth a line of code.
+    const LEAST: u64 = 16 << 20;
+    let saves = |c: &Changed| c.saves_bytes.max(0).unsigned_abs();
+    let mut helping = rows.iter().copied().filter(|c| c.helps);
+    if fails && let Some(fits) = helping.clone().find(|c| !c.oom && !c.oom_varies) {
+        return Some(fits);
+    }
+    // Of what saves as much, the cheaper one, which comes first.
+    let first = helping.next()?;
+    let best = helping.fold(first, |best, c| if saves(c) > saves(best) { c } else { best });
+    Some(best).filter(|best| saves(best) >= LEAST)
+}
+
+/// True if the program's model is one of Hugging Face's transformers.
+fn is_of_transformers(plan: &Plan) -> bool {
+    let stacks = &plan.programs()[plan.largest_at()].recording.stacks;
+    (0..stacks.text_count() as u32).any(|id| stacks.text(StrId(id)).contains("/transformers/models/"))
+}
+
 /// A role by its name, as every text writes it: `KV cache`.
 fn role_text(name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.text().to_owned())
@@ -283,17 +310,20 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
         let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
         out += &format!("{with}{}\n", best.sentence(name, &place, cap.unwrap_or(u64::MAX), plan.ends_at_failure()));
     }
+    let mut is_ranged = false;
     for p in &report.at {
-        let [low, high] = p.span.map(|bytes| Bytes(bytes).to_string());
-        let span = if low == high { String::new() } else { format!(" ({low} to {high})") };
+        let (span, allocated_span) = (span_text(p.span), span_text(p.allocated_span));
+        is_ranged |= p.span[0] != p.span[1] || p.allocated_span[0] != p.allocated_span[1];
         let verdict = cap.map_or_else(String::new, |cap| format!("; it {}", p.verdict(&place, cap, plan.ends_at_failure())));
         let retries = match p.retries {
             0 => String::new(),
             1 => ", after giving cached memory back once".to_owned(),
             n => format!(", after giving cached memory back {} times", count(n)),
         };
+        // A run that fails has no peak: these are the figures that it would have.
+        let without = if p.oom && !verdict.is_empty() { " without the cap" } else { "" };
         out += &format!(
-            "{}: {} reserved{span}, {} allocated{verdict}{retries}.\n",
+            "{}: {} reserved{span}, {} allocated{allocated_span}{without}{verdict}{retries}.\n",
             p.size,
             Bytes(p.peak_reserved_bytes),
             Bytes(p.peak_allocated_bytes)
@@ -340,16 +370,17 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
             "largest",
             "costs",
         ]);
-        let largest_text = |largest: Option<u64>| match largest {
+        let largest_text = |largest: Option<[u64; 2]>| match largest {
             None => String::new(),
-            Some(0) => "none".to_owned(),
-            Some(n) if plan.is_single() => format!("about {}", count(n)),
-            Some(n) => count(n),
+            Some([0, 0]) => "none".to_owned(),
+            Some([0, may]) => format!("up to {} may fit", count(may)),
+            Some([sure, may]) if may > sure => format!("{}; up to {} may fit", count(sure), count(may)),
+            Some([sure, _]) => count(sure),
         };
         let ends_text = |words: &'static str| if words == "does not fit" { "fails" } else { words };
         let title = if *setting == plan.own_setting(cap) { "as recorded" } else { "no change" };
         let ends = cap.map_or("", |cap| ends_text(now.ends(cap)));
-        let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.size);
+        let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.span);
         let peak = unit.figure(now.peak_reserved_bytes);
         table.row([title, &peak, ends, "", &largest_text(most), ""]);
         for c in &rows {
@@ -363,14 +394,23 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
                 n if n < 0 => format!("\u{2212}{}", unit.figure(n.unsigned_abs())),
                 n => unit.figure(n.unsigned_abs()),
             };
-            let about = if c.trust == Trust::Estimate { "about " } else { "" };
+            let about = if c.trust == Trust::Exact { "" } else { "about " };
             let ends = cap.map_or("", |cap| ends_text(c.ends(cap)));
-            let peak = format!("{about}{}", unit.figure(c.peak_reserved_bytes));
-            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest_text(c.largest), c.cost.clone()]);
+            let [low, high] = c.span.map(|bytes| unit.figure(bytes));
+            let peak = unit.figure(c.peak_reserved_bytes);
+            is_ranged |= low != high;
+            let peak = if low == high { format!("{about}{peak}") } else { format!("{about}{peak} ({low} to {high})") };
+            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest_text(c.largest_span), c.cost.clone()]);
         }
         out += &format!("\n{table}");
-        if let Some(c) = rows.iter().find(|c| c.helps) {
+        if let Some(c) = worth_pasting(&rows, cap.is_some_and(|_| now.oom)) {
             out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
+            if is_of_transformers(plan) && c.code.hf_trainer != c.code.pytorch {
+                if c.change.split('+').any(|change| change.starts_with("checkpoint")) {
+                    out += "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})  # instead, for a model of transformers\n";
+                }
+                out += &format!("With the Trainer of transformers:\n{}\n", c.code.hf_trainer);
+            }
         }
     }
     if let Some(p) = report.at.first() {
@@ -387,8 +427,9 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
             0 => "The size of every request could be predicted exactly.\n".to_owned(),
             bytes => {
                 let first = fits.unexplained.first().map_or(String::new(), |u| format!(", mostly at {}", u.place));
+                let cover = if is_ranged { "; the ranges above cover them" } else { "" };
                 format!(
-                    "The sizes of {} out of {} could not be predicted exactly{first}; the ranges above cover them.\n",
+                    "The sizes of {} out of {} could not be predicted exactly{first}{cover}.\n",
                     Bytes(bytes),
                     Bytes(bytes + fits.explained_bytes)
                 )

@@ -7,8 +7,8 @@ use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
-use vramscope_core::plan::{Change, Changed, Input, NoPlan, Plan, Setting, Size, is_no_answer};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::plan::{Change, Changed, Input, NoPlan, Plan, Setting, Size, Trust, is_no_answer};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 
 use crate::shared::corpus;
 
@@ -163,7 +163,103 @@ fn changes_come_out_as_runs_with_them_did() {
             let error = (found as f64 / MIB / real - 1.0) * 100.0;
             assert!(error.abs() <= off, "{change}: {:.1} MiB, in truth {real}: {error:+.2} %", found as f64 / MIB);
         }
+        is_inside(&c, reserved, allocated);
     }
+}
+
+/// The told spans hold a run that was really made, in MiB.
+fn is_inside(c: &Changed, reserved: f64, allocated: f64) {
+    for ([low, high], real) in [(c.span, reserved), (c.allocated_span, allocated)] {
+        // Real figures are rounded to a tenth.
+        let is_inside = low as f64 / MIB <= real + 0.1 && real - 0.1 <= high as f64 / MIB;
+        assert!(is_inside, "{}: {:.1} to {:.1} MiB, in truth {real}", c.title, low as f64 / MIB, high as f64 / MIB);
+    }
+}
+
+/// Recorded without and with `torch.utils.checkpoint` around every block; reserved and allocated MiB of the runs with it. The
+/// first has a head that keeps nothing, the second layers between its stages, and the blocks of the third keep their own results.
+#[test]
+fn checkpointed_models_come_out_as_they_ran() {
+    for (name, reserved, allocated, off) in
+        [("ck_wide", 2790.0, 2275.8, 0.1), ("ck_convnext", 2478.0, 1536.0, 2.0), ("ck_resnet", 2710.0, 2024.5, 0.1)]
+    {
+        let plan = plan_of(&[recorded(name, "batch=64")]).unwrap();
+        let changes = Change::parse("checkpoint").unwrap();
+        let c = plan.change(&changes, &Size::of("batch", 64), &setting("", None), None).unwrap();
+        assert_eq!(c.peak_reserved_bytes as f64 / MIB, reserved, "{name}");
+        assert!(
+            (c.peak_allocated_bytes as f64 / MIB / allocated - 1.0).abs() * 100.0 <= off,
+            "{name}: {}",
+            c.peak_allocated_bytes
+        );
+        is_inside(&c, reserved, allocated);
+        // A fifth wide at most, and what is wider than a tenth either way is an estimate.
+        let width = (c.span[1] - c.span[0]) as f64 / c.peak_reserved_bytes as f64;
+        assert!(width < 0.25 && (width <= 0.21 || c.trust > Trust::Close), "{name}: {:?} {:?}", c.span, c.trust);
+    }
+}
+
+/// The true reason, where a change cannot be made.
+#[test]
+fn a_change_that_cannot_be_made_says_why() {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    for (file, change, why) in [
+        ("gpt2_ckpt.start.python.pickle.zst", "checkpoint", "the program checkpoints already"),
+        ("leak_batches.leak.none.pickle.zst", "checkpoint", "the recording has no stacks"),
+        ("leak_batches.leak.none.pickle.zst", "chunks:8", "the recording has no stacks"),
+        ("eval_inference.start.python.pickle.zst", "set_to_none", "no backward pass is in the recording"),
+    ] {
+        let plan = plan_of(&[(recordings.join(file), "batch=8".to_owned())]).unwrap();
+        let c = plan.change(&Change::parse(change).unwrap(), &Size::of("batch", 8), &setting("", None), None).unwrap();
+        assert!(c.reason.as_deref().is_some_and(|told| told.starts_with(why)), "{file}, {change}: {:?}", c.reason);
+    }
+}
+
+/// At a recorded size and its settings the answer is what was recorded, whatever the model makes of it.
+#[test]
+fn a_recorded_size_is_answered_with_what_was_recorded() {
+    let mut plans = vec![(gpt(&[4, 8, 16]), vec!["gpt.b4", "gpt.b8", "gpt.b16"], vec![4, 8, 16])];
+    plans.push((plan_of(&[recorded("ck_resnet", "batch=48")]).unwrap(), vec!["ck_resnet"], vec![48]));
+    for (plan, names, batches) in plans {
+        for (name, batch) in names.iter().zip(batches) {
+            let progress = Progress::new();
+            let recording = formats::open(&recorded(name, "").0, &progress).unwrap();
+            let tables = DeviceTables::build(&recording.devices[recording.busiest_device().unwrap()], &progress).unwrap();
+            let [reserved, allocated] = [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0);
+            let p = plan.at(&Size::of("batch", batch), &plan.own_setting(None));
+            assert_eq!((p.span, p.allocated_span), ([reserved; 2], [allocated; 2]), "{name}");
+            assert!(p.certain && p.by_role.values().sum::<u64>() == allocated, "{name}: {:?}", p.by_role);
+        }
+    }
+}
+
+/// From one recording: a smaller run needs no more than the recorded one, and a larger one no less; what cannot shrink stays in the span.
+#[test]
+fn one_recording_bounds_its_span_by_what_was_recorded() {
+    let plan = gpt(&[16]);
+    let at = |batch: u64| plan.at(&Size::of("batch", batch), &setting("", None));
+    let recorded = at(16);
+    let one = at(1);
+    assert!(one.span[1] < recorded.peak_reserved_bytes / 10 * 9, "{:?} of {}", one.span, recorded.peak_reserved_bytes);
+    assert!(one.span[0] > 256 << 20, "weights and state stay: {:?}", one.span);
+    let more = at(64);
+    assert!(more.span[0] >= recorded.peak_reserved_bytes && more.allocated_span[0] >= recorded.peak_allocated_bytes);
+    // Of inference nothing is sure to grow; the largest size has an end all the same.
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/eval_inference.start.python.pickle.zst");
+    let plan = plan_of(&[(file, "batch=4".to_owned())]).unwrap();
+    let found = plan.largest("batch", &Size::of("batch", 4), &setting("", Some(8 << 30)));
+    assert!(!found.has_no_end() && !found.certain, "{:?}", found.span);
+}
+
+#[test]
+fn a_file_that_is_cut_is_said_to_be() {
+    let bytes = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/gpt_train.pickle")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cut.pickle");
+    std::fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let plan = plan_of(&[(file, "batch=8".to_owned())]).unwrap();
+    assert!(plan.doubts()[0].starts_with("cut.pickle: the file is cut short"), "{:?}", plan.doubts());
+    assert_eq!(plan.notes()[0], plan.doubts()[0]);
 }
 
 /// A name that nothing in the recording has is no reason to answer for another module.
@@ -572,6 +668,32 @@ fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
         }
     }
     assert!(checked > 15, "{checked}");
+}
+
+/// The span from one recording holds every run of the corpus at another size.
+#[test]
+fn one_recording_holds_every_run_of_the_corpus() {
+    let Some(corpus) = corpus() else { return };
+    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
+        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
+        return;
+    };
+    let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let mut checked = 0;
+    for (name, seq, from) in [("gpt2", 512, 8), ("gpt2", 512, 40), ("resnet", 224, 16), ("vit", 224, 16)] {
+        let file = corpus.join(format!("plan_open/{name}_b{from}_s{seq}.pickle"));
+        let plan = plan_of(&[(file, format!("batch={from}"))]).unwrap();
+        for r in runs.iter().filter(|r| r["cap"] == 0 && r["ckpt"] == false && r["name"] == name && r["seq"] == seq) {
+            let batch = r["batch"].as_u64().unwrap();
+            let p = plan.at(&Size::of("batch", batch), &setting("", None));
+            for (span, real) in [(p.span, "reserved_bytes.all.peak"), (p.allocated_span, "allocated_bytes.all.peak")] {
+                let bytes = r[real].as_u64().unwrap();
+                assert!((span[0]..=span[1]).contains(&bytes), "{name} from {from} to {batch}, {real}: {bytes} in {span:?}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked}");
 }
 
 /// A finding that names a change and a plan of the same recording give one number: they make the same change to the same requests. Blocks are

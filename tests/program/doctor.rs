@@ -156,7 +156,7 @@ fn completions_are_read_by_their_shells() {
     assert_eq!(said.trim(), "findings");
     assert_eq!(ask("vramscope check --max-al").unwrap().trim(), "--max-allocated");
     assert_eq!(ask("vramscope run --stacks py").unwrap().trim(), "python");
-    assert!(!stdout(&run(&["--help"])).contains("manual pages"), "what only packagers need is not listed");
+    assert!(stdout(&run(&["--help"])).contains("manual pages"), "every command is listed");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use egui::{Key, Sense, Ui, WidgetInfo, vec2};
 
 use crate::app::dialogs::Outcome;
 use crate::app::documents::document::{DeviceView, Document};
+use crate::app::documents::samples::Sample;
 use crate::app::jobs::Jobs;
 use crate::app::settings::Recent;
 use crate::app::state::{Action, Command, DocumentId, Item};
@@ -51,6 +52,8 @@ const FILE_LATER: i32 = 60;
 pub(super) struct Asking<'a> {
     pub front: Option<&'a Document>,
     pub recents: &'a [Recent],
+    /// The recordings that come with the program.
+    pub samples: &'a [Sample],
     /// Whether a command can run now.
     pub is_enabled: &'a dyn Fn(Command) -> bool,
     /// Runs what takes long.
@@ -221,6 +224,13 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
                 actions,
                 score,
             });
+        }
+    }
+    for (i, sample) in asking.samples.iter().enumerate().filter(|_| !query.is_empty()) {
+        let title = format!("Open a sample: {}", sample.name);
+        if let Some(score) = score(&title, query).map(|score| score - FILE_LATER) {
+            let (detail, actions) = (sample.sentence.to_owned(), vec![Action::OpenSample(i)]);
+            hits.push(Hit { title, detail, shortcut: String::new(), actions, score });
         }
     }
     hits.sort_by_key(|h| std::cmp::Reverse(h.score));

@@ -79,6 +79,7 @@ fn palette_stays(app: &mut App, open: &mut palette::Palette, ui: &mut Ui, t: &To
     let asked = palette::Asking {
         front: app.active_document(),
         recents: &app.settings.recents,
+        samples: &app.samples,
         is_enabled: &|command| app.is_enabled(command),
         jobs: &app.jobs,
     };

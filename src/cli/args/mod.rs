@@ -114,7 +114,6 @@ pub enum Command {
     #[command(after_help = "The manual pages of all commands: vramscope man FOLDER writes them.")]
     Completions(CompletionsArgs),
     /// Write the manual pages into a folder
-    #[command(hide = true)]
     Man(ManArgs),
 }
 

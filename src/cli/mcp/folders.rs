@@ -20,7 +20,9 @@ impl Folders {
     pub(super) fn new(folders: &[PathBuf]) -> Result<Self, String> {
         let real = |folder: &PathBuf| {
             let real = folder.canonicalize().ok().filter(|real| real.is_dir());
-            real.ok_or_else(|| format!("{}: there is no such folder", folder.display()))
+            let why =
+                || if folder.is_file() { "this is a file; name the folder that it is in" } else { "there is no such folder" };
+            real.ok_or_else(|| format!("{}: {}", folder.display(), why()))
         };
         Ok(Folders(folders.iter().map(real).collect::<Result<_, _>>()?))
     }

@@ -1,11 +1,9 @@
 //! What `vramscope run --at-oom` wrote beside a snapshot: `oom_rank0.about.json` beside `oom_rank0.pickle`.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
-use vramscope_core::formats::about::{AboutPage, MOST};
+use vramscope_core::formats::about::AboutPage;
 
 /// Maximum number of rows and words of one group.
 const FEW: usize = 24;
@@ -16,15 +14,7 @@ pub(super) struct About(Value);
 impl About {
     /// The page beside a snapshot; `None` if there is none or vramscope did not write it.
     pub(super) fn beside(snapshot: &Path) -> Option<Self> {
-        let name = snapshot.file_name()?.to_str()?;
-        let stem = name.split_once(".pickle").map(|(stem, _)| stem)?;
-        let path = snapshot.with_file_name(format!("{stem}.about.json"));
-        if !path.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
-        AboutPage::read(&bytes).map(|page| About(page.0))
+        AboutPage::beside(snapshot).map(|page| About(page.0))
     }
 
     /// Names of the machine and its users, and what replaces them.

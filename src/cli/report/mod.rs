@@ -26,6 +26,7 @@ use super::summary::{DeviceSummary, Summary};
 use super::{Failure, choose_device, explain, open_any, print};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::doctor::lacks;
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
@@ -304,46 +305,11 @@ impl Report {
         Map::of(&self.recording, device, &part.tables, &names, &part.roles, &state, cells).ok_or_else(not_there)
     }
 
-    /// What the recording lacks: a sentence, and the line that records it where there is one.
+    /// What the recording lacks, as `doctor` lists it: a sentence, and the line that records it where there is one.
     fn missing(&self) -> Vec<(String, Option<String>)> {
-        let mut missing: Vec<(String, Option<String>)> = Vec::new();
-        let mut add = |said: String, line: Option<String>| {
-            if !missing.iter().any(|(known, _)| *known == said) {
-                missing.push((said, line));
-            }
-        };
-        if let Some(caveat) = &self.summary.load.caveat {
-            add(sentence(caveat), None);
-        }
-        for part in &self.parts {
-            let (device, figures) = (self.device(part), self.figures(part));
-            if let Some(limit) = figures.doing.as_ref().and_then(|d| d.limit.as_ref()) {
-                add(limit.sentence.clone(), limit.line.clone());
-            }
-            let can = device.can_show;
-            for known in [can.requested, can.addresses, can.segments].into_iter().filter(|k| !k.is_known()) {
-                add(sentence(known.why_not()), None);
-            }
-            if device.has_blocks() && device.capacity.is_none() {
-                add(format!("How much memory {} has is not in this recording.", figures.label), None);
-            }
-            if let Some(watched) = &figures.watched {
-                watched.limits.iter().for_each(|l| add(sentence(l), None));
-            }
-        }
-        for w in &self.summary.load.warnings {
-            add(format!("{} ({} ×)", sentence(&w.text), count(w.count)), None);
-        }
-        let is_snapshot =
-            matches!(self.recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
-        if self.about.is_none() && is_snapshot {
-            let line = "vramscope run --at-oom snapshots train.py".to_owned();
-            add(
-                "The versions of PyTorch, CUDA and the driver are not in this recording. This writes them beside it:".to_owned(),
-                Some(line),
-            );
-        }
-        missing
+        // It is cancelled by nobody.
+        let lacks = lacks(&self.recording, &Progress::new()).unwrap_or_default();
+        lacks.into_iter().map(|lack| (lack.sentence, lack.line.map(str::to_owned))).collect()
     }
 
     /// Label and value, for the table at the end.

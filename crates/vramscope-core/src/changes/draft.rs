@@ -54,10 +54,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) again: u64,
     /// Bytes moved to the host and back in a step.
     pub(crate) moved: u64,
+    /// The largest block of what is made again: one that finds a hole or does not moves the reserved peak by as much.
+    pub(crate) open: u64,
     /// The least that rows may be in the answer, for changes whose effect is known as a span.
     pub(crate) low: FxHashMap<u32, (u32, u32)>,
     /// The first and the last place at which a phase of a step asks for anything.
     reaches: FxHashMap<(u32, Phase), (u32, u32)>,
+    /// What no graph keeps is freed at the end of the call that made it, and not before.
+    pub(crate) is_late: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -79,8 +83,10 @@ impl<'a> Draft<'a> {
             recomputed: 0,
             again: 0,
             moved: 0,
+            open: 0,
             low: FxHashMap::default(),
             reaches,
+            is_late: false,
         }
     }
 

@@ -86,6 +86,10 @@ pub enum Trust {
     Estimate,
 }
 
+/// Why a change is not made where only stacks would show what it changes.
+const NO_STACKS: &str =
+    "the recording has no stacks, so nothing shows which requests it would change; record with stacks=\"python\"";
+
 /// More chunks than this have no rows left, and a higher rank has more weights than it saves.
 const MOST: u64 = 4096;
 
@@ -98,6 +102,7 @@ pub(crate) struct Edited {
     pub(crate) recomputed: u64,
     pub(crate) again: u64,
     pub(crate) moved: u64,
+    pub(crate) open: u64,
     /// The line that calls a module that is checkpointed, and how often.
     pub(crate) place: Option<(String, usize)>,
 }
@@ -257,6 +262,21 @@ impl Change {
         }
     }
 
+    /// By how many thousandths of the peak the figures of measured runs were off, in reserved and in allocated bytes, rounded up:
+    /// `docs/PLAN.md` has the runs.
+    pub(crate) fn off(&self) -> [u64; 2] {
+        match self {
+            Change::Sgd | Change::Fused | Change::CacheOff | Change::NoForeach | Change::SetToNone | Change::Del(_) => [0, 0],
+            Change::InBackward => [55, 5],
+            Change::EightBit => [10, 5],
+            Change::Chunks(_) => [30, 15],
+            Change::Bf16 => [45, 90],
+            Change::Offload => [65, 50],
+            Change::Lora(_) => [95, 45],
+            Change::Checkpoint(_) => [30, 45],
+        }
+    }
+
     /// What the recording lacks that this changes.
     fn lacks(&self, draft: &Draft<'_>) -> Option<&'static str> {
         let has = |role: Role| draft.rows.iter().any(|row| row.role == role);
@@ -271,6 +291,9 @@ impl Change {
             Change::Offload if !draft.rows.iter().any(|row| row.phase == Phase::Backward) => {
                 Some("no backward pass is in the recording, so nothing shows what is kept for it")
             }
+            Change::SetToNone if !has(Role::Gradients) && !draft.rows.iter().any(|row| row.phase == Phase::Backward) => {
+                Some("no backward pass is in the recording, so there are no gradients to free")
+            }
             Change::Offload => {
                 (!has(Role::Activations)).then_some("the recording shows no tensors that are kept for a backward pass")
             }
@@ -278,7 +301,17 @@ impl Change {
         }
     }
 
+    /// Makes the change; without stacks nothing shows passes and modules, and that is the reason why it can not be made.
     fn apply(&self, draft: &mut Draft<'_>, edited: &mut Edited) {
+        let before = edited.reason.is_some();
+        self.make(draft, edited);
+        let has_stacks = || draft.program.rows.iter().any(|row| row.stack.is_some());
+        if let Some(why) = edited.reason.as_mut().filter(|_| !before && !has_stacks()) {
+            NO_STACKS.clone_into(why);
+        }
+    }
+
+    fn make(&self, draft: &mut Draft<'_>, edited: &mut Edited) {
         if let Some(why) = self.lacks(draft) {
             edited.reason.get_or_insert(why.to_owned());
             return;
@@ -315,7 +348,21 @@ impl Change {
 
 /// Makes changes to requests.
 pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
-    let mut draft = Draft::of(requests);
+    edit_draft(Draft::of(requests), changes)
+}
+
+/// The same in another order that is as possible: what a checkpointed forward pass makes is freed at the end of each call. `None` where the order
+/// is known.
+pub(crate) fn edit_late(requests: Requests<'_>, changes: &[Change]) -> Option<Edited> {
+    let is_open = changes.iter().any(|change| matches!(change, Change::Checkpoint(_)));
+    is_open.then(|| {
+        let mut draft = Draft::of(requests);
+        draft.is_late = true;
+        edit_draft(draft, changes)
+    })
+}
+
+fn edit_draft(mut draft: Draft<'_>, changes: &[Change]) -> Edited {
     let mut edited = Edited {
         asks: Vec::new(),
         rows: Vec::new(),
@@ -324,6 +371,7 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
         recomputed: 0,
         again: 0,
         moved: 0,
+        open: 0,
         place: None,
     };
     // One order whatever was written: what an element is before what is divided, logits before what keeps them.
@@ -344,6 +392,7 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
         recomputed: draft.recomputed,
         again: draft.again,
         moved: draft.moved,
+        open: draft.open,
         ..edited
     }
 }

@@ -19,8 +19,11 @@ use crate::tables::naming::is_framework;
 pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(String, usize), String> {
     let steps = draft.steps().max(u32::from(draft.program.steps > 0));
     let mut edits = Edits::default();
+    if name.is_none() && is_checkpointed(draft) {
+        return Err(CHECKPOINTED.to_owned());
+    }
     let mut told = Err(NOTHING_REPEATS.to_owned());
-    let (mut bytes, mut requests) = (0, 0);
+    let (mut bytes, mut requests, mut open) = (0, 0, 0);
     for step in u32::from(draft.program.steps > 0)..=steps {
         let found = match find(draft, step, name) {
             Ok(found) => found,
@@ -53,8 +56,16 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
             let is_kept = |row: u32| instance.inner.contains(&row) || (saves_result && instance.result == Some(row));
             // Recomputing stops where the last tensor is made that the backward pass needs.
             let stop = instance.all.iter().rposition(|&row| is_kept(row)).map_or(0, |at| at + 1);
+            let freed_at = freed_without_graph(draft, instance);
+            // The result that a call saves itself is made again too: the first one goes when the next call, or what comes behind, is done with it.
+            if let Some(result) = instance.result.filter(|&r| saves_result && freed(draft, r).is_some()) {
+                let is_last = i + 1 == found.instances.len();
+                let at = if is_last && !draft.is_late { behind_next_request(draft, instance.end).min(begin) } else { begin };
+                edits.free_at(draft, result, at);
+            }
+            open = instance.all.iter().map(|&row| draft.size(row)).fold(open, u64::max);
             let again = edits.run_again(draft, &instance.all[..stop], begin, is_kept);
-            for (&row, again) in instance.all[..stop].iter().zip(again) {
+            for ((&row, again), over) in instance.all[..stop].iter().zip(again).zip(freed_at) {
                 if last_step {
                     bytes += draft.size(row);
                     requests += 1;
@@ -65,7 +76,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 let freed = draft.rows[row as usize].freed;
                 if instance.result != Some(row) {
                     let is_copy = draft.rows[row as usize].role == Role::AutocastCopies;
-                    edits.free_at(draft, row, context_end.filter(|_| is_copy).unwrap_or(instance.end));
+                    edits.free_at(draft, row, context_end.filter(|_| is_copy).unwrap_or(over));
                 }
                 if freed != NEVER {
                     edits.free_again(again, freed);
@@ -77,7 +88,32 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
     draft.apply(edits);
     draft.recomputed += bytes;
     draft.again += requests;
+    draft.open = draft.open.max(open);
     told
+}
+
+/// Why checkpointing does nothing where it is at work.
+const CHECKPOINTED: &str = "the program checkpoints already: torch.utils.checkpoint is in its stacks";
+
+/// True where most of what the last step's forward pass makes is made inside a checkpoint, or made again in the backward pass.
+fn is_checkpointed(draft: &Draft<'_>) -> bool {
+    let stacks = draft.program.stacks;
+    let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
+    let mut is_inside = |row: u32| {
+        let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
+        frames.iter().any(|&f| {
+            *known.entry(f).or_insert_with(|| {
+                stacks.frame(f).is_some_and(|frame| stacks.text(frame.file).ends_with("torch/utils/checkpoint.py"))
+            })
+        })
+    };
+    let passes = |phase: Phase| matches!(phase, Phase::Forward | Phase::Backward);
+    let of_steps = draft.which(|r| passes(r.phase) && r.born != NEVER);
+    let has_stack = |row: &u32| draft.program.rows[draft.rows[*row as usize].of as usize].stack.is_some();
+    let of_python: Vec<u32> = of_steps.into_iter().filter(has_stack).collect();
+    let bytes = |rows: &[u32]| rows.iter().map(|&row| draft.size(row)).sum::<u64>();
+    let inside: Vec<u32> = of_python.iter().copied().filter(|&row| is_inside(row)).collect();
+    bytes(&inside) > 0 && bytes(&inside) * 2 >= bytes(&of_python)
 }
 
 /// Why no step has a module of this name, with those that it has; `None` if one has it, or nothing repeats at all.
@@ -113,31 +149,83 @@ pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> 
 
 /// Where the backward pass of each instance begins: where that of the next one is over.
 fn backward_of(draft: &Draft<'_>, instances: &[Instance], saves_result: bool) -> Vec<Option<u32>> {
-    let freed = |row: u32| Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER);
+    let freed = |row: u32| freed(draft, row);
     let frees: Vec<Vec<u32>> = instances.iter().map(|i| i.inner.iter().filter_map(|&r| freed(r)).collect()).collect();
     (0..instances.len())
         .map(|i| {
-            let first = *frees[i].iter().min()?;
+            let first_inner = *frees[i].iter().min()?;
+            let result = instances[i].result;
+            // What is made again is there before it is freed.
+            let first = result.filter(|_| saves_result).and_then(freed).map_or(first_inner, |f| f.min(first_inner));
             let after = frees.get(i + 1).and_then(|f| f.iter().filter(|&&f| f < first).max()).map(|f| f + 1);
             // The next call needs the result to the end of its own backward pass.
-            let of_result =
-                instances[i].result.and_then(|r| if saves_result { last_request(draft, r) } else { freed(r).map(|f| f + 1) });
+            let of_result = result.and_then(|r| if saves_result { last_request(draft, r) } else { freed(r).map(|f| f + 1) });
             let of_result = of_result.filter(|&at| at <= first);
-            Some(after.max(of_result).unwrap_or(first.saturating_sub(4)))
+            Some(after.max(of_result).unwrap_or_else(|| after_the_rest(draft, &instances[i], first)))
         })
         .collect()
 }
 
-/// True where most calls save their own result, as a block does that ends with a ReLU: its backward pass begins with a gradient of the same
-/// size, and then frees it.
-fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
-    let saves = |instance: &Instance| {
-        let result = instance.result?;
-        let Ask::Alloc(gradient) = draft.asks[last_request(draft, result)? as usize] else { return None };
-        Some(draft.size(gradient) == draft.size(result))
+/// Where the backward pass of the last call begins, which frees something first at a place: behind the last free of what the rest of the
+/// forward pass kept. An operator that keeps nothing, as a mean, may make the gradient of the result there.
+fn after_the_rest(draft: &Draft<'_>, instance: &Instance, first: u32) -> u32 {
+    let Some(&last) = instance.all.last() else { return first };
+    let (step, result) = (draft.rows[last as usize].step, draft.size(last));
+    let from = draft.reach(step, Phase::Backward).map_or(first, |(from, _)| from).min(first);
+    let own: FxHashSet<u32> = instance.all.iter().copied().collect();
+    let is_of_rest = |at: u32| match draft.asks[at as usize] {
+        Ask::Free(row) | Ask::FreeLater(row) => {
+            draft.rows.get(row as usize).is_some_and(|r| r.phase == Phase::Forward && r.step == step) && !own.contains(&row)
+        }
+        _ => false,
     };
-    let of: Vec<bool> = instances.iter().filter_map(saves).collect();
+    let begin = (from..first).rev().find(|&at| is_of_rest(at)).map_or(from, |at| at + 1);
+    let request = |at: u32| if let Ask::Alloc(row) = draft.asks[at as usize] { Some(row) } else { None };
+    let is_gradient = |row: u32| draft.size(row) == result && freed(draft, row).is_none_or(|f| f >= begin);
+    if (from..begin).filter_map(request).any(is_gradient) {
+        return begin;
+    }
+    match (begin..first).find(|&at| request(at).is_some_and(|row| draft.size(row) >= result)) {
+        Some(at) if request(at).is_some_and(|row| draft.size(row) == result) => at + 1,
+        _ => begin,
+    }
+}
+
+/// Before the second request from a place on.
+fn behind_next_request(draft: &Draft<'_>, from: u32) -> u32 {
+    let is_request = |at: &u32| matches!(draft.asks[*at as usize], Ask::Alloc(_));
+    (from..draft.asks.len() as u32).filter(is_request).nth(1).unwrap_or(draft.asks.len() as u32)
+}
+
+/// Where a row is freed, if anywhere.
+fn freed(draft: &Draft<'_>, row: u32) -> Option<u32> {
+    Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER)
+}
+
+/// True where most calls save their own result, as a block does that ends with a ReLU: its backward pass begins with a gradient of the same
+/// size, and then frees it. Where the next call is not over then, it is an operator of that call that frees it.
+fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
+    let saves = |(i, instance): (usize, &Instance)| {
+        let result = instance.result?;
+        let last = last_request(draft, result)?;
+        let Ask::Alloc(gradient) = draft.asks[last as usize] else { return None };
+        let is_over = |next: &Instance| next.inner.iter().filter_map(|&r| freed(draft, r)).all(|at| at < last);
+        Some(draft.size(gradient) == draft.size(result) && instances.get(i + 1).is_none_or(is_over))
+    };
+    let of: Vec<bool> = instances.iter().enumerate().filter_map(saves).collect();
     of.iter().filter(|saves| **saves).count() * 2 > of.len()
+}
+
+/// Where what a call made is freed when no graph keeps it: when the operator behind the next one begins, as a variable does that is given
+/// another value; or at the end of the call.
+fn freed_without_graph(draft: &Draft<'_>, instance: &Instance) -> Vec<u32> {
+    // The first row of each operator.
+    let begins: Vec<usize> = (0..instance.all.len()).filter(|&i| i == 0 || instance.lines[i] != instance.lines[i - 1]).collect();
+    let after_next = |i: usize| {
+        let operator = begins.partition_point(|&b| b <= i);
+        begins.get(operator + 1).map_or(instance.end, |&b| draft.rows[instance.all[b] as usize].born)
+    };
+    (0..instance.all.len()).map(|i| if draft.is_late { instance.end } else { after_next(i) }).collect()
 }
 
 /// Where the last request is made before a row is freed.

@@ -18,6 +18,8 @@ use crate::units::counted;
 pub(super) struct Instance {
     /// All that it makes, in order; never empty.
     pub(super) all: Vec<u32>,
+    /// The lines that made each of [`all`](Self::all), as one number: rows of one operator agree in it.
+    pub(super) lines: Vec<u64>,
     /// The place before which it is over.
     pub(super) end: u32,
     /// What it makes that lives on, but its result.
@@ -274,10 +276,12 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
     if lines.len() < FEWEST_LINES || !lengths.iter().any(|&length| is_usual(length)) {
         return None;
     }
+    let usual = usual_lines(draft, rows, starts);
     let mut calls: Vec<(Vec<&Below>, u32)> = Vec::with_capacity(starts.len());
     for (i, &start) in starts.iter().enumerate() {
         let stop = starts.get(i + 1).copied().unwrap_or(rows.len());
-        let own = &rows[start..stop];
+        let own = own_rows(draft, &rows[start..stop], &usual);
+        let stop = start + own.len();
         let end = rows.get(stop).map_or_else(
             || own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1),
             |next| draft.rows[next.row as usize].born,
@@ -295,9 +299,34 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
         // The first may end with another line, as a block without dropout. What the last one returns may not be kept at all.
         let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
         let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
-        Instance { all: own.iter().map(|r| r.row).collect(), end, inner, result }
+        let (all, lines) = own.iter().map(|r| (r.row, r.inner)).unzip();
+        Instance { all, lines, end, inner, result }
     };
     Some(calls.into_iter().enumerate().map(instance).collect())
+}
+
+/// The first and the last line of the function that most calls allocate at, where it has lines of its own.
+fn usual_lines(draft: &Draft<'_>, rows: &[Below], starts: &[usize]) -> Option<(u32, u32)> {
+    let mut calls_at: FxHashMap<FrameId, usize> = FxHashMap::default();
+    for (&start, &stop) in starts.iter().zip(starts[1..].iter().chain([&rows.len()])) {
+        let lines: FxHashSet<FrameId> = rows[start..stop].iter().filter_map(|r| r.line).collect();
+        lines.into_iter().for_each(|line| *calls_at.entry(line).or_default() += 1);
+    }
+    let usual = calls_at.into_iter().filter(|(_, n)| is_most(*n, starts.len())).map(|(line, _)| line);
+    let lines = usual.filter_map(|line| draft.program.stacks.frame(line)).map(|f| f.line);
+    lines.fold(None, |all, line| all.map_or(Some((line, line)), |(a, b): (u32, u32)| Some((a.min(line), b.max(line)))))
+}
+
+/// The rows of a call without those of what is called behind it: a function of the same name elsewhere in the file, as the layer between two
+/// stages.
+fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>) -> &'b [Below] {
+    /// A function may go on for so many lines behind the last one that most calls allocate at.
+    const BEHIND: u32 = 24;
+    let Some((first, last)) = *usual else { return rows };
+    let line = |r: &Below| r.line.and_then(|f| draft.program.stacks.frame(f)).map_or(first, |f| f.line);
+    let is_own = |r: &Below| (first..=last + BEHIND).contains(&line(r));
+    let end = rows.iter().rposition(is_own).map_or(rows.len(), |at| at + 1);
+    &rows[..end]
 }
 
 /// The line that makes the results of most calls.

@@ -1,8 +1,13 @@
 //! [`AboutPage`]: what `vramscope run --at-oom` wrote beside a snapshot, `oom_rank0.about.json` beside `oom_rank0.pickle`.
 
 use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::Path;
 
 use serde_json::Value;
+
+use crate::model::{DeviceKind, Recording};
+use crate::units::MEBIBYTE;
 
 /// The most bytes of a page that are read.
 pub const MOST: u64 = 4 << 20;
@@ -20,6 +25,39 @@ impl AboutPage {
         }
         let page: Value = serde_json::from_slice(bytes).ok()?;
         (page["vramscope"].is_number() && page["why"].is_string()).then_some(AboutPage(page))
+    }
+
+    /// The page beside a snapshot; `None` if there is none or vramscope did not write it.
+    #[must_use]
+    pub fn beside(snapshot: &Path) -> Option<Self> {
+        let name = snapshot.file_name()?.to_str()?;
+        let stem = name.split_once(".pickle").map(|(stem, _)| stem)?;
+        let path = snapshot.with_file_name(format!("{stem}.about.json"));
+        if !path.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::open(path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
+        Self::read(&bytes)
+    }
+
+    /// Tells a recording the names and the sizes of its cards where it does not have them: PyTorch's figures, or those of `nvidia-smi` where
+    /// every card of the machine is the same.
+    pub(super) fn tell(&self, recording: &mut Recording) {
+        let gpus: Vec<&Value> = self.0["nvidia_smi"]["gpus"].as_array().into_iter().flatten().collect();
+        let kind = |gpu: &Value| (gpu["name"].clone(), gpu["memory.total [MiB]"].clone());
+        let same = gpus.first().filter(|first| gpus.iter().all(|gpu| kind(gpu) == kind(first)));
+        let smi_name = same.and_then(|gpu| gpu["name"].as_str());
+        let total = same.and_then(|gpu| gpu["memory.total [MiB]"].as_str());
+        let smi_bytes =
+            total.and_then(|t| t.trim_end_matches(" MiB").trim().parse::<u64>().ok()).and_then(|n| n.checked_mul(MEBIBYTE));
+        for device in recording.devices.iter_mut().filter(|d| d.id.kind == DeviceKind::Cuda) {
+            let told = &self.0["devices"][device.id.index.to_string()];
+            let name = told["name"].as_str().filter(|name| !name.is_empty()).or(smi_name);
+            let bytes = told["total_bytes"].as_u64().or(smi_bytes).filter(|bytes| *bytes > 0);
+            device.name = device.name.take().or_else(|| name.map(str::to_owned));
+            device.capacity = device.capacity.or(bytes);
+        }
     }
 
     /// The name of the snapshot it belongs to; `None` where none was kept.
@@ -77,6 +115,14 @@ mod tests {
         assert_eq!(about.lines(), format!("step 1\nstep 2\nTraceback:\ntorch.OutOfMemoryError: {error}\n"));
         page["output"]["stderr"] = serde_json::json!([error]);
         assert_eq!(read(&page).unwrap().lines(), format!("{error}\n"), "once");
+        page["devices"] = serde_json::json!({"0": {"name": "NVIDIA L4", "total_bytes": 23_609_475_072_u64}});
+        page["nvidia_smi"] = serde_json::json!({"gpus": [{"name": "NVIDIA L4", "memory.total [MiB]": "23034 MiB"}]});
+        let mut recording = Recording::default();
+        recording.devices.resize_with(2, Default::default);
+        recording.devices[1].id.index = 1;
+        read(&page).unwrap().tell(&mut recording);
+        let told: Vec<_> = recording.devices.iter().map(|d| (d.name.as_deref(), d.capacity)).collect();
+        assert_eq!(told, [(Some("NVIDIA L4"), Some(23_609_475_072)), (Some("NVIDIA L4"), Some(23_034 << 20))]);
         page["vramscope"] = Value::Null;
         assert!(read(&page).is_none() && AboutPage::read(b"[1]").is_none() && AboutPage::read(b"{").is_none());
     }

@@ -88,6 +88,11 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
     recording.report.seconds = since.elapsed().as_secs_f64();
     tracing::info!(file = %path.display(), bytes = contents.bytes.len(), seconds = recording.report.seconds, "read");
     recording.source.path = Some(path.to_owned());
+    if recording.source.format == Format::SnapshotPickle
+        && let Some(page) = about::AboutPage::beside(path)
+    {
+        page.tell(&mut recording);
+    }
     Ok(recording)
 }
 
@@ -138,7 +143,9 @@ pub fn why(error: &std::io::Error) -> String {
 #[must_use]
 pub fn why_not_written(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        // A folder of the system, as /proc, says so of a new file in it too.
+        std::io::ErrorKind::NotFound => "there is no such folder, or no file can be made in it".to_owned(),
+        std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => "a file is where a folder is needed".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
         _ => without_number(error),
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
-use crate::changes::{Edited, FREE, edit, scaled, unknown_name};
+use crate::changes::{Edited, FREE, edit, edit_late, scaled, unknown_name};
 use crate::inference::scripted::{Ask, Asked};
 
 /// What a change gives.
@@ -25,8 +25,10 @@ pub struct Changed {
     pub peak_reserved_bytes: u64,
     /// The most allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Least and most reserved bytes.
+    /// Least and most reserved bytes: what the runs tried gave, and as much around it as measured runs of this change were off.
     pub span: [u64; 2],
+    /// Least and most allocated bytes.
+    pub allocated_span: [u64; 2],
     /// A request fails under the limit.
     pub oom: bool,
     /// It passes in some of the runs tried, or with a little more or less room.
@@ -39,6 +41,8 @@ pub struct Changed {
     pub saves_bytes: i64,
     /// The largest size that fits the limit; `null` without one.
     pub largest: Option<u64>,
+    /// [`largest`](Self::largest), and the largest that may fit.
+    pub largest_span: Option<[u64; 2]>,
     /// Requests made a second time in each step.
     pub recomputed_requests: u64,
     /// Bytes of these requests.
@@ -121,32 +125,54 @@ impl Plan {
         let model = self.model()?;
         let edited = edit(model.program.requests(), changes);
         let unlimited = Setting { limit: None, ..setting.clone() };
-        let now = self.under(size, &unlimited);
-        let under = predict(model, &edited, size, setting);
-        let then = if under.oom { predict(model, &edited, size, &unlimited) } else { under.clone() };
+        let now = self.modelled(size, &unlimited);
+        let late = edit_late(model.program.requests(), changes);
+        let under = predict_both(model, &edited, late.as_ref(), size, setting);
+        let then = if under.oom { predict_both(model, &edited, late.as_ref(), size, &unlimited) } else { under.clone() };
         let passes = |size: &Size| {
             let answer = predict(model, &edited, size, &self.with_margin(size, setting));
             !answer.oom && !answer.oom_varies
         };
+        let may_pass = |size: &Size| {
+            let answer = predict(model, &edited, size, &self.with_more(setting));
+            !answer.oom || answer.oom_varies
+        };
         let peaks = |p: &Predicted| (p.peak_reserved_bytes, p.peak_allocated_bytes);
-        let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span[0]);
-        let largest = match (name, setting.limit) {
+        let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span);
+        let largest_span = match (name, setting.limit) {
             // What saves nothing fits as much as the program does without it.
             (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
-            (Some(name), Some(_)) => Some(largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1))),
+            (Some(name), Some(_)) => {
+                let sure = largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
+                let may = largest(|value| may_pass(&size.with(name, value)), sure.max(1));
+                Some([sure, may.max(sure)])
+            }
             _ => None,
         };
         let is_lower = peaks(&then) < peaks(&now);
         let makes_it_fit = || !under.oom && peaks(&then).0 <= peaks(&now).0 && self.under(size, setting).oom;
         let helps = edited.reason.is_none()
             && (is_lower || makes_it_fit())
-            && largest.zip(without()).is_none_or(|(with, without)| with >= without);
+            && largest_span.zip(without()).is_none_or(|(with, without)| with[0] >= without[0]);
         // What it costs grows with the program.
         let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
         let recorded: u64 = model.program.rows.iter().map(|r| r.size).sum();
         let wanted: u64 = model.sizes(&at).iter().sum();
         let grown = |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(recorded.max(1))) as u64;
-        let trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
+        let mut trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
+        let (mut span, mut allocated_span) = (then.span, then.allocated_span);
+        if edited.reason.is_none() {
+            let [reserved, allocated] = changes.iter().map(Change::off).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
+            let part = |bytes: u64, thousandths: u64| (u128::from(bytes) * u128::from(thousandths) / 1000) as u64;
+            let hole = part(then.peak_reserved_bytes, reserved).max(grown(edited.open));
+            span = [span[0].saturating_sub(hole), span[1] + hole];
+            let off = part(then.peak_allocated_bytes, allocated);
+            allocated_span = [allocated_span[0].saturating_sub(off), allocated_span[1] + off];
+            // Close is what the word says.
+            if (span[1] - span[0]) / 10 > then.peak_reserved_bytes / 100 * 2 {
+                trust = trust.max(Trust::Estimate);
+            }
+        }
         let place = edited.place.as_ref().map(|(line, times)| format!("{line}, called {times} times"));
         let titles: Vec<String> = changes.iter().map(|c| c.title(place.as_deref())).collect();
         let names: Vec<String> = changes.iter().map(Change::name).collect();
@@ -165,13 +191,15 @@ impl Plan {
             helps,
             peak_reserved_bytes: then.peak_reserved_bytes,
             peak_allocated_bytes: then.peak_allocated_bytes,
-            span: then.span,
+            span,
+            allocated_span,
             oom: under.oom,
             oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
             retries: under.retries,
             by_role: then.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
-            largest,
+            largest: largest_span.map(|l| l[0]),
+            largest_span,
             recomputed_requests: edited.again,
             recomputed_bytes: grown(edited.recomputed),
             moved_bytes: grown(edited.moved),
@@ -183,9 +211,14 @@ impl Plan {
 }
 
 pub(super) fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Setting) -> Predicted {
+    predict_both(model, edited, None, size, setting)
+}
+
+/// The same with a second order of requests that is as possible.
+fn predict_both(model: &Model, edited: &Edited, late: Option<&Edited>, size: &Size, setting: &Setting) -> Predicted {
     let at = size.values(&model.names).unwrap_or_else(|| vec![1; QUANTITIES]);
     let point = edited.stream(model, &at, Pick::Likely, false);
-    let mut others = Vec::new();
+    let mut others: Vec<Stream> = late.map(|late| late.stream(model, &at, Pick::Likely, false)).into_iter().collect();
     if !edited.low.is_empty() {
         others.push(edited.stream(model, &at, Pick::Likely, true));
     }

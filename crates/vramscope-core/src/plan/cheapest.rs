@@ -183,9 +183,17 @@ impl Plan {
         let mut row = match way.changes.as_slice() {
             [] => {
                 let p = self.at(size, &way.setting);
-                let largest = name.map(|name| self.largest(name, size, &way.setting).span[0]);
+                let largest_span = name.map(|name| self.largest(name, size, &way.setting).span);
+                let largest = largest_span.map(|l| l[0]);
                 let cost = "nothing in the program".to_owned();
-                let row = Changed { largest, retries: p.retries, cost, trust: Trust::Exact, ..self.unchanged(&p, size, own) };
+                let row = Changed {
+                    largest,
+                    largest_span,
+                    retries: p.retries,
+                    cost,
+                    trust: Trust::Exact,
+                    ..self.unchanged(&p, size, own)
+                };
                 Changed { peak_reserved_bytes: p.peak_reserved_bytes, span: p.span, ..row }
             }
             changes => self.change(changes, size, &way.setting, name)?,
@@ -217,7 +225,7 @@ impl Plan {
 
     /// A row with the figures of a run and nothing else.
     fn unchanged(&self, run: &Predicted, size: &Size, own: &Setting) -> Changed {
-        let now = self.under(size, &Setting { limit: None, ..own.clone() });
+        let now = self.modelled(size, &Setting { limit: None, ..own.clone() });
         Changed {
             change: String::new(),
             title: String::new(),
@@ -227,12 +235,14 @@ impl Plan {
             peak_reserved_bytes: run.peak_reserved_bytes,
             peak_allocated_bytes: run.peak_allocated_bytes,
             span: run.span,
+            allocated_span: run.allocated_span,
             oom: false,
             oom_varies: false,
             retries: 0,
             by_role: run.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - run.peak_allocated_bytes as i64,
             largest: None,
+            largest_span: None,
             recomputed_requests: 0,
             recomputed_bytes: 0,
             moved_bytes: 0,

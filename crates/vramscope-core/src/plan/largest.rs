@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::predict::Predicted;
+use super::predict::{Pick, Predicted};
 use super::{Plan, Setting, Size};
 use crate::allocator::Reach;
 
@@ -56,8 +56,19 @@ impl Plan {
     #[must_use]
     pub fn largest(&self, name: &str, size: &Size, setting: &Setting) -> Largest {
         // 0 fails, 1 may pass, 2 passes whatever is not known.
+        let more = self.with_more(setting);
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
+            // With one recording two runs decide most values: what fails with the least sizes and more room fails, and what fails with
+            // the most sizes and less room is not sure.
+            if self.is_single() && !self.is_recorded(&size) {
+                if !self.passes_with(&size, &more, Pick::Least) {
+                    return (0, Predicted::nothing(&size));
+                }
+                if !self.passes_with(&size, &self.with_margin(&size, setting), Pick::Most) {
+                    return (1, Predicted::nothing(&size));
+                }
+            }
             let answer = self.under(&size, setting);
             let verdict = match (answer.oom, answer.oom_varies || self.turns_within_margin(&size, setting, &answer)) {
                 (true, false) => 0,
@@ -69,20 +80,26 @@ impl Plan {
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
         let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
-        let mut low = 0u64;
-        let mut high = from.max(1);
-        // A value that fails outright.
-        while high < MOST && may_pass(high) {
-            low = high;
-            high *= 2;
-        }
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if may_pass(middle) { low = middle } else { high = middle }
-        }
+        let last = |passes: &dyn Fn(u64) -> bool| {
+            let (mut low, mut high) = (0u64, from.max(1));
+            // A value that fails outright.
+            while high < MOST && passes(high) {
+                low = high;
+                high *= 2;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if passes(middle) { low = middle } else { high = middle }
+            }
+            low
+        };
+        // With one recording nothing shows that temporaries do not grow; where they might not, there is no end but the likely one.
+        let is_endless = self.is_single() && may_pass(MOST / 2);
+        let low = if is_endless { last(&|value| self.passes_once(&size.with(name, value), &more)) } else { last(&may_pass) };
         let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
         let asked: Vec<(u64, (u8, Predicted))> = around.par_iter().map(|&v| (v, ask(v))).collect();
         let top = asked.iter().rev().find(|(_, p)| verdict(p) > 0).map_or(0, |(v, _)| *v);
+        let top = if is_endless { low } else { top };
         let mut sure = asked.into_iter().rev().find(|(_, p)| verdict(p) == 2);
         if sure.is_none() && top > 0 {
             // What is not known decides over many values: the largest that fits whatever it is.
@@ -131,6 +148,12 @@ impl Plan {
             limit - if margin < 1 << 20 { 0 } else { margin }
         };
         Setting { limit: setting.limit.map(less), ..setting.clone() }
+    }
+
+    /// The setting with as much more room as one recording may be wrong by: what fails under it fails.
+    pub(super) fn with_more(&self, setting: &Setting) -> Setting {
+        let more = |limit: u64| if self.is_single() { limit + limit / ONE_RECORDING } else { limit };
+        Setting { limit: setting.limit.map(more), ..setting.clone() }
     }
 
     /// True if it was run at this size, so that its requests are known.

@@ -180,7 +180,11 @@ impl Plan {
         if models[largest].set(Some(model)).is_err() {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }
-        let doubts = told::doubts(&programs, &names, largest);
+        let cut = programs.iter().filter_map(|p| {
+            let caveat = p.recording.report.caveat()?;
+            Some(format!("{}: {caveat}.", p.recording.source.name))
+        });
+        let doubts: Vec<String> = cut.chain(told::doubts(&programs, &names, largest)).collect();
         let notes = doubts.iter().cloned().chain(evenness::notes(&programs)).collect();
         Ok(Plan { programs, names, models, largest, doubts, notes })
     }
@@ -191,7 +195,7 @@ impl Plan {
         &self.notes
     }
 
-    /// Why the told sizes are likely wrong; empty where nothing shows it.
+    /// Why the answer may be wrong as a whole, to be said first: a file is cut short, or the told sizes are likely wrong. Empty where nothing shows it.
     #[must_use]
     pub fn doubts(&self) -> &[String] {
         &self.doubts
@@ -330,8 +334,34 @@ impl Plan {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
     }
 
-    /// The figures of a run under a limit, up to the request that fails.
+    /// True if one run with these of the open sizes passes.
+    fn passes_with(&self, size: &Size, setting: &Setting, pick: predict::Pick) -> bool {
+        !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_with(size, setting, pick))
+    }
+
+    /// The figures of a run under a limit, up to the request that fails. A size that was run under these settings is answered with what was
+    /// recorded.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
+        let mut out = self.modelled(size, setting);
+        let is_this = |p: &&Arc<Program>| p.at == *size && p.conf == setting.conf && p.is_whole();
+        let run = self.programs.iter().find(is_this).filter(|_| !out.oom && out.retries == 0);
+        if let Some([reserved, allocated]) = run.map(|p| p.peaks).filter(|p| setting.limit.is_none_or(|limit| p[0] <= limit)) {
+            let name = crate::anatomy::Role::Temporaries.name();
+            let held = out.by_role.remove(name).unwrap_or(0);
+            let others: u64 = out.by_role.values().sum();
+            let left = if out.peak_allocated_bytes == allocated { held } else { allocated.saturating_sub(others) };
+            if left > 0 {
+                out.by_role.insert(name, left);
+            }
+            (out.peak_reserved_bytes, out.peak_allocated_bytes) = (reserved, allocated);
+            (out.span, out.allocated_span) = ([reserved; 2], [allocated; 2]);
+            (out.oom_varies, out.certain, out.uncertain_because) = (false, true, None);
+        }
+        out
+    }
+
+    /// The same by the laws alone, at a recorded size too.
+    pub(crate) fn modelled(&self, size: &Size, setting: &Setting) -> Predicted {
         let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);
         // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.

@@ -20,6 +20,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         .filter(|r| matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies))
         .map(|r| r.size)
         .collect();
+    let largest_fixed = fixed.iter().copied().max().unwrap_or(u64::MAX / 2);
     // What the batch or the length divides: an image's activations shrink from layer to layer, and are no multiple of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
@@ -51,6 +52,8 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {
                     Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
                 }
+                // Larger than two copies of any weight: nothing that has one size is so large.
+                _ if row.size > 2 * largest_fixed => Fit { law: grows, sure: Sure::Guessed, others: vec![] },
                 _ => Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] },
             };
             *ids.entry(fit).or_insert_with_key(|fit| {

@@ -193,6 +193,16 @@ impl Model {
         self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
     }
 
+    /// The most bytes at once of requests that have one size at every value.
+    fn fixed(&self) -> u64 {
+        let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
+        let is_fixed = |row: usize| {
+            let fit = self.fit(row);
+            fit.others.is_empty() && fit.law == super::Law::constant(sizes[row])
+        };
+        self.program.most_live(&sizes, is_fixed)
+    }
+
     /// Bytes of the segment that a block of open size may need besides, or spare: none of the runs that are tried may do so.
     fn segment(&self, at: &[u64], setting: &Setting) -> u64 {
         let largest = self.spans(at).into_iter().flatten().map(|[_, high]| high).max();
@@ -222,6 +232,12 @@ impl Model {
         )
     }
 
+    /// True where the requests with these of the open sizes pass with the driver's places.
+    pub(super) fn passes_with(&self, size: &Size, setting: &Setting, pick: Pick) -> bool {
+        let at = self.values(size);
+        self.stream(&at, pick).run(&self.terms(setting, Placement::Driver)).failed.is_none()
+    }
+
     fn terms(&self, setting: &Setting, placement: Placement) -> Terms {
         Terms { conf: setting.conf.clone(), version: self.program.version, limit: setting.limit, placement }
     }
@@ -249,9 +265,19 @@ impl Model {
         let open = self.open(at);
         if self.is_single && *size != self.program.at {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
+            let less = |bytes: u64| bytes - bytes / ONE_RECORDING;
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
-            out.span = [out.span[0].saturating_sub(slack), out.span[1] + slack];
-            out.allocated_span = [out.allocated_span[0].saturating_sub(slack), out.allocated_span[1] + slack];
+            out.span = [less(out.span[0]), out.span[1] + slack];
+            out.allocated_span = [less(out.allocated_span[0]), out.allocated_span[1] + slack];
+            // What cannot shrink: what has one size, and for a larger run what the recorded one had.
+            let fixed = self.fixed();
+            let is_larger = self.program.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
+            let [reserved, allocated] = if is_larger { self.program.peaks } else { [fixed, fixed] };
+            if !out.oom {
+                let at_least = |[low, high]: [u64; 2], least: u64| [low.max(least).min(high), high];
+                out.span = at_least(out.span, if setting.conf == self.program.conf { reserved } else { allocated });
+                out.allocated_span = at_least(out.allocated_span, allocated);
+            }
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }

@@ -15,7 +15,7 @@ pub(super) use crate::changes::{NEVER, Row};
 use crate::inference::scripted::{Ask, Start};
 use crate::inference::{ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, Progress, Recording, StackId, StackTable, TorchVersion};
-use crate::tables::{DeviceTables, LifetimeId};
+use crate::tables::{DeviceTables, LifetimeId, Quantity};
 
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Program {
     pub steps: usize,
     /// Number of recorded steps; the others repeat the last of these.
     pub recorded_steps: usize,
+    /// The most reserved and the most allocated bytes that were recorded.
+    pub peaks: [u64; 2],
     /// Microseconds that a repeated step takes.
     pub lap_us: i64,
     /// The state it began in.
@@ -58,6 +60,11 @@ impl Program {
     /// The product of its sizes.
     pub(super) fn weight(&self) -> u128 {
         self.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)))
+    }
+
+    /// True if the recording has every step of the plan, so that its peaks are those of the run.
+    pub(super) fn is_whole(&self) -> bool {
+        self.recorded_steps >= self.steps && !self.ends_at_failure && self.lap_us == 0
     }
 
     /// What changes are made to.
@@ -198,6 +205,7 @@ impl Program {
             conf,
             version,
             ends_at_failure,
+            peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
             agrees,
             failed_under,
             recording: Arc::clone(&recording),

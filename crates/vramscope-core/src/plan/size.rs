@@ -26,7 +26,8 @@ impl Size {
             };
             let value = value.parse::<u64>().ok().filter(|&v| v > 0 && v < 1 << 32);
             let Some(value) = value else {
-                return Err(format!("\"{part}\" is no size: write a whole number above 0, as in {name}=8"));
+                let most = crate::units::count(u64::from(u32::MAX));
+                return Err(format!("\"{part}\" is no size: write a whole number from 1 to {most}, as in {name}=8"));
             };
             if size.get(name).is_some() {
                 return Err(format!("{name} is written twice in \"{text}\""));

@@ -5,6 +5,8 @@ use crate::units::count;
 
 /// A range of sizes wider than this factor answers nothing.
 const WIDEST: u64 = 4;
+/// Where one recording does not tell.
+const PROBABLY_GROW: &str = "temporaries probably grow";
 /// Behind what fits, where the recording ends at a failure.
 const UP_TO_THE_END: &str = ", up to where the recording ends";
 
@@ -37,6 +39,10 @@ impl Predicted {
     /// `fits`, `probably fits`, `may fit` or `does not fit`.
     #[must_use]
     pub fn ends(&self, limit: u64) -> &'static str {
+        // The likely run needs far more.
+        if self.oom && self.oom_varies && self.peak_reserved_bytes / 2 > limit {
+            return "probably does not fit";
+        }
         verdict(self.oom, self.oom_varies, self.span[1], limit)
     }
 
@@ -53,7 +59,8 @@ impl Changed {
     /// How it ends under a limit, as in "probably fits".
     #[must_use]
     pub fn ends(&self, limit: u64) -> &'static str {
-        verdict(self.oom, self.oom_varies, self.span[1], limit)
+        let may = self.oom && self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0);
+        verdict(self.oom, self.oom_varies || may, self.span[1], limit)
     }
 }
 
@@ -66,10 +73,12 @@ impl Largest {
         let how = surety(self.at.as_ref(), self.certain || self.span[1] > self.size, limit);
         match (self.size, self.span[1] > self.size) {
             _ if self.has_no_end() => {
-                format!("How large a {name} fits {place} is unknown: nothing in the recordings grows with {name}.")
+                format!("How large a {name} fits {place} is unknown: nothing in the recordings is sure to grow with {name}.")
             }
             (n, true) if is_no_answer(n, self.span[1]) => {
-                format!("How large a {name} fits {place} cannot be told from these recordings: it may be {sure}, or {may}.")
+                format!(
+                    "How large a {name} fits {place} cannot be told from these recordings: it may be {sure}, or {may}, as {PROBABLY_GROW} with {name} and may not."
+                )
             }
             (0, true) => format!("No {name} is sure to fit {place}; up to {may} may fit."),
             (0, false) => format!("Not even {name} 1 fits {place}."),

@@ -297,13 +297,8 @@ impl PlanView {
             None => 5,
             Some(Outcome::Useless(_)) => 6,
         };
-        rows.sort_by_key(|row| {
-            let figures = row.figures.as_ref();
-            // Changes that make the size fit come cheapest first, all others by what they save.
-            let is_by_price = fails == Some(true) && rank(row) <= 2;
-            let saved = if is_by_price { 0 } else { figures.map_or(u64::MAX, |f| f.peak) };
-            (rank(row), saved, row.price)
-        });
+        // As the command line has them: within one rank what helps, cheapest first. What does not help has no code.
+        rows.sort_by_key(|row| (rank(row), row.code == Code::default(), row.price));
         scene.rows = std::iter::once(first).chain(rows).collect();
         let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
         if let Some(kind @ Kind::Changes(..)) = &self.row
@@ -402,7 +397,7 @@ fn change_row(
             (None, false, false) => Outcome::Fits,
         },
         retries: c.retries,
-        largest: c.largest.map(|n| [floor(n); 2]),
+        largest: c.largest_span.map(|span| span.map(floor)),
         is_about: is_single,
         extra: if c.moved_bytes > 0 { (c.moved_bytes, "moved") } else { (c.recomputed_bytes, "made again") },
         cost: c.cost.clone(),

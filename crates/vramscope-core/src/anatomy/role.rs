@@ -257,7 +257,9 @@ impl Because {
             }
             B::BuiltByOptimizer => "It is as large as a weight, and the constructor of an optimizer made and kept it.",
             B::TakesItsPlace => "It took the place of a block of its size that had this role, and was kept.",
-            B::CopiedWithAll => "It was made outside of the passes with others, of every weight's size, and was kept: a copy of the weights.",
+            B::CopiedWithAll => {
+                "It was made outside of the passes with others, of every weight's size, and was kept: a copy of the weights."
+            }
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
             B::OlderAndStays => "It is older than the history and was never freed.",
             B::OlderByCount => {

@@ -117,9 +117,10 @@ pub fn diagnose(
         let is_told = |f: &Finding| f.place.lifetimes.first().is_some_and(|id| told.contains(id));
         findings.retain(|f| f.rule != general || !is_told(f));
     }
-    // What a leak keeps is not to be checkpointed.
-    let leaked: u64 = findings.iter().filter(|f| f.class == Class::Leak).map(|f| f.bytes).sum();
-    findings.retain(|f| f.rule != "activations" || leaked.saturating_mul(2) < f.bytes);
+    // What a leak keeps, or a graph that nothing needs, is not to be checkpointed.
+    let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
+    let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
+    findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {

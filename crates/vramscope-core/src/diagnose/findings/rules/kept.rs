@@ -100,7 +100,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         .says(sentence);
     // Without a graph a tensor goes when the next layer has made its own, and none outlives its pass.
     let lifetimes = &p.tables.lifetimes;
-    let of_next = made_by_next_layer(p);
+    let of_next = made_by_next_layer(p, |id| p.roles.is_kept_by_graph(id));
     let gone = |id: LifetimeId| {
         let next = step_of(p, id).filter(|_| p.roles.is_kept_by_graph(id)).and_then(|step| p.steps.bounds.get(step + 1));
         [next, of_next.get(&id)].into_iter().flatten().fold(lifetimes.gone(id), |gone, &next| gone.min(next))
@@ -127,19 +127,22 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// For what an unused graph keeps, the event at which the same stack makes its next block, after others have made theirs.
-fn made_by_next_layer(p: &RuleInput<'_>) -> FxHashMap<LifetimeId, u32> {
+/// For what a graph keeps, the event at which the same line makes its next block, after others have made theirs. O(lifetimes).
+pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId) -> bool) -> FxHashMap<LifetimeId, u32> {
     let mut of_next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
-    let mut last: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
+    let mut last: FxHashMap<FrameId, Vec<LifetimeId>> = FxHashMap::default();
     let mut before = None;
-    for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_kept_by_graph(id)) {
+    let stacks = &p.recording.stacks;
+    let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
+    for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_kept(id)) {
         let Some(stack) = p.stack_of(id) else { continue };
-        let of_stack = last.entry(stack).or_default();
+        let Some(line) = *lines.entry(stack).or_insert_with(|| line_of(stacks, stack)) else { continue };
+        let of_line = last.entry(line).or_default();
         if before != Some(stack) {
             let born = p.tables.lifetimes.born(id);
-            of_next.extend(of_stack.drain(..).map(|earlier| (earlier, born)));
+            of_next.extend(of_line.drain(..).map(|earlier| (earlier, born)));
         }
-        of_stack.push(id);
+        of_line.push(id);
         before = Some(stack);
     }
     of_next

@@ -16,6 +16,7 @@ mod samples;
 mod settings;
 mod shared;
 mod structure;
+mod untrained;
 
 pub(super) use self::oom::prescribe;
 pub(super) use self::settings::{by_settings, in_code};
@@ -46,6 +47,8 @@ pub struct Rule {
 pub(super) const TRUNCATED: &str = "truncated";
 /// The rule that is silent about blocks that another finding is about.
 pub(super) const TEMPORARIES: &str = "temporaries";
+/// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.
+pub(super) const UNTRAINED: &str = "untrained_gradients";
 /// The rule of large short-lived blocks, which gives way to more particular ones.
 pub(super) const SPIKE: &str = "spike";
 
@@ -355,7 +358,7 @@ pub const RULES: &[Rule] = &[
         name: "unused_graph",
         class: Class::Peak,
         finds: "A graph that autograd keeps and no backward pass uses",
-        when: "a forward pass without a backward pass keeps blocks of ≥ 5 stacks, ≥ 1/5 of what it makes: ≥ 64 MiB and ≥ 10 % of the peak; nothing failed on any device",
+        when: "a forward pass without a backward pass keeps blocks of ≥ 5 stacks, ≥ 1/5 of what it makes: ≥ 64 MiB, and with what the pass before the recording left ≥ 10 % of the peak; nothing failed on any device",
         source: "measured: 42 of 210 published recordings",
         measured: "18 of 18",
         shown_by: "generated: layers under `forward` that stay",
@@ -410,6 +413,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "generated: a trained model that is moved",
         run: gathered::moved_gradients,
+    },
+    Rule {
+        name: UNTRAINED,
+        class: Class::Peak,
+        finds: "Gradients for weights that no optimizer updates: a teacher or frozen layers run with a graph",
+        when: "in a backward pass after an optimizer step, ≥ 4 gradients of sizes for which the optimizer keeps no state, while it keeps the same number of blocks for each of ≥ 4 others: ≥ 16 MiB, and with the activations that only they need ≥ 64 MiB; these are those freed after the last gradient that has state",
+        source: "measured on an H200",
+        measured: "",
+        shown_by: "generated: a teacher without no_grad",
+        run: untrained::untrained_gradients,
     },
     Rule {
         name: "last_result",

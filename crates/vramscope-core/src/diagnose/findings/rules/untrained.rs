@@ -1,6 +1,6 @@
 //! Gradients of weights that no optimizer updates: a teacher or a frozen network that is run like the model that trains.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, peak, saving};
 use super::kept::made_by_next_layer;
@@ -8,6 +8,7 @@ use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
+use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
@@ -16,36 +17,50 @@ const FEWEST: usize = 4;
 /// Gradients of fewer bytes are not worth a finding.
 const LEAST_GRADIENTS: u64 = 16 * MEBIBYTE;
 
-/// The gradients of a step, by what the optimizer keeps for blocks of their size.
+/// The gradients that live after a backward pass, by what the optimizer keeps for blocks of their size.
 struct Gradients {
     /// Of sizes for which it keeps nothing.
     untrained: Vec<LifetimeId>,
-    /// The last of a size for which it keeps as much as for every weight.
+    /// All that it keeps nothing for, with those of sizes that trained weights have too.
+    blocks: usize,
+    bytes: u64,
+    /// Sizes for which it keeps as much as for every weight.
+    trained: FxHashSet<u64>,
+    /// When the last was made of a size for which it keeps as much as for every weight.
     last_trained: u32,
 }
 
-/// Gradients for which the optimizer keeps no state, though it keeps some for the others, in blocks of their size.
-fn gradients(p: &RuleInput<'_>, from: u32, to: u32) -> Option<Gradients> {
+/// Gradients for which the optimizer keeps no state, though it keeps some for the others, in blocks of their size. `after` is the event
+/// after a backward pass.
+fn gradients(p: &RuleInput<'_>, after: u32) -> Option<Gradients> {
     const MOST_STATES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let of_role = |role: Role| (0..lifetimes.len() as u32).map(LifetimeId).filter(move |&id| p.roles.of(id) == role);
-    let made: Vec<LifetimeId> = of_role(Role::Gradients).filter(|&id| (from..to).contains(&lifetimes.born(id))).collect();
+    let live = |role: Role| {
+        let ids = (0..lifetimes.len() as u32).map(LifetimeId);
+        ids.filter(move |&id| p.roles.of(id) == role && lifetimes.gone(id) >= after)
+    };
+    // What was zeroed in place is older than the pass.
+    let is_made = |id: &LifetimeId| lifetimes.born(*id) == NO_EVENT || lifetimes.born(*id) < after;
+    let made: Vec<LifetimeId> = live(Role::Gradients).filter(is_made).collect();
     let mut of_size: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     made.iter().for_each(|&id| of_size.entry(size(id)).or_default().0 += 1);
-    for id in of_role(Role::OptimizerState).filter(|&id| lifetimes.gone(id) >= to) {
+    for id in live(Role::OptimizerState) {
         of_size.entry(size(id)).and_modify(|of| of.1 += 1);
     }
     // Adam keeps two blocks for each weight, SGD with momentum one. Two models may have weights of one size.
     let exact = |&(gradients, states): &(usize, usize)| states > 0 && states % gradients == 0 && states / gradients <= MOST_STATES;
-    let each = of_size.values().filter(|of| exact(of)).map(|of| of.1 / of.0).max()?;
-    let is_trained = |id: LifetimeId| of_size.get(&size(id)).is_some_and(|of| of.1 == of.0 * each);
-    let trained: Vec<u32> = made.iter().filter(|&&id| is_trained(id)).map(|&id| lifetimes.born(id)).collect();
-    let untrained: Vec<LifetimeId> =
-        made.into_iter().filter(|&id| of_size.get(&size(id)).is_some_and(|of| of.1 == 0)).collect();
-    let bytes: u64 = untrained.iter().map(|&id| size(id)).sum();
-    let is_enough = trained.len() >= FEWEST && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
-    is_enough.then_some(Gradients { untrained, last_trained: trained.into_iter().max()? })
+    let each = of_size.values().copied().filter(exact).map(|(gradients, states)| states / gradients).max()?;
+    let of = |id: LifetimeId| of_size.get(&size(id)).copied().unwrap_or_default();
+    let trained = || made.iter().copied().filter(|&id| of(id).1 == of(id).0 * each);
+    let untrained: Vec<LifetimeId> = made.iter().copied().filter(|&id| of(id).1 == 0).collect();
+    let without = |(gradients, states): (usize, usize)| gradients.saturating_sub(states.div_ceil(each));
+    let blocks = of_size.values().map(|&of| without(of)).sum();
+    let bytes = of_size.iter().map(|(size, &of)| size * without(of) as u64).sum();
+    let is_enough = trained().count() >= FEWEST && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
+    let last_trained = trained().map(|id| lifetimes.born(id)).filter(|&born| born != NO_EVENT).max()?;
+    let trained = trained().map(size).collect();
+    is_enough.then_some(Gradients { untrained, blocks, bytes, trained, last_trained })
 }
 
 /// Gradients that nothing uses, and where their own backward pass comes last the activations that only they need.
@@ -53,26 +68,52 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;
     // The state must be there: a backward pass after an optimizer's step, at the peak or the first after it.
-    let Some(first_step) = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events.1) else { return Vec::new() };
-    let is_one = |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
+    let Some(first_step) = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events.1) else {
+        return Vec::new();
+    };
+    let is_one =
+        |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
     let Some((from, to)) = runs.iter().find(is_one).map(|run| run.events) else { return Vec::new() };
-    let Some(found) = gradients(p, from, to) else { return Vec::new() };
+    let Some(found) = gradients(p, to) else { return Vec::new() };
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let bytes: u64 = found.untrained.iter().map(|&id| size(id)).sum();
-    let sizes: rustc_hash::FxHashSet<u64> = found.untrained.iter().map(|&id| size(id)).collect();
+    let bytes = found.bytes;
+    let sizes: FxHashSet<u64> = found.untrained.iter().map(|&id| size(id)).collect();
     let is_untrained = |id: LifetimeId| p.roles.of(id) == Role::Gradients && sizes.contains(&size(id));
-    let first = found.untrained.iter().map(|&id| lifetimes.born(id)).min().unwrap_or(to);
-    // Where a gradient that is used is made later, the backward pass goes through the frozen layers.
-    let is_apart = first > found.last_trained;
     let of_graph = |id: LifetimeId| {
         let gone = lifetimes.gone(id);
-        p.roles.of(id) == Role::Activations && gone != NO_EVENT && gone > found.last_trained && (from..to).contains(&gone)
+        p.roles.of(id) == Role::Activations && gone != NO_EVENT && gone > found.last_trained.max(from) && gone < to
     };
-    let kept: u64 = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_apart && of_graph(id)).map(size).sum();
-    let gradients = |id, size| if is_untrained(id) { 0 } else { size };
+    let kept: u64 = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| of_graph(id)).map(size).sum();
+    // Where a gradient that is used comes last, the backward pass goes on through the layers that do not train.
+    let is_apart = kept >= LEAST;
+    let kept = if is_apart { kept } else { 0 };
+    // Without the graph nothing is computed after the last gradient that is used, in no step.
+    let mut unused: Vec<(u32, u32)> = Vec::new();
+    for run in runs.iter().filter(|run| is_apart && run.phase == Phase::Backward) {
+        let is_used = |id: &LifetimeId| p.roles.of(*id) == Role::Gradients && found.trained.contains(&size(*id));
+        let made = (run.rows.0..run.rows.1).map(LifetimeId).filter(is_used).map(|id| lifetimes.born(id));
+        unused.extend(made.max().map(|last| (last + 1, run.events.1)));
+    }
+    let is_unused = |id: LifetimeId| {
+        let born = lifetimes.born(id);
+        p.roles.of(id) == Role::Temporaries && unused.iter().any(|(from, to)| (*from..*to).contains(&born))
+    };
+    let gradients = |id, size| if is_untrained(id) || is_unused(id) { 0 } else { size };
     let saving = if is_apart {
-        let of_next = made_by_next_layer(p, of_graph);
-        let gone = |id: LifetimeId| of_next.get(&id).map_or(lifetimes.gone(id), |&next| lifetimes.gone(id).min(next));
+        // Every step makes the same.
+        let all = (0..lifetimes.len() as u32).map(LifetimeId);
+        let stacks: FxHashSet<StackId> = all.filter(|&id| of_graph(id)).filter_map(|id| p.stack_of(id)).collect();
+        let is_of_graph = |id| p.roles.of(id) == Role::Activations && p.stack_of(id).is_some_and(|s| stacks.contains(&s));
+        let of_next = made_by_next_layer(p, is_of_graph);
+        // What the last layers make goes with the end of their pass.
+        let mut pass_ends: FxHashMap<Option<usize>, u32> = FxHashMap::default();
+        for id in (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_of_graph(id)) {
+            pass_ends.insert(p.steps.of(lifetimes.born(id)), lifetimes.born(id) + 1);
+        }
+        let gone = |id: LifetimeId| {
+            let end = pass_ends.get(&p.steps.of(lifetimes.born(id))).filter(|_| is_of_graph(id));
+            [of_next.get(&id), end].into_iter().flatten().fold(lifetimes.gone(id), |gone, &end| gone.min(end))
+        };
         Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, gradients, gone) }
     } else {
         saving(p, gradients)
@@ -84,7 +125,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let sentence = format!(
         "{} of gradients, in {}, are probably for weights that nothing updates: the optimizer keeps no state for them.{}",
         Bytes(bytes),
-        counted(found.untrained.len() as u64, "block", "blocks"),
+        counted(found.blocks as u64, "block", "blocks"),
         match kept {
             0 => String::new(),
             kept => format!(" For these alone the forward pass keeps {} of activations.", Bytes(kept)),
@@ -103,7 +144,8 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         ),
     };
     let place = Place { event: Some(p.peak_event), lifetimes: found.untrained, ..Place::default() };
-    let finding = Finding::new("untrained_gradients", Class::Peak, "Gradients are computed for weights that nothing updates", total);
+    let finding =
+        Finding::new(super::UNTRAINED, Class::Peak, "Gradients are computed for weights that nothing updates", total);
     vec![
         finding
             .says(sentence)

@@ -111,6 +111,16 @@ fn steps_found_by_calls_begin_with_their_call() {
     assert_eq!(peak.replace('\u{a0}', " "), "in step 2, in an evaluation");
 }
 
+/// What an evaluation does between its passes belongs to it: there predictions are joined.
+#[test]
+fn an_evaluation_is_one_between_its_passes_too() {
+    for (name, said) in [("promised/predict", "in an evaluation"), ("promised/validate", "in step 4, in an evaluation")] {
+        let read = Read::of(name);
+        let peak = read.roles.anatomy.words_at(read.tables.curves.peak_event());
+        assert_eq!(peak.replace('\u{a0}', " "), said, "{name}");
+    }
+}
+
 /// What each program has once `zero_grad` has freed the gradients: some do it at the end of a step, some at the beginning of the
 /// next.
 #[test]

@@ -280,3 +280,68 @@ fn gradients_that_move_with_the_model() {
     assert_eq!(found.saving.unwrap().bytes(), 8 * 64 * MIB);
     silent(&run(false), "moved_gradients");
 }
+
+/// A teacher of four layers and a student of four train in three steps. With a graph the teacher has gradients that stay, and its
+/// backward pass comes last.
+fn distilled(has_graph: bool) -> Recording {
+    let mut t = Tape::new();
+    let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/train.py", "main")]);
+    let teaches = inside(&mut t, &[("/home/me/teacher.py", "layer")]);
+    let learns = inside(&mut t, &[("/home/me/student.py", "layer")]);
+    let backward = t.stack(&[("/site-packages/torch/_tensor.py", "backward"), ("/home/me/train.py", "main")]);
+    let steps = t.stack(&[("/site-packages/torch/optim/adam.py", "step"), ("/home/me/train.py", "main")]);
+    let (of_teacher, of_student) = (|i: u64| (10 + 2 * i) * MIB, |i: u64| (20 + 2 * i) * MIB);
+    for i in 0..4 {
+        t.alloc(of_teacher(i), weight);
+        t.alloc(of_student(i), weight);
+    }
+    for step in 0..3 {
+        let taught: Vec<_> = (0..4)
+            .filter_map(|_| {
+                let h = t.alloc(50 * MIB, teaches);
+                has_graph.then_some(h).or_else(|| {
+                    t.free(h);
+                    None
+                })
+            })
+            .collect();
+        let learned: Vec<_> = (0..4).map(|_| t.alloc(12 * MIB, learns)).collect();
+        let passes_back = |t: &mut Tape, (i, kept)| {
+            t.free(kept);
+            t.alloc(of_student(i), backward)
+        };
+        let gradients: Vec<_> = (0..4).zip(learned).map(|pass| passes_back(&mut t, pass)).collect();
+        if has_graph && step == 0 {
+            (0..4).for_each(|i| drop(t.alloc(of_teacher(i), backward)));
+        }
+        taught.into_iter().for_each(|h| t.free(h));
+        // Between the last of the backward pass and the optimizer.
+        let loss = t.alloc(30 * MIB, backward);
+        t.free(loss);
+        t.optimizer(|t| {
+            if step == 0 {
+                (0..8).for_each(|i| drop(t.alloc(of_student(i / 2), steps)));
+            }
+            let scratch = t.alloc(30 * MIB, steps);
+            t.free(scratch);
+        });
+        gradients.into_iter().for_each(|h| t.free(h));
+    }
+    t.finish()
+}
+
+#[test]
+fn gradients_that_nothing_uses() {
+    let found = said(&distilled(true), "untrained_gradients");
+    assert!(
+        found.sentence.contains("4\u{a0}blocks")
+            && found.sentence.contains("200\u{a0}MiB of activations")
+            && found.remedy.unwrap().contains("no_grad"),
+        "{}",
+        found.sentence
+    );
+    // The peak is then in the optimizer, without the teacher's gradients of 52 MiB.
+    let saving = found.saving.unwrap();
+    assert!(saving.bytes() > 52 * MIB && saving.after > 0, "{saving:?}");
+    silent(&distilled(false), "untrained_gradients");
+}

@@ -1,5 +1,6 @@
 """promised.py OUT: records programs that waste memory, each with the same program mended, to hold what findings promise against what
 PyTorch then had. The mended ones run without a history: recomputing a checkpointed layer under one with stacks fails in PyTorch 2.11."""
+import copy
 import functools
 import gc
 import sys
@@ -183,6 +184,41 @@ def predict(**settings):
     trainer.evaluate()
 
 
+def distill(has_graph):
+    teacher, student = torchvision.models.resnet101().cuda().eval(), torchvision.models.resnet18().cuda()
+
+    def loss_of(model):
+        x = torch.randn(32, 3, 224, 224, device="cuda")
+        with torch.set_grad_enabled(has_graph):
+            target = teacher(x).softmax(1)
+        return F.kl_div(model(x).log_softmax(1), target, reduction="batchmean")
+
+    steps(student, student.parameters(), loss_of, number=4, optimizer=torch.optim.AdamW)
+
+
+def summed_losses():
+    model, head = nn.LSTM(512, 1024, 2, batch_first=True).cuda(), nn.Linear(1024, 5000).cuda()
+
+    def loss_of(model):
+        state, total = None, 0
+        for _ in range(6):
+            y, state = model(torch.randn(64, 64, 512, device="cuda"), state)
+            total = total + F.cross_entropy(head(y).flatten(0, 1), torch.randint(0, 5000, (64 * 64,), device="cuda"))
+        return total
+
+    steps(model, [*model.parameters(), *head.parameters()], loss_of, optimizer=torch.optim.Adam)
+
+
+def state_dicts():
+    model, kept = torchvision.models.vit_b_16().cuda(), []
+
+    def loss_of(model):
+        kept.append(copy.deepcopy(model.state_dict()))
+        return model(torch.randn(8, 3, 224, 224, device="cuda")).square().mean()
+
+    steps(model, model.parameters(), loss_of, number=8)
+
+
 measured("result_kept", lambda: infer(False), True)
 measured("result_deleted", lambda: infer(True), False)
 measured("autocast_graph", lambda: autocast(True, True), True)
@@ -205,3 +241,7 @@ measured("validate_without_graph", lambda: validate(False), False)
 measured("predict", predict, True)
 measured("predict_on_cpu", lambda: predict(eval_accumulation_steps=1), False)
 measured("streams", streams, True)
+measured("distill", lambda: distill(True), True)
+measured("distill_no_grad", lambda: distill(False), True)
+measured("summed_losses", summed_losses, True)
+measured("state_dicts", state_dicts, True)

@@ -59,7 +59,11 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
                     true => (Role::OptimizerState, Because::StepsByHand),
                     false => (Role::Temporaries, Because::DiesInOptimizer),
                 }
-            } else if copies && case.outlives(id, run) && weights.contains_key(&case.size(id)) {
+            } else if copies
+                && case.outlives(id, run)
+                && weights.contains_key(&case.size(id))
+                && replaced(case, id, &of).is_none()
+            {
                 (Role::Weights, Because::CopiedWithAll)
             } else {
                 in_run(case, id, run, next, &weights, &gradients, &of)

@@ -173,7 +173,19 @@ impl Phases {
         for run in 0..phases.runs.len() {
             phases.runs[run].phase = phases.decide(run);
         }
+        phases.join_evaluations();
         phases
+    }
+
+    /// What an evaluation does between its passes and after the last is of it; before the first it may be the input of a training step.
+    fn join_evaluations(&mut self) {
+        for at in 1..self.runs.len() {
+            let run = self.runs[at];
+            let evaluates = run.part == Part::Unknown && run.bits & EVALUATES != 0;
+            if evaluates && self.runs[at - 1].phase == Phase::Evaluation {
+                self.runs[at].phase = Phase::Evaluation;
+            }
+        }
     }
 
     /// The last run ends where, after its last allocation, something older than the last forward pass is freed: the program gives back
@@ -260,7 +272,7 @@ impl Phases {
             _ if r.captures => Phase::Capture,
             Part::Load => Phase::Load,
             Part::Forward if r.bits & GENERATES != 0 => Phase::Generation,
-            Part::Forward | Part::Unknown if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
+            Part::Forward if r.bits & EVALUATES != 0 && !leads_to_backward => Phase::Evaluation,
             Part::Forward => Phase::Forward,
             Part::Backward => Phase::Backward,
             Part::Optimizer => Phase::Optimizer,

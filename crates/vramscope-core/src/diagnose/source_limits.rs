@@ -20,7 +20,7 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
         Format::KinetoTrace => {
             "has operators and no memory events: profile with torch.profiler.profile(profile_memory=True, with_stack=True)"
         }
-        _ => "holds no events and no segments: was history recording on when it was dumped?",
+        _ => "holds no events and no segments: nothing was on a GPU, or recording was off when it was dumped",
     }
 }
 

@@ -113,10 +113,12 @@ impl Steps {
         let all = within(&self.bounds);
         let covers =
             format!("Annotations cover {marked:.0} % of the events, {}", counted(self.marked.len() as u64, "step", "steps"));
+        let others = (self.len() - self.marked.len()) as u64;
         match self.continued_by {
             Some(stack) => Some(format!(
-                "{covers}. The other {} are continued from {}, which allocates once in every annotated step.",
-                count((self.len() - self.marked.len()) as u64),
+                "{covers}. {} {} continued from {}, which allocates once in every annotated step.",
+                counted(others, "more step", "more steps"),
+                if others == 1 { "is" } else { "are" },
                 names.of_stack(stack)
             )),
             None if all < 90.0 && self.bounds.last().is_some_and(|&b| (b as usize) < events) => {

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use crate::anatomy::Phase;
 use crate::anatomy::roles::Roles;
 use crate::anatomy::steps::Steps;
 use crate::changes::{Answer, Change, Recorded};
@@ -64,6 +65,11 @@ impl RuleInput<'_> {
         // What the source reports beyond its allocations stays as it is.
         let peak = self.tables.curves.peak(Quantity::Active).0;
         Some((Saving { before: peak, after: peak.saturating_add(answer.after).saturating_sub(answer.before) }, answer))
+    }
+
+    /// True if a backward pass was recorded.
+    pub(super) fn trains(&self) -> bool {
+        self.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward)
     }
 
     pub(super) fn last_event(&self) -> u32 {

@@ -298,15 +298,21 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     if saving.bytes().saturating_mul(10) < peak {
         return Vec::new();
     }
-    let finding = Finding::new(TEMPORARIES, Class::Peak, "Short-lived tensors of one line make the peak", bytes);
+    let title = match bytes.saturating_mul(2) >= peak {
+        true => "Short-lived tensors of one line make the peak",
+        false => "Short-lived tensors of one line hold much of the peak",
+    };
+    let is_one = blocks.len() == 1;
+    let finding = Finding::new(TEMPORARIES, Class::Peak, title, bytes);
     vec![
         finding
             .says(format!(
-                "{} of the {} at the peak are in {} of {line} that {} freed soon after.",
+                "{} of the {} at the peak {} in {} of {line} that {} freed soon after.",
                 Bytes(bytes),
                 Bytes(peak),
+                if is_one { "is" } else { "are" },
                 counted(blocks.len() as u64, "tensor", "tensors"),
-                if blocks.len() == 1 { "is" } else { "are" }
+                if is_one { "is" } else { "are" }
             ))
             .saves(&format!("In {CHUNKS} chunks"), saving)
             .bytes_of("short-lived", bytes)

@@ -457,6 +457,27 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
+/// How many times one line computed a loss while all these activations stayed, each time after others were made. A model with several
+/// outputs makes most of them before the first loss.
+fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> u64 {
+    let mut sorted: Vec<&BlockAt> =
+        blocks.iter().copied().filter(|b| step_of(p, b.lifetime) == p.steps.of(p.peak_event)).collect();
+    sorted.sort_unstable_by_key(|b| b.lifetime);
+    let (mut times, mut was_loss): (FxHashMap<StackId, u64>, bool) = (FxHashMap::default(), false);
+    let (mut after_first, mut all) = (0u64, 0u64);
+    for b in sorted {
+        let is_loss = p.flags_of(b.lifetime) & LOSS != 0;
+        if let Some(stack) = p.stack_of(b.lifetime).filter(|_| is_loss && !was_loss) {
+            *times.entry(stack).or_default() += 1;
+        }
+        all += if is_loss { 0 } else { b.size };
+        after_first += if is_loss || times.is_empty() { 0 } else { b.size };
+        was_loss = is_loss;
+    }
+    let most = times.into_values().max().unwrap_or(0);
+    if after_first.saturating_mul(2) >= all { most } else { 0 }
+}
+
 /// Activations kept for the backward pass: at least a third of the peak, if checkpointing would lower it by a fifth, or half where
 /// memory is short or nothing tells what would stay.
 pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
@@ -499,7 +520,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     // Where layers do not look alike or no stacks were recorded nothing tells what would stay: much is worth a word all the same.
     let is_much = match saving {
         Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None if has_lines => is_trace && bytes.saturating_mul(5) >= peak.saturating_mul(3),
+        None if has_lines => (is_trace || p.trains()) && bytes.saturating_mul(5) >= peak.saturating_mul(3),
         None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
     if !is_much && !(is_half && p.is_short()) {
@@ -508,14 +529,20 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let origin =
         if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
     let title = if is_half { "Activations make the peak" } else { "Activations hold much of the peak" };
+    let losses = summed_losses(p, &blocks);
     let finding = Finding::new("activations", Class::Peak, title, bytes).says(format!(
-        "{} of the {} at the peak are {}activations kept for the backward pass{origin}.",
+        "{} of the {} at the peak are {}activations kept for the backward pass{origin}.{}",
         Bytes(bytes),
         Bytes(peak),
         probably(p, &blocks),
+        match losses {
+            0..=2 => String::new(),
+            losses => format!(" {} losses had been computed by then, and no backward pass had begun.", count(losses)),
+        },
     ));
     let helps = saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
+        _ if losses > 2 => "The peak falls to about that of one loss.".to_owned(),
         Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
         _ if !helps => "The peak falls with the batch.".to_owned(),
         _ => "The peak falls; a step takes about a third longer.".to_owned(),
@@ -525,6 +552,9 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         None => finding,
     };
     let finding = match helps {
+        _ if losses > 2 => finding.remedy("loss.backward()  # for each loss, in place of their sum").advice(
+            "Gradients add up, and each graph goes with its backward pass. Detach what goes on to the next pass, such as an RNN's state: h = h.detach().",
+        ),
         true => {
             let (remedy, advice) = checkpointing_of(p, &blocks);
             finding.remedy(remedy).advice(advice)

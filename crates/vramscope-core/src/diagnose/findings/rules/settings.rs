@@ -51,8 +51,8 @@ pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Hel
     };
     let more = match passing().filter(|r| r.conf != best.conf && own - r.peak_reserved_bytes.min(own) >= own / WORTH).count() {
         0 => String::new(),
-        1 => " One more, in What-if, also reserves less than recorded.".to_owned(),
-        n => format!(" {n} more, in What-if, also reserve less than recorded."),
+        1 => " One more setting, in What-if, also reserves less than recorded.".to_owned(),
+        n => format!(" {n} more settings, in What-if, also reserve less than recorded."),
     };
     let sentence = format!(
         "Served again with this setting, the recording reserves {} at the peak instead of {}{doubt}.{more} {in_code}",

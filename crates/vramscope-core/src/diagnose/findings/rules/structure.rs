@@ -54,7 +54,7 @@ pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
     // Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
     let varies = sizes.len() >= 60 && new_late >= 10 && late >= 3;
     // A few sizes do it too, where each is larger than the last.
-    let is_most = || unused >= GIBIBYTE && unused * 2 >= reserved && slivers(p).is_empty();
+    let is_most = || !sizes.is_empty() && unused >= GIBIBYTE && unused * 2 >= reserved && slivers(p).is_empty();
     if !varies && !is_most() {
         return Vec::new();
     }

@@ -16,6 +16,8 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 const FEWEST: usize = 4;
 /// Gradients of fewer bytes are not worth a finding.
 const LEAST_GRADIENTS: u64 = 16 * MEBIBYTE;
+/// Without activations of their own they are from here on.
+const LEAST_ALONE: u64 = 32 * MEBIBYTE;
 
 /// The gradients that live after a backward pass, by what the optimizer keeps for blocks of their size.
 struct Gradients {
@@ -49,7 +51,8 @@ fn gradients(p: &RuleInput<'_>, after: u32) -> Option<Gradients> {
         of_size.entry(size(id)).and_modify(|of| of.1 += 1);
     }
     // Adam keeps two blocks for each weight, SGD with momentum one. Two models may have weights of one size.
-    let exact = |&(gradients, states): &(usize, usize)| states > 0 && states % gradients == 0 && states / gradients <= MOST_STATES;
+    let exact =
+        |&(gradients, states): &(usize, usize)| states > 0 && states % gradients == 0 && states / gradients <= MOST_STATES;
     let each = of_size.values().copied().filter(exact).map(|(gradients, states)| states / gradients).max()?;
     let of = |id: LifetimeId| of_size.get(&size(id)).copied().unwrap_or_default();
     let trained = || made.iter().copied().filter(|&id| of(id).1 == of(id).0 * each);
@@ -119,7 +122,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         saving(p, gradients)
     };
     let total = bytes + kept;
-    if total < LEAST {
+    if !is_apart && bytes < LEAST_ALONE {
         return Vec::new();
     }
     let sentence = format!(
@@ -127,7 +130,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         Bytes(bytes),
         counted(found.blocks as u64, "block", "blocks"),
         match kept {
-            0 => String::new(),
+            0 => " Their layers keep inputs to compute them, which is more.".to_owned(),
             kept => format!(" For these alone the forward pass keeps {} of activations.", Bytes(kept)),
         }
     );
@@ -144,8 +147,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         ),
     };
     let place = Place { event: Some(p.peak_event), lifetimes: found.untrained, ..Place::default() };
-    let finding =
-        Finding::new(super::UNTRAINED, Class::Peak, "Gradients are computed for weights that nothing updates", total);
+    let finding = Finding::new(super::UNTRAINED, Class::Peak, "Gradients are computed for weights that nothing updates", total);
     vec![
         finding
             .says(sentence)

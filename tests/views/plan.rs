@@ -136,7 +136,7 @@ fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
 
 #[test]
 fn rows_are_put_together_with_ctrl() {
-    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 2000.0], false);
     enter(&mut h, "Wanted", "24");
     h.get_by_label_contains("optimizer state in 8 bits").click();
     h.run_steps(4);
@@ -162,7 +162,7 @@ fn rows_are_put_together_with_ctrl() {
 /// A click into the box of a row does what Ctrl and a click on it do.
 #[test]
 fn rows_are_put_together_by_their_boxes() {
-    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 2000.0], false);
     enter(&mut h, "Wanted", "24");
     for row in ["optimizer state in 8 bits: peak", "logits and loss in 8 chunks: peak"] {
         let rect = h.get_by_label_contains(row).rect();

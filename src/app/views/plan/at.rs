@@ -279,11 +279,14 @@ fn per_one(name: &str) -> String {
 fn slope_of(scene: &Scene, role: &str) -> Option<String> {
     let of_role = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0);
     let points: Vec<(u64, u64)> = scene.points.iter().map(|(v, p)| (*v, of_role(p))).collect();
-    let bytes = slope(&points, scene.chosen).filter(|_| scene.knows)?;
     // Another instant may be the peak, with more or fewer of them live: each stays as large as it is.
     let is_fixed = [Role::Weights, Role::Gradients, Role::OptimizerState].iter().any(|r| r.name() == role);
+    if is_fixed && scene.knows {
+        return Some("fixed".to_owned());
+    }
+    let bytes = slope(&points, scene.chosen).filter(|_| scene.knows)?;
     Some(match bytes {
-        _ if is_fixed || bytes < 1.0 => "fixed".to_owned(),
+        _ if bytes < 1.0 => "fixed".to_owned(),
         _ if bytes < 0.05 * MEBIBYTE as f64 => format!("{:+.1} KiB", bytes / 1024.0),
         _ => format!("{:+.2} MiB", bytes / MEBIBYTE as f64),
     })

@@ -6,7 +6,7 @@ use crate::cli::{Table, quoted};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use vramscope_core::diagnose::source_limits::{clock_span, clock_time};
 use vramscope_core::diagnose::stats_check::StatsVerdict;
-use vramscope_core::model::{Clock, MemoryStats, StatsKind};
+use vramscope_core::model::{Clock, MemoryStats, StatsKind, WarningKind};
 use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
 
 /// Out-of-memory events listed, the last of more.
@@ -179,10 +179,10 @@ fn headline(s: &Summary) -> String {
         peaks.push(format!("No memory on {}", listed(&names)));
     }
     if peaks.is_empty() {
-        "it has no events and no segments: nothing was on a GPU, or it was written before anything was recorded.".to_owned()
-    } else {
-        format!("{}.", peaks.join(". "))
+        let why = s.load.warnings.iter().find(|w| w.kind == WarningKind::Skipped).map(|w| w.text.trim_end_matches('.'));
+        return format!("{}.", why.unwrap_or("it has no events and no segments: nothing was on a GPU, or recording was off"));
     }
+    format!("{}.", peaks.join(". "))
 }
 
 /// What a device held at most, and what was reserved for it, without a full stop.

@@ -312,7 +312,9 @@ fn distilled(has_graph: bool) -> Recording {
         };
         let gradients: Vec<_> = (0..4).zip(learned).map(|pass| passes_back(&mut t, pass)).collect();
         if has_graph && step == 0 {
-            (0..4).for_each(|i| drop(t.alloc(of_teacher(i), backward)));
+            for i in 0..4 {
+                t.alloc(of_teacher(i), backward);
+            }
         }
         taught.into_iter().for_each(|h| t.free(h));
         // Between the last of the backward pass and the optimizer.
@@ -320,7 +322,9 @@ fn distilled(has_graph: bool) -> Recording {
         t.free(loss);
         t.optimizer(|t| {
             if step == 0 {
-                (0..8).for_each(|i| drop(t.alloc(of_student(i / 2), steps)));
+                for i in 0..8 {
+                    t.alloc(of_student(i / 2), steps);
+                }
             }
             let scratch = t.alloc(30 * MIB, steps);
             t.free(scratch);

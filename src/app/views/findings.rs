@@ -280,7 +280,7 @@ fn in_use(active: u64, reserved: u64, knows_reserved: bool, allocator: &str) -> 
         );
     }
     let share = active as f64 / reserved.max(1) as f64 * 100.0;
-    format!("Tensors took {most} at most: {share:.0} % of the {} that was reserved at most.", Bytes(reserved))
+    format!("{share:.0} % of the {} reserved at the peak was in use.", Bytes(reserved))
 }
 
 /// Draws a finding; true when it was clicked.

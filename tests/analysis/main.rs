@@ -12,6 +12,7 @@ mod instants;
 mod messages;
 mod oom;
 mod plan;
+mod plan_changes;
 mod plan_runs;
 mod roles;
 mod room_plan;

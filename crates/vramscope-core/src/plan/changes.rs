@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::largest::last_passing;
 use super::law::QUANTITIES;
 use super::predict::{Pick, Predicted, Stream};
 use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
@@ -143,8 +144,8 @@ impl Plan {
             // What saves nothing fits as much as the program does without it.
             (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
             (Some(name), Some(_)) => {
-                let sure = largest(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
-                let may = largest(|value| may_pass(&size.with(name, value)), sure.max(1));
+                let sure = last_passing(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
+                let may = last_passing(|value| may_pass(&size.with(name, value)), sure.max(1));
                 Some([sure, may.max(sure)])
             }
             _ => None,
@@ -229,20 +230,6 @@ fn predict_both(model: &Model, edited: &Edited, late: Option<&Edited>, size: &Si
     model.answer(size, setting, &point, others).1
 }
 
-/// The largest value that passes, which passes below too.
-fn largest(passes: impl Fn(u64) -> bool, from: u64) -> u64 {
-    let (mut low, mut high) = (0, from.max(1));
-    while high < 1 << 24 && passes(high) {
-        low = high;
-        high *= 2;
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if passes(middle) { low = middle } else { high = middle }
-    }
-    low
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +237,7 @@ mod tests {
     #[test]
     fn the_largest_that_passes_is_found() {
         for most in [0, 1, 2, 7, 8, 9, 1000] {
-            assert_eq!(largest(|n| n <= most, 8), most);
+            assert_eq!(last_passing(|n| n <= most, 8), most);
         }
     }
 }

@@ -80,22 +80,13 @@ impl Plan {
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
         let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
-        let last = |passes: &dyn Fn(u64) -> bool| {
-            let (mut low, mut high) = (0u64, from.max(1));
-            // A value that fails outright.
-            while high < MOST && passes(high) {
-                low = high;
-                high *= 2;
-            }
-            while high - low > 1 {
-                let middle = low + (high - low) / 2;
-                if passes(middle) { low = middle } else { high = middle }
-            }
-            low
-        };
         // With one recording nothing shows that temporaries do not grow; where they might not, there is no end but the likely one.
         let is_endless = self.is_single() && may_pass(MOST / 2);
-        let low = if is_endless { last(&|value| self.passes_once(&size.with(name, value), &more)) } else { last(&may_pass) };
+        let low = if is_endless {
+            last_passing(|value| self.passes_once(&size.with(name, value), &more), from)
+        } else {
+            last_passing(&may_pass, from)
+        };
         let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
         let asked: Vec<(u64, (u8, Predicted))> = around.par_iter().map(|&v| (v, ask(v))).collect();
         let top = asked.iter().rev().find(|(_, p)| verdict(p) > 0).map_or(0, |(v, _)| *v);
@@ -188,4 +179,18 @@ impl Plan {
         all.sort_by_key(|(i, _)| *i);
         all.into_iter().map(|(_, largest)| largest).collect()
     }
+}
+
+/// The largest value that passes, where all below it pass too: doubled from a first one until it fails, then halved in between.
+pub(super) fn last_passing(passes: impl Fn(u64) -> bool, from: u64) -> u64 {
+    let (mut low, mut high) = (0, from.max(1));
+    while high < MOST && passes(high) {
+        low = high;
+        high *= 2;
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if passes(middle) { low = middle } else { high = middle }
+    }
+    low
 }

@@ -85,7 +85,7 @@ impl Plan {
         let low = if is_endless {
             last_passing(|value| self.passes_once(&size.with(name, value), &more), from)
         } else {
-            last_passing(&may_pass, from)
+            last_passing(may_pass, from)
         };
         let around: Vec<u64> = (low.saturating_sub(BEYOND).max(1)..=low + BEYOND).collect();
         let asked: Vec<(u64, (u8, Predicted))> = around.par_iter().map(|&v| (v, ask(v))).collect();

@@ -42,7 +42,7 @@ fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<
             .iter()
             .map(|g| {
                 json!({
-                    "bytes": g.bytes, "count": g.count, "bytes_per_step": g.bytes_per_step.max(0.0).round() as u64, "confidence": g.confidence,
+                    "bytes": g.bytes, "count": g.count(), "bytes_per_step": g.bytes_per_step.max(0.0).round() as u64, "confidence": g.confidence,
                     "steps_adding": g.steps_adding, "steps": g.steps, "is_leak": g.is_leak(), "stack": frames(recording, g.stack),
                     "first_step": 0, "since_step": g.since, "bytes_by_step": g.by_step, "freed_at_event": g.freed,
                 })
@@ -90,7 +90,7 @@ fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<
     table.row(["", "kept", "blocks", "per step", "fit", "allocated at"]);
     let size = SizeColumn::of(grown.iter().take(LISTED).map(|g| g.bytes));
     for (g, by) in grown.iter().zip(apart) {
-        let (bytes, blocks) = (size.sized(g.bytes), count(g.count));
+        let (bytes, blocks) = (size.sized(g.bytes), count(g.count()));
         let place = named_by(&recording.stacks, names.of_stack(g.stack), by);
         let kind = match g.freed {
             Some(_) => "leak, freed at the end",

@@ -302,8 +302,8 @@ impl LeaksView {
             Column::figure("fit", 36.0, |c, (g, _): &Grown<'_>| c.figure(format!("{:.2}", g.confidence), t.text2))
                 .by("fit", |i| g[i].0.confidence)
                 .from(440.0),
-            Column::figure("blocks", 56.0, |c, (g, _): &Grown<'_>| c.figure(count(g.count), t.text2))
-                .by("blocks", |i| g[i].0.count as f64)
+            Column::figure("blocks", 56.0, |c, (g, _): &Grown<'_>| c.figure(count(g.count()), t.text2))
+                .by("blocks", |i| g[i].0.count() as f64)
                 .from(540.0),
             Column::figure("in steps", 72.0, |c, (g, _): &Grown<'_>| {
                 c.figure(format!("{} of {}", g.steps_adding, g.steps), t.text2)
@@ -327,7 +327,7 @@ impl LeaksView {
                 format!("{leak}{}: {} {fate}", cells.line(), Bytes(g.bytes))
             },
         );
-        select(cx, &out, |i| (g[i].0.stack, g[i].0.examples.first().copied()));
+        select(cx, &out, |i| (g[i].0.stack, g[i].0.survivors.first().copied()));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Steps beyond those that annotations mark: a call stack that allocates once in every marked step and continues to.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
 use crate::model::{Action, DeviceRecording, StackId};
@@ -41,19 +41,17 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     let longest = marked.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
     // A first step that also sets everything up is longer than the others; only one that holds many of them is divided.
     let wants_before = first > 2 * LONGEST * longest.max(1) && first > n / 4;
-    let wants_after = n - last > LONGEST * longest.max(1);
+    // What follows the last one is a step only if it allocates like one: a program that ends frees much.
+    let allocations = |from: u32, to: u32| allocations(device, from, to).count();
+    let typical = allocations(0, last) / steps.len().max(1);
+    let allocates = allocations(last, n) > typical / 2 && !ends_a_step(device, &steps, last);
+    let wants_after = n - last > LONGEST * longest.max(1) && allocates;
     if longest == 0 || !(wants_before || wants_after) {
-        // What follows the last one is a step only if it allocates like one: a program that ends frees much.
-        let allocations = |from: u32, to: u32| {
-            let events = device.events.action.get(from as usize..to as usize).unwrap_or_default();
-            events.iter().filter(|&&action| action == Action::Alloc).count()
-        };
-        let typical = allocations(0, last) / steps.len().max(1);
         // Without stacks, only where it fails: what runs on after the optimizer may be an evaluation.
         let has_stacks = device.events.stack.iter().any(|stack| stack.is_some());
         let is_one = match device.events.failure_at_end() {
             Some(_) if !has_stacks => allocations(last, n) > 0,
-            failure => (has_stacks || failure.is_some()) && allocations(last, n) > typical / 2,
+            failure => (has_stacks || failure.is_some()) && allocates,
         };
         if is_one && !matches!(steps.source, StepSource::Range(_)) {
             steps.bounds.push(n);
@@ -80,6 +78,24 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     steps.confidence = (sum / u64::from(n).max(1)).min(if sure_events < u64::from(n) { 99 } else { 100 }) as u8;
     steps.continued_by = best.map(|b| b.stack);
     steps
+}
+
+/// The call stacks of the allocations among these events.
+fn allocations(device: &DeviceRecording, from: u32, to: u32) -> impl Iterator<Item = StackId> {
+    let within = from as usize..to as usize;
+    let actions = device.events.action.get(within.clone()).unwrap_or_default();
+    let stacks = device.events.stack.get(within).unwrap_or_default();
+    actions.iter().zip(stacks).filter(|(action, _)| **action == Action::Alloc).map(|(_, &stack)| stack)
+}
+
+/// Whether what follows the last marked step is the end of that step: its lines ran in steps before, but not in the first, which
+/// ended with the optimizer's call as all marked steps do. O(events).
+fn ends_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
+    let of = |from, to| allocations(device, from, to).filter(|stack| stack.is_some());
+    let [start, first, ..] = steps.bounds[..] else { return false };
+    let after: FxHashSet<StackId> = of(last, device.events.len() as u32).collect();
+    let known = of(first, last).filter(|stack| after.contains(stack)).collect::<FxHashSet<_>>().len();
+    known * 2 > after.len() && !of(start, first).any(|stack| after.contains(&stack))
 }
 
 /// What a stack says of the steps outside the marked ones.

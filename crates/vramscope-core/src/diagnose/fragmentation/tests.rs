@@ -314,5 +314,5 @@ fn pages_of_one_block_or_hole_are_one_piece_however_many() {
     assert_eq!((plan.bytes, plan.blocks.len()), (0, 0));
     assert!(plan.room >= 1 << 46 && plan.pages as u64 == plan.room / (20 * MEBIBYTE), "{plan:?}");
     assert_eq!(enough_alone(&device, &s, &LARGE, 1 << 48, 1 << 40).count, 2);
-    assert!(since.elapsed().as_secs_f64() < 0.5, "{:?}", since.elapsed());
+    assert!(since.elapsed().as_secs_f64() < 5.0, "{:?}", since.elapsed());
 }

@@ -28,8 +28,6 @@ pub struct Growth {
     /// Requested bytes of this stack that are live at the end, whenever allocated and of whatever size, or that were freed
     /// together. Blocks of the stack's first calls that do not fit what every step leaves behind are not counted.
     pub bytes: u64,
-    /// Number of allocations in [`bytes`](Self::bytes).
-    pub count: u64,
     /// Bytes that a step adds: the mean over the examined steps, without warm-up and unfinished ones, or over whole periods.
     pub bytes_per_step: f64,
     /// Coefficient of determination of the least-squares line through the survivors' cumulative sum, 0 to 1.
@@ -42,8 +40,8 @@ pub struct Growth {
     pub steps: usize,
     /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
     pub by_step: Vec<u64>,
-    /// Up to 100 of the surviving allocations, oldest first.
-    pub examples: Vec<LifetimeId>,
+    /// The allocations in [`bytes`](Self::bytes), oldest first.
+    pub survivors: Vec<LifetimeId>,
     /// The event at which the program began to free all of it at once; `None` where it lives at the end.
     pub freed: Option<u32>,
     /// How regularly it grows.
@@ -64,6 +62,12 @@ pub enum Rhythm {
 }
 
 impl Growth {
+    /// Number of the surviving allocations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.survivors.len() as u64
+    }
+
     /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five, at even distances, or makes up, alone or
     /// with others, what all memory comes back to.
     #[must_use]
@@ -163,21 +167,18 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     let Looked { count, ref within } = *looked;
     let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
-    let (mut bytes, mut number, mut most, mut examples) = (0, 0, 0, Vec::new());
+    let (mut bytes, mut most, mut survivors) = (0, 0, Vec::new());
     // Blocks without a stack are everything at once: of these only sizes that come back in most steps belong to the growth.
     let sizes = if stack.is_some() { FxHashSet::default() } else { recurring(survival, within) };
     let beside = if stack.is_some() { FxHashSet::default() } else { beside(survival, looked, &sizes) };
     let belongs = |id: LifetimeId, size: u64| (sizes.is_empty() || sizes.contains(&size)) && !beside.contains(&id);
     for &(id, size, step) in survival.iter().filter(|s| !set_up.contains(&s.0) && belongs(s.0, s.1)) {
         bytes += size;
-        number += 1;
         most = most.max(size);
         if let Some(b) = step.and_then(|s| by_step.get_mut(s)) {
             *b += size;
         }
-        if examples.len() < 100 {
-            examples.push(id);
-        }
+        survivors.push(id);
     }
     let steady = &by_step[within.clone()];
     let (slope, confidence) = line(steady);
@@ -190,14 +191,13 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     Some(Growth {
         stack,
         bytes,
-        count: number,
         bytes_per_step: mean(steady, rhythm),
         confidence,
         since: 0,
         steps_adding: by_step.iter().filter(|&&b| b > 0).count(),
         steps: count,
         by_step,
-        examples,
+        survivors,
         freed,
         rhythm,
     })
@@ -501,7 +501,7 @@ fn freed_together(
         {
             let (now, start) = (made(freed), made(burst.around));
             let is_old = now - i > reach;
-            if now.abs_diff(start) > reach || (freed < burst.around && !is_old) {
+            if now.abs_diff(start) > reach || (freed < burst.around && now < start && !is_old) {
                 continue;
             }
             burst.begins = burst.begins.min(freed);

@@ -32,13 +32,15 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
 /// What leaks, in one sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.` Empty without any.
 #[must_use]
 pub fn leaking(leaks: &[&Growth]) -> String {
-    let Some(first) = leaks.first() else { return String::new() };
+    if leaks.is_empty() {
+        return String::new();
+    }
     let bytes = |leaks: &mut dyn Iterator<Item = &&Growth>| Bytes(leaks.map(|g| g.bytes).sum());
-    let freed = leaks.iter().filter(|g| g.freed.is_some()).count();
-    let fate = match first.freed {
-        Some(event) if freed == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
-        _ if freed > 0 => format!("of which {} freed at once in the end", bytes(&mut leaks.iter().filter(|g| g.freed.is_some()))),
-        _ => "live at the end".to_owned(),
+    let freed: Vec<u32> = leaks.iter().filter_map(|g| g.freed).collect();
+    let fate = match freed.iter().min() {
+        Some(&event) if freed.len() == leaks.len() => format!("all freed at once from event {} on", count(u64::from(event))),
+        Some(_) => format!("of which {} freed at once in the end", bytes(&mut leaks.iter().filter(|g| g.freed.is_some()))),
+        None => "live at the end".to_owned(),
     };
     format!(
         "{} {} with {}, {}: {} in all, {fate}.",

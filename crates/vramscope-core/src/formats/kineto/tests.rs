@@ -296,7 +296,7 @@ fn operators_that_all_start_at_once_or_never_nest_take_no_time() {
     let r = load(&trace("", &events));
     let allocations = r.devices[0].events.action.iter().filter(|&&a| a == Action::Alloc).count();
     assert_eq!(allocations, 20_000);
-    assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+    assert!(since.elapsed().as_secs() < 40, "{:?}", since.elapsed());
 }
 
 #[test]
@@ -312,5 +312,5 @@ fn totals_that_go_up_and_down_forever_take_no_time() {
         })
         .collect();
     load(&trace("", &events));
-    assert!(since.elapsed().as_secs() < 10, "{:?}", since.elapsed());
+    assert!(since.elapsed().as_secs() < 40, "{:?}", since.elapsed());
 }

@@ -4,6 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::shared::{self, EVALUATION};
 use crate::anatomy::{Phase, Role};
+use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
@@ -18,11 +19,11 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let first = &grown[0];
     let all: Vec<&Growth> = grown.iter().collect();
-    let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count).sum(), by_line(p, &grown));
+    let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count()).sum(), by_line(p, &grown));
     let what = "step";
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
-    let is_small = |g: &Growth| g.examples.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
+    let is_small = |g: &Growth| g.survivors.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
     let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
     let kept = kept.or_else(|| of_backward(p, &grown)).or_else(|| outputs(p, &grown, has_stacks));
     let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
@@ -59,13 +60,14 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         evidence.extend(named);
     }
     let (steady, steps) = adding(&all);
+    let (change, saving) = freed_with_its_step(p, &grown);
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
     evidence.extend([
         Evidence::text("steps that add", format!("{steady} of {steps}")),
         Evidence::text("fit of a line", format!("{fit:.3}")),
         Evidence::text("call stacks", count(grown.len() as u64)),
     ]);
-    vec![Finding {
+    let finding = Finding {
         rule: "leak",
         class: Class::Leak,
         title,
@@ -87,7 +89,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
             event: Some(freed.iter().min().map_or(p.last_event(), |&event| event.saturating_sub(1))),
             range: None,
             stack: Some(first.stack),
-            lifetimes: grown.iter().flat_map(|g| g.examples.iter().copied()).take(1000).collect(),
+            lifetimes: grown.iter().flat_map(|g| g.survivors.iter().copied()).take(1000).collect(),
         },
         remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
         advice: match (keeps_losses, has_stacks) {
@@ -98,7 +100,28 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         }
         .to_owned(),
         verify: "The slope is zero: memory after each step is the same.".to_owned(),
-    }]
+    };
+    vec![if saving.is_nothing() { finding } else { finding.saves(change, saving) }]
+}
+
+/// What the peak would be if nothing outlived the step that made it, with words for that change; of copies of weights or of the
+/// optimizer's state one stays, until the next step has made its own.
+fn freed_with_its_step(p: &RuleInput<'_>, grown: &[Growth]) -> (&'static str, Saving) {
+    let keeps_one = matches!(role_of_most(p, grown), Some(Role::Weights | Role::OptimizerState));
+    let lifetimes = &p.tables.lifetimes;
+    let bounds = &p.steps.bounds;
+    let survivors: FxHashSet<LifetimeId> = grown.iter().flat_map(|g| &g.survivors).copied().collect();
+    let gone = |id: LifetimeId| {
+        let recorded = lifetimes.gone(id);
+        let step = bounds.partition_point(|&bound| bound <= lifetimes.born(id));
+        match bounds.get(step + usize::from(keeps_one)) {
+            Some(&end) if survivors.contains(&id) => recorded.min(end),
+            _ => recorded,
+        }
+    };
+    let before = p.tables.curves.peak(Quantity::Active).0;
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    (if keeps_one { "With one copy" } else { "If every step freed its own," }, Saving { before, after })
 }
 
 /// What is kept and what to do, if most of what grows has one role.
@@ -125,7 +148,7 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
 
 /// Weights, optimizer state, a KV cache or inputs, if most of what grows is of that role.
 fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
-    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.examples.iter().copied()).collect();
+    let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.survivors.iter().copied()).collect();
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
     let of_all: u64 = all.iter().map(|&id| size(id)).sum();
@@ -136,7 +159,7 @@ fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
 /// Bytes of what grows, by a test of its blocks: those that pass, and all.
 fn bytes_of(p: &RuleInput<'_>, grown: &[Growth], is_one: impl Fn(LifetimeId) -> bool) -> (u64, u64) {
     let size = |id: &LifetimeId| p.tables.lifetimes.requested(p.device, *id);
-    let all = || grown.iter().flat_map(|g| &g.examples);
+    let all = || grown.iter().flat_map(|g| &g.survivors);
     (all().filter(|&&id| is_one(id)).map(size).sum(), all().map(size).sum())
 }
 
@@ -161,7 +184,7 @@ fn is_backward(p: &RuleInput<'_>, id: LifetimeId) -> bool {
 fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'static str, &'static str)> {
     const FEW: u64 = 3;
     let adds = grown.iter().map(|g| g.steps_adding).max().unwrap_or(0) as u64;
-    let is_few = grown.iter().map(|g| g.count).sum::<u64>() <= adds.saturating_mul(FEW);
+    let is_few = grown.iter().map(|g| g.count()).sum::<u64>() <= adds.saturating_mul(FEW);
     let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
     let (kept, all) = bytes_of(p, grown, is_activation);
@@ -186,7 +209,7 @@ fn of_the_model(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'
     if role_of_most(p, grown) == Some(Role::OptimizerState) {
         return most_kept(p, grown);
     }
-    let all: Vec<u64> = grown.iter().flat_map(|g| g.examples.iter().map(|&id| size(id))).collect();
+    let all: Vec<u64> = grown.iter().flat_map(|g| g.survivors.iter().map(|&id| size(id))).collect();
     let alike: Vec<u64> = all.iter().copied().filter(|size| weights.contains(size)).collect();
     let is_most = alike.iter().sum::<u64>() * 2 > all.iter().sum::<u64>();
     (is_most && alike.iter().collect::<FxHashSet<_>>().len() >= FEWEST_SIZES).then_some((
@@ -215,8 +238,8 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     let kept = kept_numbers(p);
     let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
     let lifetimes = &p.tables.lifetimes;
-    let each = first.examples.first().map_or(0, |&id| lifetimes.block_size(id));
-    let number: u64 = kept.iter().map(|g| g.count).sum();
+    let each = first.survivors.first().map_or(0, |&id| lifetimes.block_size(id));
+    let number: u64 = kept.iter().map(|g| g.count()).sum();
     let asked: u64 = kept.iter().map(|g| g.bytes).sum();
     // Every one of them takes a whole block.
     let held = number.saturating_mul(each);
@@ -238,7 +261,7 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(Place {
                 event: Some(p.last_event()),
                 stack: Some(first.stack),
-                lifetimes: first.examples.clone(),
+                lifetimes: first.survivors.iter().copied().take(100).collect(),
                 ..Place::default()
             })
             .remedy("losses.append(loss.item())")
@@ -256,7 +279,7 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
         Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
             .says(format!(
                 "{} allocated in evaluation at {} are still live {}, {}: predictions are kept on the device, or their graphs are.",
-                counted(grown.iter().map(|g| g.count).sum(), "block", "blocks"),
+                counted(grown.iter().map(|g| g.count()).sum(), "block", "blocks"),
                 places(&by_line(p, &grown)),
                 match first.freed {
                     Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
@@ -270,7 +293,7 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(Place {
                 event: Some(p.last_event()),
                 stack: Some(first.stack),
-                lifetimes: first.examples.clone(),
+                lifetimes: first.survivors.iter().copied().take(100).collect(),
                 ..Place::default()
             })
             .remedy("with torch.inference_mode():")

@@ -42,6 +42,15 @@ impl Draw {
     }
 }
 
+/// A forward pass and its backward pass: one in a step, several where gradients are accumulated. Each has the first place at which it
+/// asks for anything, and the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    pub(crate) step: u32,
+    pub(crate) forward: (u32, u32),
+    pub(crate) backward: Option<(u32, u32)>,
+}
+
 /// A program's requests with changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft<'a> {
@@ -111,6 +120,33 @@ impl<'a> Draft<'a> {
     /// The first place at which a phase of a step asks for anything, and the last.
     pub(crate) fn reach(&self, step: u32, phase: Phase) -> Option<(u32, u32)> {
         self.reaches.get(&(step, phase)).copied()
+    }
+
+    /// The passes of a step, in order. O(its rows).
+    pub(crate) fn passes(&self, step: u32) -> Vec<Pass> {
+        /// A stretch of the forward pass begins another one if it makes one in this many of the requests that the largest makes.
+        const SHARE: usize = 8;
+        let is_of_pass = |r: &Draw| r.born != NEVER && matches!(r.phase, Phase::Forward | Phase::Backward);
+        let mut rows: Vec<Draw> = self.of_step(step, is_of_pass).into_iter().map(|r| self.rows[r as usize]).collect();
+        rows.sort_unstable_by_key(|r| r.born);
+        let stretches: Vec<&[Draw]> = rows.chunk_by(|a, b| a.phase == b.phase).collect();
+        let forward = stretches.iter().filter(|s| s[0].phase == Phase::Forward);
+        let most = forward.map(|s| s.len()).max().unwrap_or(0);
+        let mut passes: Vec<Pass> = Vec::new();
+        for stretch in stretches {
+            let reach = (stretch[0].born, stretch[stretch.len() - 1].born);
+            match passes.last_mut() {
+                Some(pass) if stretch[0].phase == Phase::Backward => {
+                    pass.backward = Some((pass.backward.map_or(reach.0, |b| b.0), reach.1));
+                }
+                Some(pass) if pass.backward.is_none() => pass.forward.1 = reach.1,
+                _ if stretch[0].phase == Phase::Forward && stretch.len() * SHARE >= most => {
+                    passes.push(Pass { step, forward: reach, backward: None });
+                }
+                _ => {}
+            }
+        }
+        passes
     }
 
     /// Bytes of an element of weights: 2 where a cross-entropy is taken of logits that were cast to twice their size and autocast is not

@@ -1,8 +1,10 @@
 //! Changes to what the forward pass keeps for the backward pass.
 
+use std::ops::RangeInclusive;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::draft::{Draft, Edits};
+use super::draft::{Draft, Draw, Edits, Pass};
 use super::repeats::{Instance, MOST_NAMES, NOTHING_REPEATS, find};
 use super::requests::{NEVER, Requests};
 use crate::anatomy::Phase;
@@ -17,31 +19,32 @@ use crate::tables::naming::is_framework;
 /// # Errors
 /// Why there is no such module.
 pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(String, usize), String> {
-    let steps = draft.steps().max(u32::from(draft.program.steps > 0));
+    let steps = steps(draft);
     let mut edits = Edits::default();
     if name.is_none() && is_checkpointed(draft) {
         return Err(CHECKPOINTED.to_owned());
     }
-    let mut told = Err(NOTHING_REPEATS.to_owned());
+    let (mut told, mut most) = (Err(NOTHING_REPEATS.to_owned()), 0);
     let (mut bytes, mut requests, mut open) = (0, 0, 0);
-    for step in u32::from(draft.program.steps > 0)..=steps {
-        let found = match find(draft, step, name) {
+    for pass in steps.clone().flat_map(|step| draft.passes(step)) {
+        let found = match find(draft, pass, name) {
             Ok(found) => found,
             Err(why) => {
                 told = told.or(Err(why));
                 continue;
             }
         };
-        let last_step = step == steps;
+        let last_step = pass.step == *steps.end();
         let saves_result = saves_its_result(draft, &found.instances);
-        let begins = backward_of(draft, &found.instances, saves_result);
+        let begins = backward_of(draft, pass, &found.instances, saves_result);
         // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
-        let (_, forward_end) = draft.reach(step, Phase::Forward).unwrap_or_default();
-        let of_autocast = draft.of_step(step, |r| r.role == Role::AutocastCopies && r.freed != NEVER && r.freed > forward_end);
+        let (first, last) = pass.forward;
+        let is_copy = |r: &Draw| r.role == Role::AutocastCopies && (first..=last).contains(&r.born);
+        let of_autocast = draft.of_step(pass.step, |r| is_copy(r) && r.freed != NEVER && r.freed > last);
         let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
         // A part of the program may have run backward before.
         let over = found.instances.last().map_or(0, |last| last.end);
-        let has_backward = draft.reach(step, Phase::Backward).is_some_and(|(_, last)| last >= over);
+        let has_backward = pass.backward.is_some_and(|(_, last)| last >= over);
         for (i, (instance, begin)) in found.instances.iter().zip(begins).enumerate() {
             if !has_backward {
                 // The recording ends before the backward pass, which makes one layer at a time again: the last one stays for it.
@@ -83,13 +86,22 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 }
             }
         }
-        told = Ok((found.place, found.instances.len()));
+        if told.is_err() || found.saved >= most {
+            told = Ok((found.place, found.instances.len()));
+            most = found.saved;
+        }
     }
     draft.apply(edits);
     draft.recomputed += bytes;
     draft.again += requests;
     draft.open = draft.open.max(open);
     told
+}
+
+/// The steps that are looked at: those behind the first stretch, or the only one.
+fn steps(draft: &Draft<'_>) -> RangeInclusive<u32> {
+    let first = u32::from(draft.program.steps > 0);
+    first..=draft.steps().max(first)
 }
 
 /// Why checkpointing does nothing where it is at work.
@@ -116,10 +128,10 @@ fn is_checkpointed(draft: &Draft<'_>) -> bool {
     bytes(&inside) > 0 && bytes(&inside) * 2 >= bytes(&of_python)
 }
 
-/// Why no step has a module of this name, with those that it has; `None` if one has it, or nothing repeats at all.
+/// Why no pass has a module of this name, with those that it has; `None` if one has it, or nothing repeats at all.
 pub(super) fn no_such_module(draft: &Draft<'_>, name: &str) -> Option<String> {
-    let steps = u32::from(draft.program.steps > 0)..=draft.steps().max(u32::from(draft.program.steps > 0));
-    let found: Vec<_> = steps.map(|step| find(draft, step, Some(name)).err()).collect();
+    let passes = steps(draft).flat_map(|step| draft.passes(step));
+    let found: Vec<_> = passes.map(|pass| find(draft, pass, Some(name)).err()).collect();
     if found.iter().any(Option::is_none) {
         return None;
     }
@@ -148,7 +160,7 @@ pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> 
 }
 
 /// Where the backward pass of each instance begins: where that of the next one is over.
-fn backward_of(draft: &Draft<'_>, instances: &[Instance], saves_result: bool) -> Vec<Option<u32>> {
+fn backward_of(draft: &Draft<'_>, pass: Pass, instances: &[Instance], saves_result: bool) -> Vec<Option<u32>> {
     let freed = |row: u32| freed(draft, row);
     let frees: Vec<Vec<u32>> = instances.iter().map(|i| i.inner.iter().filter_map(|&r| freed(r)).collect()).collect();
     (0..instances.len())
@@ -161,21 +173,21 @@ fn backward_of(draft: &Draft<'_>, instances: &[Instance], saves_result: bool) ->
             // The next call needs the result to the end of its own backward pass.
             let of_result = result.and_then(|r| if saves_result { last_request(draft, r) } else { freed(r).map(|f| f + 1) });
             let of_result = of_result.filter(|&at| at <= first);
-            Some(after.max(of_result).unwrap_or_else(|| after_the_rest(draft, &instances[i], first)))
+            Some(after.max(of_result).unwrap_or_else(|| after_the_rest(draft, pass, &instances[i], first)))
         })
         .collect()
 }
 
 /// Where the backward pass of the last call begins, which frees something first at a place: behind the last free of what the rest of the
 /// forward pass kept. An operator that keeps nothing, as a mean, may make the gradient of the result there.
-fn after_the_rest(draft: &Draft<'_>, instance: &Instance, first: u32) -> u32 {
+fn after_the_rest(draft: &Draft<'_>, pass: Pass, instance: &Instance, first: u32) -> u32 {
     let Some(&last) = instance.all.last() else { return first };
-    let (step, result) = (draft.rows[last as usize].step, draft.size(last));
-    let from = draft.reach(step, Phase::Backward).map_or(first, |(from, _)| from).min(first);
+    let result = draft.size(last);
+    let from = pass.backward.map_or(first, |(from, _)| from).min(first);
     let own: FxHashSet<u32> = instance.all.iter().copied().collect();
     let is_of_rest = |at: u32| match draft.asks[at as usize] {
         Ask::Free(row) | Ask::FreeLater(row) => {
-            draft.rows.get(row as usize).is_some_and(|r| r.phase == Phase::Forward && r.step == step) && !own.contains(&row)
+            draft.rows.get(row as usize).is_some_and(|r| r.phase == Phase::Forward && r.step == pass.step) && !own.contains(&row)
         }
         _ => false,
     };

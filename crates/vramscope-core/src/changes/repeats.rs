@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-use super::draft::{Draft, Draw};
+use super::draft::{Draft, Draw, Pass};
 use super::requests::NEVER;
 use crate::anatomy::modules::module_class;
 use crate::anatomy::{Phase, Role};
@@ -31,21 +31,23 @@ pub(super) struct Instance {
 /// A module that repeats.
 #[derive(Clone, Debug)]
 pub(super) struct Repeated {
+    /// Bytes that checkpointing would not keep.
+    pub(super) saved: u64,
     /// The lines that call it, as `resnet.py:273, 274, 275`.
     pub(super) place: String,
     /// Its calls, in order.
     pub(super) instances: Vec<Instance>,
 }
 
-/// The line of a step's forward pass whose repeated calls keep most bytes; with a name, of those that it names.
+/// The line of a forward pass whose repeated calls keep most bytes; with a name, of those that it names.
 ///
 /// A name is the class of a module, or a part of one, where a profiler recorded modules; everywhere it may be the function, the file or
 /// the `file:line` of a call that repeats. A name that none has finds nothing: another module is no answer.
 ///
 /// # Errors
 /// Why nothing is found; for a name that nothing has, what can be named.
-pub(super) fn find(draft: &Draft<'_>, step: u32, name: Option<&str>) -> Result<Repeated, String> {
-    let mut all = candidates(draft, step);
+pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<Repeated, String> {
+    let mut all = candidates(draft, pass);
     all.sort_by_key(|c| std::cmp::Reverse(c.rank()));
     if all.is_empty() {
         return Err(NOTHING_REPEATS.to_owned());
@@ -85,7 +87,7 @@ impl Candidate {
     }
 
     fn repeated(self) -> Repeated {
-        Repeated { place: lines(&self.places), instances: self.instances }
+        Repeated { saved: self.saved, place: lines(&self.places), instances: self.instances }
     }
 
     fn is_named(&self, stacks: &StackTable, name: &str) -> bool {
@@ -136,13 +138,13 @@ fn not_named(stacks: &StackTable, name: &str, all: &[Candidate]) -> String {
     format!("no stack names a module '{name}'{why}; these can be named: {}", labels.join(", "))
 }
 
-/// The frames of a step's forward pass whose calls repeat and keep something.
-fn candidates(draft: &Draft<'_>, step: u32) -> Vec<Candidate> {
+/// The frames of a forward pass whose calls repeat and keep something.
+fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     let stacks = draft.program.stacks;
-    let rows = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER);
+    let (first, last) = pass.forward;
+    let rows = draft.of_step(pass.step, |r| r.phase == Phase::Forward && (first..=last).contains(&r.born));
     // What is freed before the backward pass begins is not kept for it.
-    let begin = draft.reach(step, Phase::Backward).map(|(first, _)| first);
-    let Some(end) = begin.or(draft.reach(step, Phase::Forward).map(|(_, last)| last)) else { return Vec::new() };
+    let end = pass.backward.map_or(last, |(first, _)| first);
     // Operators and functions of C++ call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
     let around = around_steps(draft);

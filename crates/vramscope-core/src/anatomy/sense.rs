@@ -110,7 +110,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
         s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
         Part::Backward
-    } else if s.makes_weights && !in_module {
+    } else if !in_module && (s.makes_weights || (s.bits & BUILDS != 0 && computes_while_building(stacks, frames, of))) {
         Part::Load
     } else if in_module || s.bits & (FUNCTIONAL | GENERATES | CASTS) != 0 {
         Part::Forward
@@ -133,6 +133,12 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         _ => {}
     }
     s
+}
+
+/// True where a constructor or a loader of the program calls the operator itself, as one that makes a table of positions with `einsum`.
+fn computes_while_building(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> bool {
+    let is_own = |&f: &FrameId| of(f) & PYTHON != 0 && stacks.frame(f).is_some_and(|frame| !is_framework(stacks, frame));
+    frames.iter().copied().find(is_own).is_some_and(|f| of(f) & BUILDS != 0)
 }
 
 /// Where the outermost module is called, and the number of frames inside the call. A model that is tried while it is built is not

@@ -9,6 +9,7 @@ use super::role::{Because, Role};
 use super::sense::Part;
 use crate::model::DeviceRecording;
 use crate::tables::LifetimeId;
+use crate::units::MEBIBYTE;
 
 /// Smaller sizes do not count: scalars, biases, norms come in any number.
 const LEAST: u64 = 4096;
@@ -82,6 +83,9 @@ pub(super) fn decide(
     };
     let is_adam = gradients.is_empty() && copies < 3 && has_adam(case);
     let of_adam = 3 + usize::from(has_gradients);
+    let results = if gradients.is_empty() { FxHashSet::default() } else { large_sizes_of_forward(case) };
+    // Weights have gradients, and of a size that has none a forward pass leaves one or two that a variable holds.
+    let is_result = |size: u64, n: usize| n <= 2 && results.contains(&size) && !gradients.contains_key(&size);
     let mut of = Vec::new();
     for (size, mut list) in stays {
         // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
@@ -100,7 +104,9 @@ pub(super) fn decide(
         let shares = Shares::of(each, gradients.is_empty() && (has_gradients || each == 4));
         let end = if each > 1 && is_workspace_size(size) { list.len().min(weights * each) } else { list.len() };
         for (i, id) in list.into_iter().enumerate() {
-            let decided = if each == 1 {
+            let decided = if each == 1 && is_result(size, all) {
+                (Role::Activations, Because::OlderResult)
+            } else if each == 1 {
                 (Role::Weights, Because::OlderAndStays)
             } else if i >= end {
                 (Role::Workspaces, Because::LibrarySize)
@@ -115,6 +121,13 @@ pub(super) fn decide(
         }
     }
     of
+}
+
+/// The sizes of at least a mebibyte that the largest forward pass makes.
+fn large_sizes_of_forward(case: &Case<'_>) -> FxHashSet<u64> {
+    let passes = case.phases.runs.iter().filter(|r| r.part == Part::Forward);
+    let largest = passes.max_by_key(|r| r.rows.1 - r.rows.0);
+    largest.into_iter().flat_map(Run::ids).map(|id| case.size(id)).filter(|&size| size >= MEBIBYTE).collect()
 }
 
 /// How many blocks of each weight's size are weights and gradients; the optimizer keeps the rest.

@@ -145,6 +145,8 @@ pub(crate) enum Because {
     GoneAfterLoading,
     /// Older than the history, and never freed.
     OlderAndStays,
+    /// Older than the history, and never freed; no gradient is as large, and every forward pass makes one of its size.
+    OlderResult,
     /// Older than the history; there are as many of its size as of weights, gradients and state together.
     OlderByCount,
     /// Older than the history, freed by `zero_grad`.
@@ -222,6 +224,7 @@ impl Because {
                 | B::TakesItsPlace
                 | B::CopiedWithAll
                 | B::OlderAndStays
+                | B::OlderResult
                 | B::OlderByCount
                 | B::OlderFreedByZeroGrad
                 | B::OlderReplaced
@@ -262,6 +265,9 @@ impl Because {
             }
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
             B::OlderAndStays => "It is older than the history and was never freed.",
+            B::OlderResult => {
+                "It is older than the history and was never freed. No gradient is as large, and the forward pass makes one of its size: a variable may hold its result."
+            }
             B::OlderByCount => {
                 "It is older than the history. Its size occurs once for the weight, and again for what the optimizer keeps for it."
             }

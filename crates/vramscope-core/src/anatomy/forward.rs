@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes};
+use super::frame::{CASTS, OPERATOR};
 use super::phases::{Phase, Run};
 use super::role::{Because, Role};
 use super::sense::Part;
@@ -36,6 +37,9 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
         .flat_map(|pass| (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|&id| case.gone(id) > pass.kept_after))
         .map(stack)
         .collect();
+    // Stacks with the frames of C++ name each cast.
+    let bits = of_forward(case).fold(0, |bits, id| bits | case.sense(id).bits);
+    let may_cast = bits & OPERATOR == 0 || bits & CASTS != 0;
     for (at, pass) in passes.iter().enumerate() {
         // What a variable holds until the next pass gives it a new value goes right after that pass.
         let replaced = passes.get(at + 2).map_or(u32::MAX, |p| case.born(LifetimeId(p.rows.0)));
@@ -43,7 +47,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
             (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
         let is_kept = |id: LifetimeId| case.gone(id) > pass.kept_after;
         let kept: Vec<LifetimeId> = open.iter().copied().filter(|&id| is_kept(id)).collect();
-        let copies = copies_of_weights(case, &kept, weights, of);
+        let copies = if may_cast { copies_of_weights(case, &kept, weights, of) } else { FxHashSet::default() };
         let is_graph = pass.leads_to_backward || {
             let rest = || kept.iter().filter(|id| !copies.contains(id));
             let stacks: FxHashSet<StackId> = rest().map(|&id| stack(id)).collect();
@@ -63,6 +67,11 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
             };
         }
     }
+}
+
+/// All that forward passes make.
+fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
+    case.phases.runs.iter().filter(|r| r.part == Part::Forward).flat_map(Run::ids)
 }
 
 /// Every forward pass, cut where a step begins: a loop of evaluation has nothing else between its passes.

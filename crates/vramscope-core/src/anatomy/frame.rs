@@ -70,6 +70,8 @@ pub(super) const DECODES: u32 = 1 << 29;
 /// The constructor of Megatron's buffers: one for the weights of all modules, where the optimizer is distributed, and one for their
 /// gradients.
 pub(super) const BUILDS_BUFFERS: u32 = 1 << 30;
+/// An operator of PyTorch, which only frames of C++ name.
+pub(super) const OPERATOR: u32 = 1 << 31;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -155,6 +157,7 @@ fn of_native(name: &str) -> u32 {
     let engine = ["ngine::evaluate_function", "Engine::thread_main", "autograd::AccumulateGrad", "autograd::Node::operator()"];
     set(&mut b, BACKWARD, is_node || has(&engine));
     set(&mut b, CASTS, has(&["autocast::cached_cast"]));
+    set(&mut b, OPERATOR, name.starts_with("at::_ops::"));
     let libraries = ["CUDABlasHandle", "CUDABlasLtWorkspace", "cublasLt", "raw_cudnn_", "Workspace::Workspace", "getWorkspace"];
     set(&mut b, WORKSPACE, has(&libraries));
     set(&mut b, COLLECTIVE, has(&["ncclComm", "ProcessGroupNCCL", "c10d::"]));

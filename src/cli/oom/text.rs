@@ -20,9 +20,12 @@ const KINDS: usize = 10;
 pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
-        let _ = if report.ooms_without_figures == 0 && recording.devices.iter().all(|d| d.events.is_empty()) {
+        // A history of one event, as PyTorch 2.0 keeps by default, has lost what came before it.
+        let most = recording.devices.iter().map(|d| d.events.len()).max().unwrap_or(0);
+        let _ = if report.ooms_without_figures == 0 && most <= 1 {
             let name = &recording.source.name;
-            writeln!(out, "{name}: no history was recorded, so whether a request failed is unknown; this is the state alone.")
+            let what = if most == 0 { "no history was recorded" } else { "the history keeps one event" };
+            writeln!(out, "{name}: {what}, so whether a request failed is unknown; this is the state alone.")
         } else if report.ooms_without_figures == 0 {
             writeln!(out, "{}: no out-of-memory event was recorded.", recording.source.name)
         } else {

@@ -124,7 +124,7 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
         blockers: blockers_with_segments(device, &state, &servers),
         top_live: top_live(device, tables, &state),
     };
-    found.sentence = sentence(&found, device.events.is_empty());
+    found.sentence = sentence(&found, device.events.len() <= 1);
     Some(found)
 }
 

@@ -1,6 +1,8 @@
 //! Whose code made what is at the peak: the optimizer and the models of known libraries, or the program itself.
 
-use super::at_peak::lines;
+use super::at_peak::made_at;
+use crate::anatomy::roles::Role;
+use crate::anatomy::Phase;
 use crate::diagnose::findings::RuleInput;
 use crate::tables::{BlockAt, LifetimeId, is_framework};
 
@@ -59,15 +61,37 @@ pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = Life
 /// The line of the program that makes most optimizer state itself, not through a library's optimizer.
 pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<String> {
     let stacks = &p.recording.stacks;
-    let is_own = |b: &&&BlockAt| {
-        let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
+    let size = |id: LifetimeId| p.tables.lifetimes.block_size(id);
+    let is_own = |id: LifetimeId| {
+        let frames = p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
         let first = frames.iter().filter_map(|&f| stacks.frame(f)).find(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
         first.is_some_and(|f| !is_framework(stacks, f))
     };
-    let own: Vec<&BlockAt> = blocks.iter().filter(is_own).copied().collect();
-    let bytes = |blocks: &[&BlockAt]| blocks.iter().map(|b| b.size).sum::<u64>();
-    let is_known = optimizer(p, blocks.iter().map(|b| b.lifetime)).is_some();
-    (!is_known && bytes(&own).saturating_mul(2) > bytes(blocks)).then(|| lines(p, &own))
+    let mut made: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).filter(|&id| p.stack_of(id).is_some()).collect();
+    if made.is_empty() {
+        // State from before the recording has no stack. What is allocated in the optimizer's steps tells whose code they are.
+        made = in_optimizer(p).filter(|&id| p.stack_of(id).is_some()).collect();
+    }
+    let bytes = |ids: &mut dyn Iterator<Item = LifetimeId>| ids.map(size).sum::<u64>();
+    let of_own = bytes(&mut made.iter().copied().filter(|&id| is_own(id)));
+    let is_known = optimizer(p, made.iter().copied()).is_some();
+    let largest = made.iter().copied().filter(|&id| is_own(id)).max_by_key(|&id| (size(id), std::cmp::Reverse(id)));
+    largest.filter(|_| !is_known && of_own.saturating_mul(2) > bytes(&mut made.iter().copied())).map(|id| made_at(p, id))
+}
+
+/// What is allocated in the optimizer's steps.
+fn in_optimizer(p: &RuleInput<'_>) -> impl Iterator<Item = LifetimeId> {
+    let phases = &p.roles.anatomy.phases;
+    (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| phases.of(id) == Some(Phase::Optimizer))
+}
+
+/// True where a step of the optimizer makes its state anew, so that the old one and the new one are there at once.
+pub(super) fn replaces_its_state(p: &RuleInput<'_>) -> bool {
+    let is_replaced = |id: LifetimeId| {
+        let freed = p.roles.anatomy.phases.at(p.tables.lifetimes.gone(id));
+        p.roles.of(id) == Role::OptimizerState && freed == Some(Phase::Optimizer)
+    };
+    (0..p.tables.lifetimes.len() as u32).map(LifetimeId).any(is_replaced)
 }
 
 /// How to checkpoint the layers of the model that made most of some activations: the library's own switch where it has one.

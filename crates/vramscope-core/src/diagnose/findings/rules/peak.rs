@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::kept::keeps_unused_graph;
-use super::library::{checkpointing_of, in_eight_bits, of_own_code, of_pytorch, optimizer};
+use super::library::{checkpointing_of, in_eight_bits, of_own_code, of_pytorch, optimizer, replaces_its_state};
 use super::shared::{FOREACH, JOINS, LOSS, REDUCER, VAE};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
@@ -410,7 +410,10 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice(&match of_own_code(p, &blocks) {
-                Some(line) => format!("The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'."),
+                Some(line) => format!(
+                    "The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'.{}",
+                    if replaces_its_state(p) { " Each step makes it anew beside the old one; in place (mul_, add_) it needs no second copy." } else { "" }
+                ),
                 None => format!(
                     "{}; ZeRO-1 or FSDP divide it by the number of GPUs. fused=True makes no temporaries, but the state stays as it is.",
                     in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))

@@ -1,4 +1,4 @@
-//! Memory that a pass keeps without need: a graph that nothing uses, autocast's copies, attention scores.
+//! Memory that a pass keeps without need: a graph that nothing uses, attention scores.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,7 +8,6 @@ use super::shared::{FUSED, JOINS, LOSS, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
-use crate::changes::Change;
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
@@ -19,7 +18,7 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 const SHARE: u64 = 10;
 
 /// What is held at the peak, if it is large enough to report.
-fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
+pub(super) fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
@@ -214,47 +213,6 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
             .remedy("del outputs  # the variable that holds the result")
             .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
             .check(&format!("The peak falls to about {}.", Bytes(after))),
-    ]
-}
-
-/// Copies of weights that autocast keeps until its context ends.
-pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some((blocks, bytes)) = much(p, |b| p.roles.of(b.lifetime) == Role::AutocastCopies) else { return Vec::new() };
-    let finding = Finding::new("autocast_copies", Class::Peak, "Autocast keeps a second copy of the weights", bytes)
-        .bytes_of("copies", bytes)
-        .bytes_of("peak", peak(p))
-        .at(place(p, &blocks));
-    let says = format!(
-        "{} at the peak are probably half-precision copies of {}",
-        Bytes(bytes),
-        counted(blocks.len() as u64, "weight", "weights"),
-    );
-    let Some((saving, _)) = p.with_change(Change::CacheOff) else {
-        if p.roles.anatomy.phases.runs.iter().all(|run| run.phase != Phase::Backward) {
-            return vec![
-                finding
-                    .says(format!("{says}. The graph, which no recorded backward pass uses, keeps them, with or without autocast's cache."))
-                    .remedy("with torch.inference_mode():")
-                    .advice("Without a graph, cache_enabled=False frees each copy after its use. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
-                    .check("No block of half a weight's size lives to the end of the forward pass."),
-            ];
-        }
-        return vec![
-            finding
-                .says(format!("{says}. The backward pass needs them, with or without autocast's cache."))
-                .advice(
-                    "Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that bears it.",
-                )
-                .check("No block of half a weight's size lives to the end of the forward pass."),
-        ];
-    };
-    vec![
-        finding
-            .says(format!("{says}, which autocast caches until its context ends."))
-            .saves("With cache_enabled=False", saving)
-            .remedy("torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False)")
-            .advice("It casts each weight at each use instead of keeping the copy. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
-            .check("No block of half a weight's size lives to the end of the forward pass."),
     ]
 }
 

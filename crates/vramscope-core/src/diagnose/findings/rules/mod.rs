@@ -4,6 +4,7 @@
 //! thresholds are as tested on real recordings.
 
 mod at_peak;
+mod autocast;
 mod beside;
 mod gathered;
 mod growth;
@@ -372,7 +373,7 @@ pub const RULES: &[Rule] = &[
         source: "measured: 32 of 210 published recordings",
         measured: "12 of 12",
         shown_by: "generated: a cast beside the result of each layer",
-        run: kept::autocast_copies,
+        run: autocast::autocast_copies,
     },
     Rule {
         name: "attention_scores",
@@ -513,6 +514,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "generated samples",
         run: samples::cap_without_context,
+    },
+    Rule {
+        name: "stale_copies",
+        class: Class::Hygiene,
+        finds: "Autocast opened around the loop, so that later steps compute with old weights",
+        when: "≥ 8 autocast copies from before the first optimizer step live to the end of the forward pass behind it, and later steps make fewer than a quarter as many",
+        source: "a published recording whose program opens autocast around its loop",
+        measured: "",
+        shown_by: "corpus of tests: `promised/stale_autocast`",
+        run: autocast::stale_copies,
     },
     Rule {
         name: "kept_numbers",

@@ -257,9 +257,9 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         let allocator = allocator_name(&cx.data.recording);
         let sentence = format!("{first}{grows} {}", in_use(active, peak, knows_reserved(&cx.data.tables), allocator));
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
-        if let Some(untold) = untold {
+        if let Some(more) = untold.or_else(|| cx.findings.and_then(|f| f.model_sentence())) {
             ui.add_space(4.0);
-            label::paragraph(ui, &untold, Type::Body, cx.tokens.text2);
+            label::paragraph(ui, &more, Type::Body, cx.tokens.text2);
         }
     });
 }

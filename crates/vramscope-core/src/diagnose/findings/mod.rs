@@ -41,6 +41,8 @@ pub struct Findings {
     pub changed_by_rules: Tally,
     /// The bytes at the peak of which nothing shows what they are for, and all bytes there.
     pub untold: (u64, u64),
+    /// The bytes at the peak that are weights, and those that are weights, gradients or optimizer state.
+    pub of_model: (u64, u64),
 }
 
 /// Maximum number of failures examined; a program that fails this often fails for the same reasons.
@@ -131,9 +133,10 @@ pub fn diagnose(
         with_failed_request(&mut findings, device.events.size[event as usize]);
     }
     let untold = untold(&input);
+    let of_model = of_model(&input);
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
     let changed_by_rules = input.roles.changed;
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold })
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold, of_model })
 }
 
 /// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
@@ -158,6 +161,13 @@ fn untold(p: &RuleInput<'_>) -> (u64, u64) {
     let unknown: u64 = live().filter(|b| p.roles.of(b.lifetime) == Role::Unknown).map(|b| b.size).sum();
     let before = p.device.source_totals.beyond(p.peak_event, all);
     (unknown.saturating_add(before), all.saturating_add(before))
+}
+
+/// Bytes at the peak of weights, and of weights with their gradients and the optimizer's state.
+fn of_model(p: &RuleInput<'_>) -> (u64, u64) {
+    let live = || p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
+    let of = |roles: &[Role]| live().filter(|b| roles.contains(&p.roles.of(b.lifetime))).map(|b| b.size).sum();
+    (of(&[Role::Weights]), of(&[Role::Weights, Role::Gradients, Role::OptimizerState]))
 }
 
 /// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
@@ -211,6 +221,24 @@ impl Findings {
                 }
             )
         })
+    }
+
+    /// Said where no rule found a problem and the model itself, not what a step makes, is three quarters of the peak or more.
+    #[must_use]
+    pub fn model_sentence(&self) -> Option<String> {
+        let (weights, model) = self.of_model;
+        let all = self.untold.1;
+        let share = |bytes: u64| (bytes as f64 / all.max(1) as f64 * 100.0).floor();
+        let (what, bytes, lowers) = match share(weights) >= 75.0 {
+            true => ("Weights are", weights, "lower precision (bf16, 8 or 4 bits), sharding or a smaller model lowers it"),
+            false => (
+                "Weights, gradients and optimizer state are",
+                model,
+                "sharding (FSDP), 8-bit optimizer state or lower precision lowers it",
+            ),
+        };
+        let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE;
+        is_most.then(|| format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)))
     }
 
     /// A sentence about what the user's own rules changed; `None` if nothing.

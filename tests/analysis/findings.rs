@@ -227,6 +227,21 @@ fn a_teacher_needs_no_graph() {
     assert!(mended.iter().all(|f| f.rule != first.rule), "{mended:?}");
 }
 
+/// The same where both models are of one kind, so that no size tells their gradients apart.
+#[test]
+fn a_reference_model_of_the_same_sizes_needs_no_graph() {
+    let found = recorded("promised/reference_graph", "untrained_gradients");
+    let (after, counted) = (found.saving.unwrap().after, 1_553_822_208u64);
+    assert!(after >= counted && after * 20 < counted * 21, "{after} promised, {counted} counted");
+}
+
+#[test]
+fn autocast_around_the_loop_is_told() {
+    let found = recorded("promised/stale_autocast", "stale_copies");
+    assert!(found.sentence.starts_with("49 half-precision copies of weights"), "{}", found.sentence);
+    assert!(all_of("promised/train").iter().all(|f| f.rule != "stale_copies"));
+}
+
 /// A recurrent network whose losses are summed, and layers that are checkpointed already.
 #[test]
 fn what_makes_activations_is_told_where_checkpointing_does_not_help() {
@@ -264,6 +279,8 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("resnet", "activations", 1_540_276_736),
         ("validate", "unused_graph", 1_166_630_400),
         ("predict", "gathered", 1_004_381_696),
+        ("accumulated", "activations", 1_819_811_328),
+        ("kept_outputs", "leak", 912_372_736),
     ];
     for (name, rule, counted) in cases {
         let found = recorded(&format!("promised/{name}"), rule);

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, peak, saving};
 use super::kept::made_by_next_layer;
+use super::library::optimizer;
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
@@ -30,11 +31,13 @@ struct Gradients {
     trained: FxHashSet<u64>,
     /// When the last was made of a size for which it keeps as much as for every weight.
     last_trained: u32,
+    /// A second model has the same sizes, and of each half of the gradients are used: so many.
+    of_twin: Option<usize>,
 }
 
-/// Gradients for which the optimizer keeps no state, though it keeps some for the others, in blocks of their size. `after` is the event
-/// after a backward pass.
-fn gradients(p: &RuleInput<'_>, after: u32) -> Option<Gradients> {
+/// Gradients for which the optimizer keeps no state, though it keeps some for the others, in blocks of their size, after a backward
+/// pass from one event to another.
+fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> {
     const MOST_STATES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -44,7 +47,9 @@ fn gradients(p: &RuleInput<'_>, after: u32) -> Option<Gradients> {
     };
     // What was zeroed in place is older than the pass.
     let is_made = |id: &LifetimeId| lifetimes.born(*id) == NO_EVENT || lifetimes.born(*id) < after;
-    let made: Vec<LifetimeId> = live(Role::Gradients).filter(is_made).collect();
+    let mut made: Vec<LifetimeId> = live(Role::Gradients).filter(is_made).collect();
+    // What the pass only adds to, the optimizer's zero_grad() did not free.
+    made.sort_by_key(|&id| !(from..after).contains(&lifetimes.born(id)));
     let mut of_size: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     made.iter().for_each(|&id| of_size.entry(size(id)).or_default().0 += 1);
     for id in live(Role::OptimizerState) {
@@ -54,16 +59,32 @@ fn gradients(p: &RuleInput<'_>, after: u32) -> Option<Gradients> {
     let exact =
         |&(gradients, states): &(usize, usize)| states > 0 && states % gradients == 0 && states / gradients <= MOST_STATES;
     let each = of_size.values().copied().filter(exact).map(|(gradients, states)| states / gradients).max()?;
+    // An optimizer that keeps two blocks for a weight and has one for each gradient updates every other one: a model and its twin.
+    let keeps_two = || optimizer(p, live(Role::OptimizerState)).is_some_and(|name| ["AdamW", "NAdam", "RAdam"].contains(&name));
+    let is_twin = each == 1 && keeps_two();
+    let each = if is_twin { 2 } else { each };
     let of = |id: LifetimeId| of_size.get(&size(id)).copied().unwrap_or_default();
-    let trained = || made.iter().copied().filter(|&id| of(id).1 == of(id).0 * each);
-    let untrained: Vec<LifetimeId> = made.iter().copied().filter(|&id| of(id).1 == 0).collect();
+    let (mut trained, mut untrained) = (Vec::new(), Vec::new());
+    let mut seen: FxHashMap<u64, usize> = FxHashMap::default();
+    for &id in &made {
+        let (gradients, states) = of(id);
+        let nth = seen.entry(size(id)).or_default();
+        *nth += 1;
+        // The backward pass of the model that is called last comes first, and a reference is called before.
+        if states == 0 || (is_twin && states == gradients && *nth * each > states) {
+            untrained.push(id);
+        } else if states == gradients * each || (is_twin && states == gradients) {
+            trained.push(id);
+        }
+    }
     let without = |(gradients, states): (usize, usize)| gradients.saturating_sub(states.div_ceil(each));
     let blocks = of_size.values().map(|&of| without(of)).sum();
     let bytes = of_size.iter().map(|(size, &of)| size * without(of) as u64).sum();
-    let is_enough = trained().count() >= FEWEST && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
-    let last_trained = trained().map(|id| lifetimes.born(id)).filter(|&born| born != NO_EVENT).max()?;
-    let trained = trained().map(size).collect();
-    is_enough.then_some(Gradients { untrained, blocks, bytes, trained, last_trained })
+    let is_enough = trained.len() >= FEWEST && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
+    let last_trained = trained.iter().map(|&id| lifetimes.born(id)).filter(|&born| born != NO_EVENT).max()?;
+    let of_twin = is_twin.then_some(trained.len());
+    let trained = trained.into_iter().map(size).collect();
+    is_enough.then_some(Gradients { untrained, blocks, bytes, trained, last_trained, of_twin })
 }
 
 /// Gradients that nothing uses, and where their own backward pass comes last the activations that only they need.
@@ -77,7 +98,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_one =
         |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
     let Some((from, to)) = runs.iter().find(is_one).map(|run| run.events) else { return Vec::new() };
-    let Some(found) = gradients(p, to) else { return Vec::new() };
+    let Some(found) = gradients(p, (from, to)) else { return Vec::new() };
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let bytes = found.bytes;
     let sizes: FxHashSet<u64> = found.untrained.iter().map(|&id| size(id)).collect();
@@ -94,14 +115,19 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut unused: Vec<(u32, u32)> = Vec::new();
     for run in runs.iter().filter(|run| is_apart && run.phase == Phase::Backward) {
         let is_used = |id: &LifetimeId| p.roles.of(*id) == Role::Gradients && found.trained.contains(&size(*id));
-        let made = (run.rows.0..run.rows.1).map(LifetimeId).filter(is_used).map(|id| lifetimes.born(id));
-        unused.extend(made.max().map(|last| (last + 1, run.events.1)));
+        let made: Vec<u32> = (run.rows.0..run.rows.1).map(LifetimeId).filter(is_used).map(|id| lifetimes.born(id)).collect();
+        let used = &made[..found.of_twin.unwrap_or(made.len()).min(made.len())];
+        unused.extend(used.last().map(|last| (last + 1, run.events.1)));
     }
     let is_unused = |id: LifetimeId| {
         let born = lifetimes.born(id);
         p.roles.of(id) == Role::Temporaries && unused.iter().any(|(from, to)| (*from..*to).contains(&born))
     };
-    let gradients = |id, size| if is_untrained(id) || is_unused(id) { 0 } else { size };
+    let gradients = |id, size| match is_untrained(id) {
+        true if found.of_twin.is_some() => size / 2,
+        is_untrained if is_untrained || is_unused(id) => 0,
+        _ => size,
+    };
     let saving = if is_apart {
         // Every step makes the same.
         let all = (0..lifetimes.len() as u32).map(LifetimeId);

@@ -251,12 +251,24 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let stacks: FxHashSet<StackId> = blocks.iter().filter_map(|b| p.stack_of(b.lifetime)).collect();
     let is_its = |id: LifetimeId| is_one(id) && p.stack_of(id).is_some_and(|stack| stacks.contains(&stack));
-    let saving = saving(p, |id, size| if is_its(id) { size / CHUNKS } else { size });
-    // Where another moment is nearly as high, smaller ones change little.
-    if saving.bytes().saturating_mul(10) < peak {
+    let largest = blocks.iter().map(|b| b.size).max().unwrap_or(0);
+    let is_as_large = |id: LifetimeId| is_one(id) && lifetimes.block_size(id).saturating_mul(2) > largest;
+    let in_chunks = |is_cut: &dyn Fn(LifetimeId) -> bool| saving(p, |id, size| if is_cut(id) { size / CHUNKS } else { size });
+    let is_enough = |saving: Saving| saving.bytes().saturating_mul(10) >= peak;
+    // Where another moment is nearly as high, smaller ones of one line change little: a loss may make as much of a result as there is.
+    let alone = in_chunks(&is_its);
+    let is_most = bytes.saturating_mul(2) >= peak;
+    let (saving, change) = match is_enough(alone) || !is_most {
+        true => (alone, format!("In {CHUNKS} chunks")),
+        false => (
+            in_chunks(&|id| is_its(id) || is_as_large(id)),
+            format!("Together with others as large, at other moments, in {CHUNKS} chunks"),
+        ),
+    };
+    if !is_enough(saving) {
         return Vec::new();
     }
-    let title = match bytes.saturating_mul(2) >= peak {
+    let title = match is_most {
         true => "Short-lived tensors of one line make the peak",
         false => "Short-lived tensors of one line hold much of the peak",
     };
@@ -272,7 +284,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
                 counted(blocks.len() as u64, "tensor", "tensors"),
                 if is_one { "is" } else { "are" }
             ))
-            .saves(&format!("In {CHUNKS} chunks"), saving)
+            .saves(&change, saving)
             .bytes_of("short-lived", bytes)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::horizon::Horizon;
 use super::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::Placement;
-use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
+use crate::model::{AllocConf, Cancelled, Progress};
 
 /// One setting, tried on the recorded requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,14 +82,6 @@ impl Remedies {
     pub fn passing(&self) -> impl Iterator<Item = &Remedy> {
         self.tried.iter().filter(|r| !r.oom)
     }
-}
-
-/// [`WhatIf::remedies_that_pass`] for a caller without a [`WhatIf`].
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
-pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
-    WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
 /// Number of times the cache may be emptied in a whole run before it counts against a setting.

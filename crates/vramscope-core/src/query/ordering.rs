@@ -33,20 +33,6 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, in the order of the table's columns.
-    pub const ALL: [Order; 10] = [
-        Order::Address,
-        Order::Size,
-        Order::Block,
-        Order::Born,
-        Order::Gone,
-        Order::Age,
-        Order::Stack,
-        Order::Role,
-        Order::Stream,
-        Order::Pool,
-    ];
-
     /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -44,17 +44,6 @@ pub enum Quantity {
 impl Quantity {
     /// All four, in the order of [`Totals`](super::Totals).
     pub const ALL: [Quantity; 4] = [Quantity::Reserved, Quantity::Active, Quantity::Allocated, Quantity::Requested];
-
-    /// `reserved`, `active`, `allocated`, `requested`: stable, used in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Quantity::Reserved => "reserved",
-            Quantity::Active => "active",
-            Quantity::Allocated => "allocated",
-            Quantity::Requested => "requested",
-        }
-    }
 }
 
 /// A curve that changes at most events: active, allocated, requested.

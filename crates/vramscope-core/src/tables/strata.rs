@@ -55,14 +55,6 @@ pub struct Strata {
 }
 
 impl Strata {
-    /// The run at `bytes` above the bottom of a column; `None` above the stack. O(log runs).
-    #[must_use]
-    pub fn hit(&self, column: usize, bytes: u64) -> Option<&StrataRun> {
-        let runs = self.runs_of(column);
-        let at = runs.partition_point(|r| r.top <= bytes);
-        runs.get(at).filter(|r| r.bottom <= bytes)
-    }
-
     /// The runs of a column, from the bottom up.
     #[must_use]
     pub fn runs_of(&self, column: usize) -> &[StrataRun] {

@@ -49,12 +49,6 @@ impl ProcessLookup {
         (started, Some(self.facts(pid, started)))
     }
 
-    /// Forgets processes that are not in `present`.
-    pub fn keep(&mut self, present: &[u32]) {
-        self.known.retain(|pid, _| present.contains(pid));
-        self.told.retain(|pid, _| present.contains(pid));
-    }
-
     /// Field 22 of `/proc/PID/stat`, counted after the name in parentheses, which may contain anything.
     fn started(&self, pid: u32) -> Option<u64> {
         let stat = std::fs::read_to_string(self.proc.join(pid.to_string()).join("stat")).ok()?;

@@ -458,15 +458,8 @@ impl Flame {
         path
     }
 
-    /// Total weight and number of matching frames; each byte counts once, however many frames of its stack match. `hits` says for
+    /// Total weights and number of matching frames; each byte counts once, however many frames of its stack match. `hits` says for
     /// each node whether it matches; the root never does. O(nodes).
-    #[must_use]
-    pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
-        let (weights, number) = self.matched_by(hits, |n| [n.total]);
-        (weights[0], number)
-    }
-
-    /// Like [`matched`](Self::matched), with other weights.
     #[must_use]
     pub fn matched_by<const N: usize>(&self, hits: &[bool], of: impl Fn(&Node) -> [u64; N]) -> ([u64; N], u64) {
         let (mut weights, mut number) = ([0u64; N], 0u64);

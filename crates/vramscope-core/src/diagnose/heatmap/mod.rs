@@ -103,13 +103,6 @@ impl Heatmap {
         inside.then(|| self.cells[row * self.columns.len() + column]).filter(|v| !v.is_nan())
     }
 
-    /// The row an address is drawn in; `None` when it was never reserved or lies outside what is shown.
-    #[must_use]
-    pub fn row_of(&self, address: u64) -> Option<usize> {
-        let offset = offset_of(&self.extents, address).filter(|o| (self.shown.0..self.shown.1).contains(o))?;
-        Some(((offset - self.shown.0) / self.row_bytes.max(1)) as usize)
-    }
-
     /// The addresses of a row: its first and the one after its last. A row can jump from one segment to the next.
     #[must_use]
     pub fn addresses_of(&self, row: usize) -> Option<(u64, u64)> {

@@ -148,7 +148,8 @@ fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
 
 /// What stands in a pane from its top down; `None` where there was no room.
 fn from_top(t: &Tracks) -> [Option<Rect>; 7] {
-    let [overview, curves, steps, device] = [Track::Overview, Track::Curves, Track::Steps, Track::Device].map(|track| t.open(track));
+    let [overview, curves, steps, device] =
+        [Track::Overview, Track::Curves, Track::Steps, Track::Device].map(|track| t.open(track));
     [overview, t.axis, curves, Some(t.strata), steps, device, t.legend]
 }
 

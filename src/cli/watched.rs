@@ -121,18 +121,9 @@ impl Watched {
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);
-        let rows: [(&str, fn(&Bands) -> u64); 8] = [
-            ("driver and firmware", |p| p.driver),
-            ("other processes", |p| p.others),
-            ("unattributed", |p| p.unattributed),
-            ("the process", |p| p.unsplit),
-            ("outside PyTorch", |p| p.outside),
-            ("allocated", |p| p.allocated),
-            ("cached", |p| p.cached),
-            ("free", |p| p.free),
-        ];
-        let size = SizeColumn::of(rows.iter().flat_map(|(_, of)| [of(&self.at_peak), of(&self.at_end)]));
-        for (name, of) in rows {
+        let size = SizeColumn::of(Bands::PARTS.iter().flat_map(|(_, _, of)| [of(&self.at_peak), of(&self.at_end)]));
+        for (_, name, of) in Bands::PARTS {
+            let name = if name == "driver" { "driver and firmware" } else { name };
             let (peak, end) = (of(&self.at_peak), of(&self.at_end));
             if peak > 0 || end > 0 {
                 table.row([format!("  {name}"), size.sized(peak), size.sized(end)]);

@@ -58,7 +58,22 @@ pub struct Bands {
     pub skew: u64,
 }
 
+/// A part of a card: its key in metrics, its name for people, its bytes.
+pub type Part = (&'static str, &'static str, fn(&Bands) -> u64);
+
 impl Bands {
+    /// The parts that add up to the card, bottom first.
+    pub const PARTS: [Part; 8] = [
+        ("driver", "driver", |b| b.driver),
+        ("other_processes", "other processes", |b| b.others),
+        ("unattributed", "unattributed", |b| b.unattributed),
+        ("process", "the process", |b| b.unsplit),
+        ("outside_pytorch", "outside PyTorch", |b| b.outside),
+        ("allocated", "allocated", |b| b.allocated),
+        ("cached", "cached", |b| b.cached),
+        ("free", "free", |b| b.free),
+    ];
+
     /// Sum of the bands except [`free`](Self::free).
     #[must_use]
     pub fn used(&self) -> u64 {

@@ -56,9 +56,10 @@ impl RoomPlan {
 }
 
 /// What has to go if the cap is higher than its lower bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct WithMore {
     /// The lowest cap, in bytes, with which it is enough.
+    #[serde(rename = "from_cap_bytes")]
     pub cap: u64,
     /// Number of live blocks that have to go.
     pub blocks: usize,

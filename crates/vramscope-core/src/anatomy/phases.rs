@@ -30,7 +30,8 @@ impl Run {
 }
 
 /// What the program was doing, for sentences and lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// A model is built or loaded.
     Load,
@@ -54,16 +55,7 @@ impl Phase {
     /// Its name in sentences, lanes and JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Load => "load",
-            Phase::Forward => "forward",
-            Phase::Backward => "backward",
-            Phase::Optimizer => "optimizer",
-            Phase::Evaluation => "evaluation",
-            Phase::Generation => "generation",
-            Phase::Capture => "capture",
-            Phase::Between => "between",
-        }
+        self.into()
     }
 
     /// In a clause: "in the backward pass".

@@ -6,7 +6,8 @@ use super::{
 };
 
 /// The kind of memory that a device recording describes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum DeviceKind {
     /// An NVIDIA GPU, or an AMD GPU through the same interface.
     #[default]
@@ -27,14 +28,7 @@ impl DeviceKind {
     /// `cuda`, `xpu`, `tpu`, `host`, `cpu`, `other`: stable, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            DeviceKind::Cuda => "cuda",
-            DeviceKind::Xpu => "xpu",
-            DeviceKind::Tpu => "tpu",
-            DeviceKind::Host => "host",
-            DeviceKind::Cpu => "cpu",
-            DeviceKind::Other => "other",
-        }
+        self.into()
     }
 }
 

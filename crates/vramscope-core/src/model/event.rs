@@ -6,8 +6,11 @@ use super::{PoolId, StackId, StrId, StreamId};
 pub type EventId = u32;
 
 /// What the allocator did. Names are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, strum::IntoStaticStr,
+)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// The allocator handed out a block; the size is what the program requested, not the block's.
     Alloc,
@@ -51,19 +54,7 @@ impl Action {
     /// The name in PyTorch's snapshots.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Action::Alloc => "alloc",
-            Action::FreeRequested => "free_requested",
-            Action::FreeCompleted => "free_completed",
-            Action::SegmentAlloc => "segment_alloc",
-            Action::SegmentFree => "segment_free",
-            Action::SegmentMap => "segment_map",
-            Action::SegmentUnmap => "segment_unmap",
-            Action::Snapshot => "snapshot",
-            Action::Oom => "oom",
-            Action::Annotate => "annotate",
-            Action::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// Parses PyTorch's name; any other name is [`Action::Unknown`].

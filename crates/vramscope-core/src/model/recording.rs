@@ -132,7 +132,8 @@ pub struct Source {
 }
 
 /// What kind of source a recording was made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// Built in memory: there is no file.
     #[default]
@@ -261,21 +262,7 @@ impl Format {
     /// A short stable name, used by `summary --json`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Format::Memory => "memory",
-            Format::SnapshotPickle => "snapshot-pickle",
-            Format::SnapshotJson => "snapshot-json",
-            Format::SnapshotHtml => "snapshot-html",
-            Format::KinetoTrace => "kineto-trace",
-            Format::MemoryTimeline => "memory-timeline",
-            Format::RmmLog => "rmm-log",
-            Format::JaxMemoryProfile => "jax-memory-profile",
-            Format::Session => "session",
-            Format::WhatIf => "what-if",
-            Format::Plan => "plan",
-            Format::Probe => "probe",
-            Format::Counters => "counters",
-        }
+        self.into()
     }
 }
 

@@ -80,7 +80,8 @@ fn kind_name<S: serde::Serializer>(kind: &WarningKind, s: S) -> Result<S::Ok, S:
 }
 
 /// Problems that do not stop a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WarningKind {
     /// The file ends in the middle; everything before was read.
     Truncated,
@@ -118,22 +119,6 @@ impl WarningKind {
     /// A short stable name, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            WarningKind::Truncated => "truncated",
-            WarningKind::Changed => "changed",
-            WarningKind::UnknownKey => "unknown_key",
-            WarningKind::UnknownAction => "unknown_action",
-            WarningKind::WrongType => "wrong_type",
-            WarningKind::OutOfOrder => "out_of_order",
-            WarningKind::StartMissing => "start_missing",
-            WarningKind::UnmatchedFree => "unmatched_free",
-            WarningKind::LostFree => "lost_free",
-            WarningKind::StateMismatch => "state_mismatch",
-            WarningKind::OpenAnnotation => "open_annotation",
-            WarningKind::InvalidJson => "invalid_json",
-            WarningKind::InvalidText => "invalid_text",
-            WarningKind::NoAddresses => "no_addresses",
-            WarningKind::Skipped => "skipped",
-        }
+        self.into()
     }
 }

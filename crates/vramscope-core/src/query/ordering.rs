@@ -7,7 +7,8 @@ use crate::query::Scope;
 use crate::tables::{LifetimeId, NO_EVENT, StackNames};
 
 /// What a table of allocations is sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Order {
     /// When it was allocated: order of the rows.
     #[default]
@@ -36,18 +37,7 @@ impl Order {
     /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Order::Born => "born",
-            Order::Size => "size",
-            Order::Block => "block",
-            Order::Gone => "gone",
-            Order::Age => "age",
-            Order::Address => "address",
-            Order::Stack => "stack",
-            Order::Role => "role",
-            Order::Stream => "stream",
-            Order::Pool => "pool",
-        }
+        self.into()
     }
 
     /// True for sizes and ages, where users want the largest first.

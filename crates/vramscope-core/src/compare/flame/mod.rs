@@ -213,7 +213,8 @@ pub enum Root {
 }
 
 /// What the frames of the graph are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum By {
     /// Functions with their lines.
     #[default]
@@ -235,13 +236,7 @@ impl By {
     /// Its name, in menus and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            By::Stack => "stack",
-            By::File => "file",
-            By::Module => "module",
-            By::Role => "role",
-            By::Phase => "phase",
-        }
+        self.into()
     }
 }
 

@@ -6,7 +6,8 @@ use crate::tables::LifetimeId;
 use crate::units::Bytes;
 
 /// What kind of trouble a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Class {
     /// An allocation request failed.
     OutOfMemory,
@@ -24,13 +25,7 @@ impl Class {
     /// A stable name, used in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Class::OutOfMemory => "out_of_memory",
-            Class::Leak => "leak",
-            Class::Structure => "structure",
-            Class::Peak => "peak",
-            Class::Hygiene => "hygiene",
-        }
+        self.into()
     }
 }
 

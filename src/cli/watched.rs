@@ -62,7 +62,6 @@ pub struct Process {
 }
 
 /// The session of a device; `None` for a recording that was not watched.
-#[must_use]
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let track: &LiveTrack = device.live.as_deref()?;
     let total = device.capacity.unwrap_or(0);
@@ -108,7 +107,6 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
 
 impl Watched {
     /// The answer, without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
-    #[must_use]
     pub fn sentence(&self) -> String {
         if !self.is_readable {
             return "memory not readable".to_owned();
@@ -117,7 +115,6 @@ impl Watched {
     }
 
     /// Where the bytes were, and whose.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);

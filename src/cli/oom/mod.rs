@@ -350,7 +350,6 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
 }
 
 /// A stack as lines, innermost first: `file:line name`.
-#[must_use]
 pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
     vramscope_core::tables::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
 }

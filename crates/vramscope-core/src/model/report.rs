@@ -11,14 +11,12 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// The warning that the source ends in the middle, if it does.
-    #[must_use]
     pub fn truncated(&self) -> Option<&LoadWarning> {
         self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
     }
 
     /// What to say before any figure: that the source changed during reading or is cut short, or that it contains
     /// impossible values. One clause without a full stop; `None` if none of these apply.
-    #[must_use]
     pub fn caveat(&self) -> Option<String> {
         let changed = self.warnings.iter().any(|w| w.kind == WarningKind::Changed);
         let cut = match self.truncated() {
@@ -38,7 +36,6 @@ impl LoadReport {
     }
 
     /// Number of values with a wrong type or an impossible size.
-    #[must_use]
     pub fn nonsense(&self) -> u64 {
         self.warnings.iter().filter(|w| w.kind == WarningKind::WrongType).map(|w| w.count).sum()
     }
@@ -117,7 +114,6 @@ pub enum WarningKind {
 
 impl WarningKind {
     /// A short stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }

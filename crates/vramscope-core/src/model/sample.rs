@@ -75,7 +75,6 @@ impl Bands {
     ];
 
     /// Sum of the bands except [`free`](Self::free).
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.driver + self.others + self.unattributed + self.unsplit + self.outside + self.allocated + self.cached
     }
@@ -84,7 +83,6 @@ impl Bands {
 impl Sample {
     /// Bytes that PyTorch has reserved beyond the device's capacity. Windows (also under WSL) and managed memory move them to
     /// host memory. This is a lower bound: other programs need memory too, and the driver does not say what it moved.
-    #[must_use]
     pub fn spilled(&self, capacity: u64) -> u64 {
         if capacity == 0 {
             0
@@ -95,7 +93,6 @@ impl Sample {
 
     /// The bands of this sample on a device of `capacity` bytes; `None` when `used` is missing.
     /// Their sum is `capacity` plus [`Bands::skew`].
-    #[must_use]
     pub fn bands(&self, capacity: u64) -> Option<Bands> {
         let used = self.used?;
         let driver = self.driver.unwrap_or(0).min(used);

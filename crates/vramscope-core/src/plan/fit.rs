@@ -261,13 +261,11 @@ impl Model {
     }
 
     /// The law of a row.
-    #[must_use]
     pub fn fit(&self, row: usize) -> &Fit {
         &self.fits[self.of[row] as usize]
     }
 
     /// Bytes of every row at these values.
-    #[must_use]
     pub fn sizes(&self, at: &[u64]) -> Vec<u64> {
         let by_fit: Vec<u64> = self.fits.iter().map(|f| f.law.bytes(at)).collect();
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
@@ -284,7 +282,6 @@ impl Model {
     }
 
     /// The most bytes at once of requests that a law explains, and of those that none does, in the recording itself.
-    #[must_use]
     pub fn explained(&self) -> (u64, u64) {
         let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
         let is_guess = |row: usize| self.fit(row).sure == Sure::Guessed;
@@ -292,7 +289,6 @@ impl Model {
     }
 
     /// What was not explained, most bytes at once first.
-    #[must_use]
     pub fn unexplained(&self) -> Vec<Unexplained> {
         let mut groups: FxHashMap<(u64, u32), (usize, u64, u64, u64)> = FxHashMap::default();
         for ask in &self.program.asks {

@@ -61,7 +61,6 @@ impl Law {
     }
 
     /// Bytes at these values.
-    #[must_use]
     pub fn bytes(&self, at: &[u64]) -> u64 {
         match self {
             Law::Sum { terms, divisor, padded } => {
@@ -84,7 +83,6 @@ impl Law {
     }
 
     /// True if it is the same at every size.
-    #[must_use]
     pub fn is_constant(&self) -> bool {
         matches!(self, Law::Sum { terms, .. } if terms.iter().all(|(_, p)| *p == [0; QUANTITIES]))
     }

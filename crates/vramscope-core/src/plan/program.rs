@@ -210,7 +210,6 @@ impl Program {
     }
 
     /// The innermost lines of a row's stack, for sentences: `modeling_gpt2.py:240`.
-    #[must_use]
     pub fn place(&self, row: &Row) -> String {
         place_of(&self.recording.stacks, row.stack)
     }

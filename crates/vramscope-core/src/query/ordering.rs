@@ -35,13 +35,11 @@ pub enum Order {
 
 impl Order {
     /// Its name on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// True for sizes and ages, where users want the largest first.
-    #[must_use]
     pub fn begins_descending(self) -> bool {
         matches!(self, Order::Size | Order::Block | Order::Age)
     }
@@ -102,7 +100,6 @@ impl Order {
 }
 
 /// How many events an allocation lived; until the end of the trace if it was not freed.
-#[must_use]
 pub fn age(scope: &Scope<'_>, id: LifetimeId) -> u32 {
     let born = Some(scope.tables.lifetimes.born(id)).filter(|&e| e != NO_EVENT).unwrap_or(0);
     scope.tables.lifetimes.gone(id).min(scope.device.events.len() as u32).saturating_sub(born)

@@ -39,7 +39,6 @@ pub struct StrataRun {
 
 impl StrataRun {
     /// True for the run of memory that the totals contain but no recorded allocation explains: older allocations, without stacks.
-    #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.folded == 0 && self.lifetime == LifetimeId::NONE
     }
@@ -56,7 +55,6 @@ pub struct Strata {
 
 impl Strata {
     /// The runs of a column, from the bottom up.
-    #[must_use]
     pub fn runs_of(&self, column: usize) -> &[StrataRun] {
         let Some(column) = self.columns.get(column) else { return &[] };
         self.runs.get(column.runs.start as usize..column.runs.end as usize).unwrap_or(&[])

@@ -28,7 +28,6 @@ pub enum Trust {
 
 impl Trust {
     /// A stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }

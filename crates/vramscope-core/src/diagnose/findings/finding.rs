@@ -23,7 +23,6 @@ pub enum Class {
 
 impl Class {
     /// A stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -83,7 +82,6 @@ pub struct Finding {
 impl Finding {
     /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
     /// [`bytes`](Self::bytes).
-    #[must_use]
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
     }

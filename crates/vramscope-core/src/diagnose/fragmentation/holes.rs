@@ -20,7 +20,6 @@ pub struct Holes {
 impl Holes {}
 
 /// The holes of the segments that can serve a request, or of all. O(blocks).
-#[must_use]
 pub fn holes(state: &State, servers: Option<&Servers>) -> Holes {
     let mut found = Holes::default();
     for segment in state.segments.iter().filter(|s| servers.is_none_or(|v| v.take(s))) {

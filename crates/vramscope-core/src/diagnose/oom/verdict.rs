@@ -29,13 +29,11 @@ pub enum Verdict {
 
 impl Verdict {
     /// The stable name of the command-line contract.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
 
     /// One or two words for a title.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Verdict::Fragmentation => "Fragmentation",

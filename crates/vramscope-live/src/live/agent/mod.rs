@@ -136,13 +136,11 @@ impl Agent {
     }
 
     /// PID of the process, as the driver reports it.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
     /// True while the helper answers.
-    #[must_use]
     pub fn answers(&self) -> bool {
         self.shared.talk().stream.is_some()
     }
@@ -158,7 +156,6 @@ impl Agent {
     }
 
     /// True while the process records its allocation history for this session.
-    #[must_use]
     pub fn is_recording(&self) -> bool {
         self.shared.is_recording.load(Ordering::Relaxed)
     }

@@ -78,7 +78,6 @@ fn short(name: &str) -> String {
 }
 
 /// The text of all present figures. The cost depends on the present processes only.
-#[must_use]
 pub fn write(history: &History) -> String {
     let mut page = Page::default();
     page.add("vramscope_build_info", "The version of vramscope that watches.", &[("version", env!("CARGO_PKG_VERSION"))], 1);

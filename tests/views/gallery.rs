@@ -124,7 +124,7 @@ fn curves(ui: &mut Ui, rect: Rect) {
 
 fn middle(ui: &mut Ui, s: &mut State) {
     let t = Tokens::of(ui);
-    PaneHeader::new("Timeline").caption("drag A and B, or press [ and ] to step from peak to peak").help(|_| ()).show(ui, |ui| {
+    PaneHeader::new("Timeline").caption("drag A and B, or press [ and ] to step from peak to peak").help(|ui| _ = ui.label("what the colours mean")).show(ui, |ui| {
         button::selector(ui, "colour", &mut s.colour, &["size class", "stack"]);
         button::selector_button(ui, "x", "time");
     });
@@ -383,7 +383,7 @@ fn controls_answer_to_clicks_and_to_their_names() {
     assert_eq!(h.state().filter, "softmax");
     h.get_by_label("Explain Timeline").click();
     h.run();
-    assert!(h.query_by_label_contains("zoom time at the pointer").is_some());
+    assert!(h.query_by_label_contains("what the colours mean").is_some());
 }
 
 struct Plot {

@@ -356,7 +356,7 @@ fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
     // Every frame of the stack in the autopsy, from below: the last is the one that may be opened.
     for y in (300..900).rev().step_by(20) {
         window.click(280, y);
-        std::thread::sleep(Duration::from_millis(350));
+        std::thread::sleep(Duration::from_millis(700));
     }
     let wanted = format!("<+2><{}>", source.display());
     wait_for("the editor", || (!given().is_empty()).then_some(()));

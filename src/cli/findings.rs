@@ -129,10 +129,15 @@ impl Found {
         if found.findings.is_empty() {
             self.untold.extend(found.untold_sentence().map(|said| (device.id, said)));
             let held = super::summary::at_peak(recording, device, tables)?;
-            self.held.extend(held.map(|said| (device.id, match found.model_sentence() {
-                Some(model) => format!("{said}. {}", model.trim_end_matches('.')),
-                None => said,
-            })));
+            self.held.extend(held.map(|said| {
+                (
+                    device.id,
+                    match found.model_sentence() {
+                        Some(model) => format!("{said}. {}", model.trim_end_matches('.')),
+                        None => said,
+                    },
+                )
+            }));
         }
         self.left_out += found.ooms_left_out;
         self.changed += found.changed_by_rules.count;

@@ -124,10 +124,13 @@ fn curves(ui: &mut Ui, rect: Rect) {
 
 fn middle(ui: &mut Ui, s: &mut State) {
     let t = Tokens::of(ui);
-    PaneHeader::new("Timeline").caption("drag A and B, or press [ and ] to step from peak to peak").help(|ui| _ = ui.label("what the colours mean")).show(ui, |ui| {
-        button::selector(ui, "colour", &mut s.colour, &["size class", "stack"]);
-        button::selector_button(ui, "x", "time");
-    });
+    PaneHeader::new("Timeline")
+        .caption("drag A and B, or press [ and ] to step from peak to peak")
+        .help(|ui| _ = ui.label("what the colours mean"))
+        .show(ui, |ui| {
+            button::selector(ui, "colour", &mut s.colour, &["size class", "stack"]);
+            button::selector_button(ui, "x", "time");
+        });
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 150.0), Sense::hover());
     pane::progress_line(ui, rect, Some(0.4));
     curves(ui, rect);

@@ -1,8 +1,8 @@
 //! Whose code made what is at the peak: the optimizer and the models of known libraries, or the program itself.
 
 use super::at_peak::made_at;
-use crate::anatomy::roles::Role;
 use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
 use crate::diagnose::findings::RuleInput;
 use crate::tables::{BlockAt, LifetimeId, is_framework};
 

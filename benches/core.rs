@@ -127,7 +127,7 @@ fn scripted() {
                 times.push(timed(&mut || _ = black_box(t.curves.columns(dev, &t.lifetimes, q, &bounds))));
             }
         }
-        report(&format!("1600 columns of {} at any zoom", q.name()), times);
+        report(&format!("1600 columns of {q:?} at any zoom"), times);
     }
     for zoom in [1u32, 16, 256] {
         let width = (len / zoom).max(1);

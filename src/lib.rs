@@ -6,6 +6,9 @@
 //! * [`cli`]: the commands, as text and JSON.
 //! * [`app`]: the window; the only module that names egui.
 
+// A panic is how a test says no, also in its helpers.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 #[cfg(feature = "gui")]
 #[allow(missing_docs)] // The window is a program, not a library.
 pub mod app;

@@ -84,7 +84,6 @@ impl From<String> for Failure {
 
 impl Failure {
     /// The exit code and the sentence.
-    #[must_use]
     pub fn into_parts(self) -> (u8, String) {
         match self {
             Failure::NotPossible(sentence) => (1, sentence),

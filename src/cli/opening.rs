@@ -208,7 +208,6 @@ impl Opened {
 }
 
 /// What to do with a folder where a file is wanted.
-#[must_use]
 pub(super) fn is_a_folder(path: &Path) -> String {
     let path = path.display();
     format!("{path} is a folder: \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")

@@ -36,7 +36,6 @@ pub struct About<'a> {
 
 impl<'a> About<'a> {
     /// With what the tables of its device tell of it.
-    #[must_use]
     pub fn by(recording: &'a Recording, tables: &'a DeviceTables) -> Self {
         About { recording, contradiction: tables.disagreement.as_deref() }
     }

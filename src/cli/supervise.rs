@@ -37,13 +37,11 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
 }
 
 /// Tells the pages of this run from those of others in the same folder.
-#[must_use]
 pub fn name_of_run() -> String {
     format!("{}-{}", std::process::id(), vramscope_live::live::wall_clock_us())
 }
 
 /// The file that the first process of a run makes which uses CUDA: without a snapshot nothing else tells whether one did.
-#[must_use]
 pub fn mark(run: &str) -> PathBuf {
     std::env::temp_dir().join(format!(".vramscope-{run}.used"))
 }

@@ -13,7 +13,6 @@ pub struct Table {
 
 impl Table {
     /// A table whose columns are flush left (`l`) or right (`r`): `"lrrr"`.
-    #[must_use]
     pub fn new(columns: &str) -> Self {
         Table { right: columns.chars().map(|c| c == 'r').collect(), rows: Vec::new() }
     }

@@ -33,7 +33,6 @@ impl<W: Write> Write for Shown<W> {
 }
 
 /// Standard output, for text.
-#[must_use]
 pub fn stdout() -> Shown<io::BufWriter<io::StdoutLock<'static>>> {
     Shown::new(io::BufWriter::new(io::stdout().lock()))
 }
@@ -44,7 +43,6 @@ pub fn wire() -> impl Write {
 }
 
 /// Standard error, for text.
-#[must_use]
 pub fn stderr() -> Shown<io::Stderr> {
     Shown::new(io::stderr())
 }

@@ -62,7 +62,6 @@ pub struct Process {
 }
 
 /// The session of a device; `None` for a recording that was not watched.
-#[must_use]
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let track: &LiveTrack = device.live.as_deref()?;
     let total = device.capacity.unwrap_or(0);
@@ -108,7 +107,6 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
 
 impl Watched {
     /// The answer, without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
-    #[must_use]
     pub fn sentence(&self) -> String {
         if !self.is_readable {
             return "memory not readable".to_owned();
@@ -117,22 +115,12 @@ impl Watched {
     }
 
     /// Where the bytes were, and whose.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);
-        let rows: [(&str, fn(&Bands) -> u64); 8] = [
-            ("driver and firmware", |p| p.driver),
-            ("other processes", |p| p.others),
-            ("unattributed", |p| p.unattributed),
-            ("the process", |p| p.unsplit),
-            ("outside PyTorch", |p| p.outside),
-            ("allocated", |p| p.allocated),
-            ("cached", |p| p.cached),
-            ("free", |p| p.free),
-        ];
-        let size = SizeColumn::of(rows.iter().flat_map(|(_, of)| [of(&self.at_peak), of(&self.at_end)]));
-        for (name, of) in rows {
+        let size = SizeColumn::of(Bands::PARTS.iter().flat_map(|(_, _, of)| [of(&self.at_peak), of(&self.at_end)]));
+        for (_, name, of) in Bands::PARTS {
+            let name = if name == "driver" { "driver and firmware" } else { name };
             let (peak, end) = (of(&self.at_peak), of(&self.at_end));
             if peak > 0 || end > 0 {
                 table.row([format!("  {name}"), size.sized(peak), size.sized(end)]);

@@ -98,21 +98,6 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     print_of(out, &[(&recording).into()], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
-/// Answers for a recording. Without a limit the recording's own applies, if known; without settings the suggested ones are tried.
-///
-/// # Errors
-/// One sentence: there is no such device, it has no trace, or a setting is wrong.
-pub fn report(
-    recording: &Recording,
-    confs: &[String],
-    limit: Option<u64>,
-    device: Option<i32>,
-    progress: &Progress,
-) -> Result<WhatIfReport, String> {
-    let whatif = WhatIf::new(choose(recording, device)?, None, progress).map_err(|e| e.to_string())?;
-    answer(&whatif, recording, confs, limit, progress)
-}
-
 fn answer(
     whatif: &WhatIf<'_>,
     recording: &Recording,

@@ -449,17 +449,24 @@ fn right_sizes_of_the_corpus_are_not_doubted() {
     assert_eq!(plan_of(&wrong).unwrap().doubts().len(), 1);
 }
 
+/// The folder of the corpus, and its real runs without a cap and checkpointing.
+fn runs_of_corpus() -> Option<(PathBuf, Vec<serde_json::Value>)> {
+    let corpus = corpus()?;
+    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
+        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
+        return None;
+    };
+    let mut runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    runs.retain(|r| r["cap"] == 0 && r["ckpt"] == false);
+    Some((corpus, runs))
+}
+
 /// Every run of `plan_truth.json` without a cap, predicted from the two smallest of its program.
 #[test]
 fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
-    let Some(corpus) = corpus() else { return };
-    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
-        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
-        return;
-    };
-    let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let Some((corpus, runs)) = runs_of_corpus() else { return };
     let mut groups: std::collections::BTreeMap<(String, u64), Vec<(u64, PathBuf, u64, u64)>> = std::collections::BTreeMap::new();
-    for r in runs.iter().filter(|r| r["cap"] == 0 && r["ckpt"] == false) {
+    for r in &runs {
         let (name, seq) = (r["name"].as_str().unwrap().to_owned(), r["seq"].as_u64().unwrap());
         let file = corpus.join("plan_open").join(format!("{}.pickle", r["file"].as_str().unwrap()));
         let peaks = (r["reserved_bytes.all.peak"].as_u64().unwrap(), r["allocated_bytes.all.peak"].as_u64().unwrap());
@@ -490,17 +497,12 @@ fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
 /// The span from one recording holds every run of the corpus at another size.
 #[test]
 fn one_recording_holds_every_run_of_the_corpus() {
-    let Some(corpus) = corpus() else { return };
-    let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
-        crate::shared::not_run("no plan_truth.json in VRAMSCOPE_CORPUS");
-        return;
-    };
-    let runs: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let Some((corpus, runs)) = runs_of_corpus() else { return };
     let mut checked = 0;
     for (name, seq, from) in [("gpt2", 512, 8), ("gpt2", 512, 40), ("resnet", 224, 16), ("vit", 224, 16)] {
         let file = corpus.join(format!("plan_open/{name}_b{from}_s{seq}.pickle"));
         let plan = plan_of(&[(file, format!("batch={from}"))]).unwrap();
-        for r in runs.iter().filter(|r| r["cap"] == 0 && r["ckpt"] == false && r["name"] == name && r["seq"] == seq) {
+        for r in runs.iter().filter(|r| r["name"] == name && r["seq"] == seq) {
             let batch = r["batch"].as_u64().unwrap();
             let p = plan.at(&Size::of("batch", batch), &setting("", None));
             for (span, real) in [(p.span, "reserved_bytes.all.peak"), (p.allocated_span, "allocated_bytes.all.peak")] {

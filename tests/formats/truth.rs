@@ -239,7 +239,7 @@ fn what_a_wrapped_ring_buffer_lost_is_found_again() {
                 let ours = t.curves.peak_in(&cut, l, q, 0, cut.events.len() as u32);
                 let equal = truth.map(|(v, e)| (v, e - from as u32)) == ours;
                 if !equal && (t.curves.is_exact(q) || q == Quantity::Requested) {
-                    complain(format!("{} peak {ours:?}, true {truth:?}", q.name()));
+                    complain(format!("{q:?} peak {ours:?}, true {truth:?}"));
                 }
             }
         }

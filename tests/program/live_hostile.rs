@@ -103,37 +103,41 @@ fn a_helper_that_stalls_or_never_ends_holds_up_nothing() {
     if !has_python() {
         return;
     }
-    for (how, why) in [
-        ("silent", "does not answer within 5 s"),
-        ("drip", "does not answer within 5 s"),
-        ("stopped", "does not answer within 5 s"),
-        ("endless", "a line of more than"),
-        ("endless after", ""),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let program = listener(&[], folder.path(), how);
-        if how == "stopped" {
-            kill_process(program.pid(), Signal::STOP).unwrap();
+    // Those that are waited for, five seconds each, all at once.
+    std::thread::scope(|threads| {
+        for how in ["silent", "drip", "stopped"] {
+            threads.spawn(move || holds_up_nothing(how, "does not answer within 5 s"));
         }
-        let (before, start) = (resident(), Instant::now());
-        let mut session = watch(program.0.id());
-        let mut failed = None;
-        while start.elapsed() < Duration::from_secs(8) && failed.is_none() {
-            let asked = Instant::now();
-            session.pump(Duration::from_millis(50)).unwrap();
-            assert!(asked.elapsed() < Duration::from_secs(1), "{how}: one look took {:?}", asked.elapsed());
-            failed = session.news().into_iter().find_map(|n| match n {
-                News::Failed { sentence, .. } => Some(sentence),
-                News::Gone { .. } if how == "endless after" => Some(String::new()),
-                _ => None,
-            });
-        }
-        let sentence = failed.unwrap_or_else(|| panic!("{how}: nothing is said"));
-        assert!(sentence.contains(why), "{how}: {sentence}");
-        let taken = session.history().samples(0).len() as f64 / start.elapsed().as_secs_f64();
-        assert!(taken > 7.0, "{how}: {taken} samples a second");
-        assert!(resident().saturating_sub(before) < 64 << 20, "{how}: grew by {} MiB", (resident() - before) >> 20);
+    });
+    holds_up_nothing("endless", "a line of more than");
+    holds_up_nothing("endless after", "");
+}
+
+/// Watches a program whose helper misbehaves until that is said: `why`.
+fn holds_up_nothing(how: &str, why: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = listener(&[], folder.path(), how);
+    if how == "stopped" {
+        kill_process(program.pid(), Signal::STOP).unwrap();
     }
+    let (before, start) = (resident(), Instant::now());
+    let mut session = watch(program.0.id());
+    let mut failed = None;
+    while start.elapsed() < Duration::from_secs(8) && failed.is_none() {
+        let asked = Instant::now();
+        session.pump(Duration::from_millis(50)).unwrap();
+        assert!(asked.elapsed() < Duration::from_secs(1), "{how}: one look took {:?}", asked.elapsed());
+        failed = session.news().into_iter().find_map(|n| match n {
+            News::Failed { sentence, .. } => Some(sentence),
+            News::Gone { .. } if how == "endless after" => Some(String::new()),
+            _ => None,
+        });
+    }
+    let sentence = failed.unwrap_or_else(|| panic!("{how}: nothing is said"));
+    assert!(sentence.contains(why), "{how}: {sentence}");
+    let taken = session.history().samples(0).len() as f64 / start.elapsed().as_secs_f64();
+    assert!(taken > 7.0, "{how}: {taken} samples a second");
+    assert!(resident().saturating_sub(before) < 64 << 20, "{how}: grew by {} MiB", (resident() - before) >> 20);
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn middle(ui: &mut Ui, s: &mut State) {
     let t = Tokens::of(ui);
     PaneHeader::new("Timeline")
         .caption("drag A and B, or press [ and ] to step from peak to peak")
-        .help(|ui| legend::gestures(ui, true))
+        .help(|ui| _ = ui.label("what the colours mean"))
         .show(ui, |ui| {
             button::selector(ui, "colour", &mut s.colour, &["size class", "stack"]);
             button::selector_button(ui, "x", "time");
@@ -134,7 +134,7 @@ fn middle(ui: &mut Ui, s: &mut State) {
     let (rect, _) = ui.allocate_exact_size(vec2(ui.available_width(), 150.0), Sense::hover());
     pane::progress_line(ui, rect, Some(0.4));
     curves(ui, rect);
-    let size = |i, name: &str, n: &str| LegendEntry::new(Swatch::Fill(Ramp::Size.class(t, i, 8)), name).value(n).mono();
+    let size = |i, name: &str, n: &str| LegendEntry::new(Swatch::Fill(t.size[i]), name).value(n).mono();
     let entries = [
         size(0, "< 2.5", "24"),
         size(2, "3-3.5", "0").dimmed(true),
@@ -233,7 +233,7 @@ fn pictures(ui: &mut Ui, s: &mut State) {
     b.hole(at(132.0, 4.0, 30.0, 34.0), Color32::TRANSPARENT, t.hatch, t.line2);
     for i in 0..8 {
         b.rect(at(16.0 + 22.0 * i as f32, 50.0, 20.0, 14.0), t.slot(i));
-        b.rect(at(16.0 + 22.0 * i as f32, 68.0, 20.0, 14.0), Ramp::Size.class(t, i, 8));
+        b.rect(at(16.0 + 22.0 * i as f32, 68.0, 20.0, 14.0), t.size[i]);
     }
     b.paint(&p);
     legend::paint_ramp(&p, t, at(250.0, 72.0, 60.0, 8.0), Ramp::Heat.stops(t), ("empty", "full"));
@@ -386,7 +386,7 @@ fn controls_answer_to_clicks_and_to_their_names() {
     assert_eq!(h.state().filter, "softmax");
     h.get_by_label("Explain Timeline").click();
     h.run();
-    assert!(h.query_by_label_contains("zoom time at the pointer").is_some());
+    assert!(h.query_by_label_contains("what the colours mean").is_some());
 }
 
 struct Plot {

@@ -61,7 +61,7 @@ fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
             // Eight blocks in each of sixty iterations, counted with Python from the trace; the workspaces that the first call of
             // the same line made are none of them.
             let grown = growth(device, tables, &steps);
-            let (bytes, count) = grown.iter().filter(|g| g.is_leak()).fold((0, 0), |(b, n), g| (b + g.bytes, n + g.count));
+            let (bytes, count) = grown.iter().filter(|g| g.is_leak()).fold((0, 0), |(b, n), g| (b + g.bytes, n + g.count()));
             assert_eq!((bytes >> 20, count), (210, 480));
             assert!(grown.iter().filter(|g| g.is_leak()).all(|g| (g.steps_adding, g.steps) == (steps.len(), steps.len())));
         }

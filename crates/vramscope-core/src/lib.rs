@@ -64,6 +64,9 @@
 //! # }
 //! ```
 
+// A panic is how a test says no, also in its helpers.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
 pub mod allocator;
 pub mod anatomy;
 pub mod changes;

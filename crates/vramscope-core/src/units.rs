@@ -12,7 +12,6 @@ const KIB: f64 = 1024.0;
 
 /// True for a character that a terminal or viewer obeys instead of showing it: controls (escapes, carriage returns, C1) except
 /// line ends and tabs, direction marks, line separators, and invisible tags.
-#[must_use]
 pub fn is_steering(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -24,7 +23,6 @@ pub fn is_steering(c: char) -> bool {
 }
 
 /// The text with what steers its reader as `\u` and four hexadecimal digits for each UTF-16 unit. Line ends and tabs stay.
-#[must_use]
 pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(is_steering) {
         return text.into();
@@ -44,7 +42,6 @@ pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// The text with a capital at its beginning.
-#[must_use]
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |c| format!("{}{}", c.to_uppercase(), letters.as_str()))
@@ -122,7 +119,6 @@ impl fmt::Display for Bytes {
 
 /// Sizes of one sentence: different sizes get different texts, in a smaller unit if needed. `2.05 GiB of 2.10 GiB`, but `2,100
 /// MiB of 2,102 MiB`. Sizes in other units are not changed.
-#[must_use]
 pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let at = |unit: Unit| sizes.map(|n| (n, format!("{}{NBSP}{}", unit.figure(n), unit.name())));
     let is_clear =
@@ -156,7 +152,6 @@ pub enum ParseError {
 impl Bytes {
     /// A limit as a user would set it: in MiB, up to 10 GiB, if two decimals of GiB would change it.
     /// [`parse_limit`](Self::parse_limit) reads it back.
-    #[must_use]
     pub fn limit(self) -> String {
         let text = self.to_string();
         let is_rounded = || Self::parse(&text).is_ok_and(|read| read != self);
@@ -167,7 +162,6 @@ impl Bytes {
     }
 
     /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
-    #[must_use]
     pub fn with_decimals(self) -> String {
         match Unit::of(self.0) {
             Unit::B => self.to_string(),
@@ -199,7 +193,6 @@ impl Bytes {
     }
 
     /// The same in the decimal unit that data sheets use, where it is a round figure there and not here: `60 GB`, `1.5 GB`.
-    #[must_use]
     pub fn round_decimal(self) -> Option<String> {
         const STEP: u64 = 10_000_000;
         let is_round = self.0 >= 10 * STEP && self.0.is_multiple_of(STEP) && !self.0.is_multiple_of(MEBIBYTE);
@@ -251,7 +244,6 @@ pub struct SizeColumn {
 
 impl SizeColumn {
     /// For these sizes in bytes.
-    #[must_use]
     pub fn of(sizes: impl IntoIterator<Item = u64>) -> Self {
         // The lowest bit of all sizes tells whether they are whole in a unit.
         let (largest, bits) = sizes.into_iter().fold((0, 0), |(largest, bits), n| (n.max(largest), bits | n));
@@ -264,19 +256,16 @@ impl SizeColumn {
     }
 
     /// The unit, for the head of the column.
-    #[must_use]
     pub fn unit(self) -> &'static str {
         self.unit.name()
     }
 
     /// The head of the column: `peak, MiB`.
-    #[must_use]
     pub fn head(self, name: &str) -> String {
         format!("{name}, {}", self.unit())
     }
 
     /// A size without the unit. What rounds to nothing and is not nothing is `<0.01`.
-    #[must_use]
     pub fn figure(self, bytes: u64) -> String {
         // 0.005 of the unit rounds up.
         if bytes > 0 && bytes < self.unit.bytes().div_ceil(200) {
@@ -287,7 +276,6 @@ impl SizeColumn {
     }
 
     /// A size with the unit of the column.
-    #[must_use]
     pub fn sized(self, bytes: u64) -> String {
         format!("{}{NBSP}{}", self.figure(bytes), self.unit())
     }
@@ -305,7 +293,6 @@ impl fmt::Display for Address {
 
 impl Address {
     /// Reads `0x7f1d…`, the bare hexadecimal digits, or a decimal number of more than ten digits.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -342,14 +329,12 @@ impl fmt::Display for Micros {
 }
 
 /// The time of day in UTC of microseconds since the epoch: `01:47:02.576`.
-#[must_use]
 pub fn time_of_day(epoch_us: i64) -> String {
     let ms = epoch_us.div_euclid(1_000).rem_euclid(86_400_000);
     format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
 /// A size as PyTorch's messages print it, `205.00 MiB`, `1024 bytes`, for text beside such a message.
-#[must_use]
 pub fn pytorch_size(bytes: u64) -> String {
     let value = bytes as f64;
     if bytes <= KIBIBYTE {
@@ -364,7 +349,6 @@ pub fn pytorch_size(bytes: u64) -> String {
 }
 
 /// A count with its thousands separated by commas: `27,909`.
-#[must_use]
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -378,7 +362,6 @@ pub fn count(n: u64) -> String {
 }
 
 /// `1 block`, `2 blocks`: a count with its noun.
-#[must_use]
 pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{}{NBSP}{}", count(n), if n == 1 { singular } else { plural })
 }

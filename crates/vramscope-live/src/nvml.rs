@@ -47,7 +47,6 @@ fn open(path: Option<&OsStr>) -> Result<Nvml, NvmlError> {
 }
 
 /// True when the library does not exist, false when it exists but does not work.
-#[must_use]
 pub fn is_missing(error: &NvmlError) -> bool {
     match error {
         NvmlError::LibraryNotFound => true,
@@ -60,7 +59,6 @@ pub fn is_missing(error: &NvmlError) -> bool {
 }
 
 /// The system loader's message about a library that it could not load, or the error's own text.
-#[must_use]
 pub fn loader_text(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(e) => std::error::Error::source(e).map_or_else(|| e.to_string(), ToString::to_string),
@@ -77,7 +75,6 @@ unsafe impl Send for Handle {}
 
 impl Handle {
     /// The handle of a device.
-    #[must_use]
     pub fn of(device: &Device<'_>) -> Self {
         // SAFETY: the raw handle is only copied; every later use needs the library again.
         Handle(unsafe { device.handle() })
@@ -87,7 +84,6 @@ impl Handle {
     ///
     /// # Safety
     /// The handle must come from this library, which must not have been closed since.
-    #[must_use]
     pub unsafe fn device(self, nvml: &Nvml) -> Device<'_> {
         // SAFETY: the caller guarantees it.
         unsafe { Device::new(self.0, nvml) }
@@ -107,13 +103,11 @@ pub struct Memory {
 
 impl Memory {
     /// Used by anybody including the driver, so that used and free add up to the total.
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.total.saturating_sub(self.free)
     }
 
     /// Used by programs, as `cuMemGetInfo` counts it. `None` when the driver's share is unknown.
-    #[must_use]
     pub fn used_by_programs(&self) -> Option<u64> {
         self.driver.map(|driver| self.used().saturating_sub(driver))
     }
@@ -141,7 +135,6 @@ pub fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, NvmlError> {
 
 /// R535.43 to R535.86 return 32-byte entries from the function for 24-byte ones, so their process lists must not be read.
 /// Recognised in the same way as nvitop does.
-#[must_use]
 pub fn has_withdrawn_layout(nvml: &Nvml) -> bool {
     nvml.lib().nvmlDeviceGetConfComputeMemSizeInfo.is_ok() && nvml.lib().nvmlDeviceGetRunningProcessDetailList.is_err()
 }
@@ -190,7 +183,6 @@ pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlE
 }
 
 /// Bytes of a process; `None` when the driver cannot tell (WSL, MIG, containers).
-#[must_use]
 pub fn bytes_of(process: &ProcessInfo) -> Option<u64> {
     match process.used_gpu_memory {
         UsedGpuMemory::Used(bytes) => Some(bytes),

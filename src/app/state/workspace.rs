@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::view_kind::ViewKind;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Workspace {
     /// Memory, timeline, maps and inspector.
     #[default]
@@ -19,6 +20,7 @@ pub enum Workspace {
     /// Prediction for other sizes, cards and changes.
     Plan,
     /// Which code holds the bytes.
+    #[strum(serialize = "flame-graph")]
     Flame,
     /// The card over time, from live samples.
     Live,
@@ -51,17 +53,7 @@ impl Workspace {
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Workspace::Overview => "overview",
-            Workspace::Autopsy => "autopsy",
-            Workspace::Flame => "flame-graph",
-            Workspace::WhatIf => "whatif",
-            Workspace::Plan => "plan",
-            Workspace::Live => "live",
-            Workspace::Counters => "counters",
-            Workspace::State => "state",
-            Workspace::Instant => "instant",
-        }
+        self.into()
     }
 
     /// The arrangement of a document that the user has not changed.

@@ -30,11 +30,6 @@ impl Ramp {
         let last = levels.saturating_sub(1).max(1) as f32;
         (0..levels).map(|i| self.at(tokens, i as f32 / last)).collect()
     }
-
-    /// The colour of class `index` of `classes` ordered classes. With eight classes these are the stops of [`Ramp::Size`].
-    pub fn class(self, tokens: &Tokens, index: usize, classes: usize) -> Color32 {
-        self.at(tokens, index as f32 / classes.saturating_sub(1).max(1) as f32)
-    }
 }
 
 fn interpolate(stops: &[Color32], share: f32) -> Color32 {
@@ -61,16 +56,12 @@ mod tests {
     #[test]
     fn stops_are_met_and_midpoints_lie_between() {
         for t in [&DARK, &LIGHT] {
-            for i in 0..8 {
-                assert_eq!(Ramp::Size.class(t, i, 8), t.size[i]);
-            }
             assert_eq!(Ramp::Heat.at(t, 0.0), t.s1);
             assert_eq!(Ramp::Heat.at(t, 1.0), t.heat[5]);
             assert_eq!(Ramp::Heat.at(t, 7.0), t.heat[5]);
             assert_eq!(Ramp::Heat.at(t, f32::NAN), t.heat[0]);
             assert_eq!(Ramp::Heat.at(t, 0.1), mix(t.heat[0], t.heat[1], 0.5));
             assert_eq!(Ramp::Heat.table(t, 256).len(), 256);
-            assert_eq!(Ramp::Size.class(t, 0, 1), t.size[0]);
         }
     }
 }

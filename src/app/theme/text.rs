@@ -97,10 +97,6 @@ pub fn mono(text: impl Into<String>) -> RichText {
     Type::Mono.text(text)
 }
 
-pub fn key(text: impl Into<String>) -> RichText {
-    Type::Key.text(text)
-}
-
 /// Maps egui's own text styles to ours, so that plain `ui.label` and `ui.monospace` match.
 pub fn install(style: &mut Style) {
     style.text_styles = [

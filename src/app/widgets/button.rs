@@ -142,11 +142,6 @@ pub fn icon_button_sized(ui: &mut Ui, icon: Icon, name: &str, side: f32, size: f
     response.on_hover_text(name)
 }
 
-/// Clickable accent text in the monospace face, such as a source location. Underlined on hover.
-pub fn link(ui: &mut Ui, text: &str) -> Response {
-    link_with(ui, text, Type::Mono, None)
-}
-
 /// A link with the icon for "opens in another program".
 pub fn external_link(ui: &mut Ui, text: &str) -> Response {
     link_with(ui, text, Type::Mono, Some(Icon::External))

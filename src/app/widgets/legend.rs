@@ -1,4 +1,4 @@
-//! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover. Also the list of gestures.
+//! Legends: swatches with names and counts, in a row under a plot or as a list in a "?" popover.
 
 use super::chip::Swatch;
 use super::cut::Cut;
@@ -154,27 +154,4 @@ pub fn paint_ramp(painter: &egui::Painter, tokens: &Tokens, rect: Rect, stops: &
     label::text_in_right(painter, left, ends.0, Type::Caption, tokens.text2);
     let right = Rect::from_min_max(pos2(rect.right() + 6.0, rect.top() - 4.0), pos2(rect.right() + 80.0, rect.bottom() + 4.0));
     label::text_in(painter, right, ends.1, Type::Caption, tokens.text2);
-}
-
-/// The gestures that work in every plot, for a "?" popover. With `bytes`, Ctrl + wheel zooms bytes or addresses.
-pub fn gestures(ui: &mut Ui, bytes: bool) {
-    let t = Tokens::of(ui);
-    ui.add_space(8.0);
-    label::paragraph(ui, "Gestures", Type::Caption, t.text3);
-    let mut rows = vec![
-        ("click", "select and set the cursor"),
-        ("drag", "pan"),
-        ("wheel", "zoom time at the pointer"),
-        ("Shift + wheel", "pan"),
-        ("right drag", "zoom to a box, Esc cancels"),
-        ("Shift + drag", "choose a time range, Esc clears it"),
-        ("double click", "fit what is here, or the whole recording"),
-        ("right click", "copy, zoom to life, set A and B"),
-    ];
-    if bytes {
-        rows.insert(4, ("Ctrl + wheel", "zoom bytes"));
-    }
-    for (gesture, meaning) in rows {
-        super::row::definition(ui, gesture, meaning, 104.0);
-    }
 }

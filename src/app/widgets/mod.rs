@@ -48,5 +48,5 @@ pub use sparkline::Sparkline;
 pub use table::{Cell, Column, Sort, Table, TableOutput, Width};
 pub use term::{Figures, Term};
 pub use texture::{LARGEST_SIDE, PixelTexture};
-pub use tooltip::Tip;
+pub use tooltip::{Rest, Tip};
 pub use viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within, lets_go_of_drawing};

@@ -141,14 +141,13 @@ pub struct ListRow<'a> {
     selected: bool,
     edge: Option<Color32>,
     fill: Option<Color32>,
-    line: bool,
     pad: f32,
 }
 
 impl<'a> ListRow<'a> {
     /// A row 24 high. `name` is its accessible name.
     pub fn new(name: &'a str) -> Self {
-        Self { name, height: ROW, selected: false, edge: None, fill: None, line: false, pad: PAD_ROW }
+        Self { name, height: ROW, selected: false, edge: None, fill: None, pad: PAD_ROW }
     }
 
     /// Height: 20 dense, 24, 32 to 36 with a bar, 52 with two lines.
@@ -171,12 +170,6 @@ impl<'a> ListRow<'a> {
     /// Fill while not selected.
     pub fn fill(mut self, colour: Color32) -> Self {
         self.fill = Some(colour);
-        self
-    }
-
-    /// Draws a 1 px line under the row.
-    pub fn line(mut self) -> Self {
-        self.line = true;
         self
     }
 
@@ -209,9 +202,6 @@ impl<'a> ListRow<'a> {
             (false, None) => response.hovered().then_some(t.s2),
         };
         ground(p, rect, fill, self.edge.or(self.selected.then_some(t.accent)));
-        if self.line {
-            p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
-        }
         focus_ring(ui, &response, 0);
         response
     }

@@ -4,7 +4,7 @@ use super::chip::Swatch;
 use super::code::CodeWell;
 use super::label;
 use super::row::KeyValue;
-use crate::app::theme::visuals::RADIUS_POPUP;
+use crate::app::theme::visuals::{RADIUS_POPUP, TOOLTIP_DELAY};
 use crate::app::theme::{Tokens, Type};
 use egui::{Color32, Frame, Id, Margin, Pos2, Rect, RectAlign, Response, Stroke, Tooltip, Ui, pos2};
 
@@ -132,6 +132,32 @@ impl Tip {
             ui.add_space(4.0);
             label::paragraph(ui, &self.note, Type::Body, t.text2);
         }
+    }
+}
+
+/// What the pointer is on, and since when.
+#[derive(Clone, Debug)]
+pub struct Rest<K>(Option<(K, f64)>);
+
+impl<K> Default for Rest<K> {
+    fn default() -> Self {
+        Rest(None)
+    }
+}
+
+impl<K: PartialEq> Rest<K> {
+    /// True once the pointer has been on `thing` for as long as a tooltip waits.
+    pub fn is_long(&mut self, ui: &Ui, thing: Option<K>) -> bool {
+        let now = ui.input(|i| i.time);
+        let before = self.0.take();
+        let Some(thing) = thing else { return false };
+        let since = before.filter(|(before, _)| *before == thing).map_or(now, |(_, since)| since);
+        self.0 = Some((thing, since));
+        let is_long = now - since >= f64::from(TOOLTIP_DELAY);
+        if !is_long {
+            ui.request_repaint_after(std::time::Duration::from_millis(130));
+        }
+        is_long
     }
 }
 

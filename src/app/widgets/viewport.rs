@@ -49,11 +49,6 @@ impl Scale {
         let length = f64::from(self.pixels.1 - self.pixels.0).abs();
         if length == 0.0 { 0.0 } else { (self.end - self.start) / length }
     }
-
-    /// The screen range in ascending order.
-    pub fn range(&self) -> Rangef {
-        Rangef::new(self.pixels.0.min(self.pixels.1), self.pixels.0.max(self.pixels.1))
-    }
 }
 
 /// A visible range within a domain. It can be zoomed about a value and panned; it is never empty and never leaves the domain.
@@ -86,11 +81,6 @@ impl PanZoom {
         self.visible
     }
 
-    /// The visible span as a share of the domain, 0 to 1.
-    pub fn share(&self) -> f64 {
-        (self.visible.1 - self.visible.0) / (self.domain.1 - self.domain.0)
-    }
-
     pub fn is_fit(&self) -> bool {
         self.visible == self.domain
     }
@@ -98,11 +88,6 @@ impl PanZoom {
     /// A scale of the visible range, left to right over `x`.
     pub fn horizontal(&self, x: Rangef) -> Scale {
         Scale::horizontal(self.visible.0, self.visible.1, x)
-    }
-
-    /// A scale of the visible range, bottom to top over `y`.
-    pub fn vertical(&self, y: Rangef) -> Scale {
-        Scale::vertical(self.visible.0, self.visible.1, y)
     }
 
     pub fn fit(&mut self) {
@@ -420,7 +405,6 @@ mod tests {
         assert_eq!(v.at(1000.0), 50.0);
         assert_eq!(v.value(100.0), 700.0);
         assert_eq!(v.per_point(), 6.0);
-        assert_eq!(v.range(), Rangef::new(50.0, 150.0));
         assert_eq!(Scale::horizontal(3.0, 3.0, Rangef::new(0.0, 10.0)).at(3.0), 0.0);
     }
 
@@ -460,7 +444,7 @@ mod tests {
         assert!(p.apply(&drawn(true), &scale, false));
         assert_eq!(p.visible(), (200.0, 600.0));
         let mut bytes = PanZoom::new(0.0, 1000.0);
-        let y = bytes.vertical(Rangef::new(0.0, 100.0));
+        let y = Scale::vertical(0.0, 1000.0, Rangef::new(0.0, 100.0));
         assert!(!bytes.apply(&drawn(true), &y, true), "too low to mean bytes");
         assert!(bytes.apply(&Intent::Box { from, to: pos2(60.0, 40.0), done: true }, &y, true));
         assert_eq!(bytes.visible(), (100.0, 600.0));

@@ -101,13 +101,11 @@ pub struct Tolerance {
 
 impl Tolerance {
     /// The most that is within, for a baseline in bytes.
-    #[must_use]
     pub fn limit(&self, baseline: u64) -> u64 {
         baseline.saturating_add((baseline as f64 * self.share) as u64).saturating_add(self.bytes)
     }
 
     /// As it was written: `1%+128MiB`.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }

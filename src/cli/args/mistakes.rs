@@ -43,7 +43,6 @@ fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
 
 /// What is wrong with a command line that clap refuses, in one sentence: a word that is no command comes before the options that
 /// clap stumbles over because of it.
-#[must_use]
 pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     // clap takes escapes out of its sentences, and letters around them: it is asked again with words that have none.
     let plain: Vec<OsString> = words.iter().map(|w| shown(&w.to_string_lossy()).into_owned().into()).collect();
@@ -64,7 +63,6 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
 }
 
 /// True if the first word is neither an option, nor a command, nor a file, so that a `--help` after it asks about nothing.
-#[must_use]
 pub fn is_no_command(words: &[OsString]) -> bool {
     let Some(word) = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')) else { return false };
     let is_command = *word == "help" || Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
@@ -95,7 +93,6 @@ fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String
 }
 
 /// What is wrong with a command although each of its words can be read.
-#[must_use]
 pub fn misused(command: &Command) -> Option<String> {
     if let Command::Export(export) = command
         && let Some(sentence) = export.option_without_effect()
@@ -171,7 +168,6 @@ fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
 }
 
 /// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
-#[must_use]
 pub fn one_sentence(message: &str) -> String {
     let is_command = |word: &&str| word.bytes().all(|b| b.is_ascii_lowercase());
     let usage = message.lines().find_map(|line| line.trim().strip_prefix("Usage: vramscope "));
@@ -194,7 +190,6 @@ fn first_paragraph(message: &str, help: &str) -> String {
 }
 
 /// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.
-#[must_use]
 pub fn not_files(files: &[PathBuf]) -> Option<String> {
     // "-" is a session on standard input; "help" stands before the word that is wrong.
     let known = |f: &Path| f.exists() || f.as_os_str() == "-" || f.as_os_str() == "help";

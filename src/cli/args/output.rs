@@ -91,14 +91,12 @@ pub struct ExportArgs {
 
 impl ExportArgs {
     /// True when OUT is one file of the table format, and not a folder for all tables.
-    #[must_use]
     pub fn is_table_file(&self) -> bool {
         let extension = if self.to == ExportFormat::Parquet { "parquet" } else { "csv" };
         self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !self.out.is_dir()
     }
 
     /// One sentence for an option that the format does not have: it would do nothing, and its user would not know.
-    #[must_use]
     pub fn option_without_effect(&self) -> Option<String> {
         let is_table = matches!(self.to, ExportFormat::Csv | ExportFormat::Parquet);
         let is_picture = matches!(self.to, ExportFormat::Svg | ExportFormat::Png);

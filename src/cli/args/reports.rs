@@ -117,7 +117,6 @@ pub enum Curve {
 
 impl Curve {
     /// The quantity it names.
-    #[must_use]
     pub fn quantity(self) -> Quantity {
         match self {
             Curve::Reserved => Quantity::Reserved,

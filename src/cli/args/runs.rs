@@ -87,7 +87,6 @@ pub enum CatchStacks {
 
 impl CatchStacks {
     /// As the Python package names it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             CatchStacks::Python => "python",
@@ -159,7 +158,6 @@ pub struct ProbeArgs {
 
 impl ProbeArgs {
     /// True if another vramscope process reads standard output, which is then not text.
-    #[must_use]
     pub fn speaks_to_a_program(&self) -> bool {
         self.child || self.neighbour.is_some()
     }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use vramscope_core::anatomy::Composition;
+use vramscope_core::diagnose::fragmentation::WithMore;
 use vramscope_core::diagnose::oom::Advice;
 use vramscope_core::inference::{Horizon, Needed, Remedy};
 
@@ -243,17 +244,9 @@ pub(in crate::cli) struct RoomPlanEntry {
     /// The cap it was computed for, where that is only the least it can be.
     pub(in crate::cli) cap_bytes: Option<u64>,
     /// What is enough under a higher cap that is possible too, where that is less.
-    pub(in crate::cli) with_higher_cap: Option<HigherCapEntry>,
+    pub(in crate::cli) with_higher_cap: Option<WithMore>,
     pub(in crate::cli) search: &'static str,
     /// How it makes room, and whether less would.
     #[serde(skip)]
     pub(in crate::cli) why: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(in crate::cli) struct HigherCapEntry {
-    pub(in crate::cli) from_cap_bytes: u64,
-    pub(in crate::cli) blocks: usize,
-    pub(in crate::cli) bytes: u64,
-    pub(in crate::cli) is_optimal: bool,
 }

@@ -5,7 +5,7 @@ mod entries;
 mod limit;
 mod text;
 
-use self::entries::{BlockEntry, BlockerEntry, HigherCapEntry, HolderEntry, LiveEntry, RoleEntry, RoomPlanEntry};
+use self::entries::{BlockEntry, BlockerEntry, HolderEntry, LiveEntry, RoleEntry, RoomPlanEntry};
 pub use self::entries::{OomEntry, OomReport, PeakEntry, WhatIfEntry};
 use super::args::OomArgs;
 use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rules};
@@ -307,12 +307,7 @@ impl At<'_> {
                 room_bytes: w.room,
                 is_optimal: w.is_optimal,
                 cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),
-                with_higher_cap: w.with_more.map(|more| HigherCapEntry {
-                    from_cap_bytes: more.cap,
-                    blocks: more.blocks,
-                    bytes: more.bytes,
-                    is_optimal: more.is_optimal,
-                }),
+                with_higher_cap: w.with_more,
                 search: w.search(),
                 why: w.why(),
             }),
@@ -355,7 +350,6 @@ fn live(recording: &Recording, found: &[LiveByStack]) -> Vec<LiveEntry> {
 }
 
 /// A stack as lines, innermost first: `file:line name`.
-#[must_use]
 pub fn frames(recording: &Recording, stack: StackId) -> Vec<String> {
     vramscope_core::tables::stack_text(&recording.stacks, stack).lines().map(str::to_owned).collect()
 }

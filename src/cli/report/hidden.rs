@@ -70,13 +70,11 @@ impl Hidden {
     }
 
     /// True where redaction was asked for.
-    #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
     /// A text as it may be told.
-    #[must_use]
     pub fn say(&self, text: &str) -> String {
         let mut text = match text.char_indices().nth(self.longest) {
             Some((at, _)) => format!("{}…", &text[..at]),

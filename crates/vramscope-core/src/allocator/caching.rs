@@ -136,7 +136,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 
     /// The settings that the allocator follows.
-    #[must_use]
     pub fn conf(&self) -> &AllocConf {
         &self.conf
     }
@@ -150,14 +149,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 
     /// The figures of `memory_stats`.
-    #[must_use]
     pub fn stats(&self) -> &MemoryStats {
         &self.stats
     }
 
     /// Reserved and allocated bytes now.
     #[inline]
-    #[must_use]
     pub fn levels(&self) -> (u64, u64) {
         (self.total_reserved, self.stats.allocated_bytes.all.current)
     }
@@ -169,25 +166,21 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
 
     /// True once a search had to choose between equal free blocks of different segments, which the driver's addresses decide
     /// up to 2.12. While false, figures do not depend on where the driver puts segments.
-    #[must_use]
     pub fn has_tie(&self) -> bool {
         self.has_tie
     }
 
     /// How far it came.
-    #[must_use]
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
     /// The address of a block that was handed out.
-    #[must_use]
     pub fn address(&self, block: BlockIx) -> u64 {
         self.blocks[block].address
     }
 
     /// The whole size of a block that was handed out.
-    #[must_use]
     pub fn block_size(&self, block: BlockIx) -> u64 {
         self.blocks[block].size
     }

@@ -110,7 +110,6 @@ pub struct MemoryStats {
 
 impl MemoryStats {
     /// The figures that are kept for each pool, with PyTorch's names, in the order `memory_stats` documents them.
-    #[must_use]
     pub fn pool_counters(&self) -> [(&'static str, &PoolCounter); 9] {
         [
             ("allocation", &self.allocation),
@@ -126,7 +125,6 @@ impl MemoryStats {
     }
 
     /// Every figure under its `memory_stats` key, such as `allocated_bytes.all.peak`.
-    #[must_use]
     pub fn entries(&self) -> Vec<(String, u64)> {
         let mut out = Vec::with_capacity(130);
         let mut counter = |name: String, c: &Counter| {

@@ -40,7 +40,6 @@ pub struct HeldBlock {
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// Every segment with its blocks, by address. Costs a pass over all blocks.
-    #[must_use]
     pub fn segments(&self) -> Vec<HeldSegment> {
         let is_head = |prev: super::BlockIx| prev.get().is_none_or(|p| !self.blocks[p].mapped);
         let mut out = Vec::new();

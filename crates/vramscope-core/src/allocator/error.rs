@@ -47,7 +47,6 @@ pub struct OutOfMemory {
 
 impl OutOfMemory {
     /// PyTorch's message, without the lines about processes that only NVML can tell.
-    #[must_use]
     pub fn message(&self, version: TorchVersion) -> String {
         let allocated = self.allocated + self.private_free;
         let capacity = if version.is_at_least(2) { "capacity" } else { "capacty" };

@@ -9,7 +9,6 @@ use crate::model::{PoolKey, SizeClass};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     /// Whether requests must leave events and the cache alone: a capture is under way. Up to 2.12 any route counts as one.
-    #[must_use]
     pub fn is_capturing(&self) -> bool {
         self.routed_request || if self.version.is_at_least(13) { self.captures > 0 } else { !self.routes.is_empty() }
     }

@@ -17,7 +17,6 @@ pub struct Reach {
 
 impl Reach {
     /// The higher value of two runs, field by field.
-    #[must_use]
     pub fn or(self, other: Reach) -> Reach {
         Reach {
             request: self.request.max(other.request),
@@ -33,7 +32,6 @@ impl Reach {
     /// - no block was as large as `max_split_size` is, before or after,
     /// - limit and `garbage_collection_threshold` stay as they are, or neither is ever met, before or after,
     /// - everything else stays as it is.
-    #[must_use]
     pub fn is_same(&self, a: (&AllocConf, Option<u64>), b: (&AllocConf, Option<u64>), version: TorchVersion) -> bool {
         let (conf, other) = (a.0, b.0);
         let rounds_alike = || {
@@ -54,7 +52,6 @@ impl Reach {
     }
 
     /// True when some run may show two settings to be the same: they differ only in what acts beyond some size.
-    #[must_use]
     pub fn may_be_same(a: &AllocConf, b: &AllocConf) -> bool {
         let rest = |c: &AllocConf| AllocConf {
             max_split_size: None,

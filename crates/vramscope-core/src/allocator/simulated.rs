@@ -75,7 +75,6 @@ pub struct SimulatedMemory {
 
 impl SimulatedMemory {
     /// An empty device of `total` bytes.
-    #[must_use]
     pub fn new(total: u64, placement: Placement) -> Self {
         SimulatedMemory {
             total,

@@ -106,7 +106,6 @@ const LISTED: usize = 100;
 impl Composition {
     /// What the blocks that are `asked` for hold after an event. `asked(None)` is the memory that a trace reports from before
     /// profiling, without blocks. O(live blocks × depth of their stacks).
-    #[must_use]
     pub fn at(
         recording: &Recording,
         device: &DeviceRecording,
@@ -187,13 +186,11 @@ impl Composition {
     }
 
     /// What a role holds; zeros if it holds nothing.
-    #[must_use]
     pub fn role(&self, role: Role) -> RoleHeld {
         self.roles.iter().copied().find(|r| r.role == role).unwrap_or(RoleHeld { role, ..RoleHeld::default() })
     }
 
     /// The largest share in a sentence: `Half of it is activations.`; empty if nothing is known.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
         let share = first.bytes as f64 / self.bytes as f64;
@@ -208,13 +205,11 @@ impl Composition {
 
 impl RoleHeld {
     /// Whether the role of most of it is inferred.
-    #[must_use]
     pub fn is_probable(&self) -> bool {
         self.probable * 2 > self.bytes
     }
 
     /// The role, with "probably" where that of most of it is inferred.
-    #[must_use]
     pub fn words(&self) -> String {
         self.role.words(self.is_probable())
     }
@@ -222,13 +217,11 @@ impl RoleHeld {
 
 impl LineHeld {
     /// The role of most of it, with "probably" where that is inferred.
-    #[must_use]
     pub fn role_text(&self) -> String {
         self.role.words(self.probable * 2 > self.bytes)
     }
 
     /// Its blocks: of a line, or of a size.
-    #[must_use]
     pub fn which(&self) -> Which {
         self.size.map_or_else(|| Which::Line(self.place.clone()), Which::Size)
     }
@@ -307,19 +300,16 @@ impl ModuleHeld {
     }
 
     /// The row to ask [`OwnBlocks`](super::OwnBlocks) for. If it [`is_rest`](Self::is_rest), without the blocks of the parts.
-    #[must_use]
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }
 
     /// True if the recording names the module; otherwise its name is the line that calls it.
-    #[must_use]
     pub fn is_named(&self) -> bool {
         !self.instances.is_empty()
     }
 
     /// `8 × modeling_gpt2.py:608`; of a group by role that role, with "probably" where that of most of it is inferred.
-    #[must_use]
     pub fn title(&self) -> String {
         if let Some(role) = self.role {
             return role.words(self.probable * 2 > self.bytes);

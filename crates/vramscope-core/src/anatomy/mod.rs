@@ -69,7 +69,6 @@ impl Decisions {
 
 impl Anatomy {
     /// Reads the anatomy of a device. O(frames of all stacks + lifetimes + annotations).
-    #[must_use]
     pub fn read(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
         let phases = Phases::read(&recording.stacks, device, tables);
         let annotated = crate::anatomy::steps::annotated(recording, device, tables, phases.has_stacks);
@@ -99,7 +98,6 @@ impl Anatomy {
     }
 
     /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty if unknown.
-    #[must_use]
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phases.at(event) else { return String::new() };
         let words = match self.phases.detail_at(event) {

@@ -20,7 +20,6 @@ pub enum Phase {
 
 impl Phase {
     /// Its name, as notes have it.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Phase::Forward => "forward",
@@ -32,7 +31,6 @@ impl Phase {
 
 /// The module path of a profiler's stack, outermost first: `GPT_0.Block_3.Linear_1`. A backward operator belongs to the module
 /// of its forward one. `None` outside of modules and for stacks without them. O(depth).
-#[must_use]
 pub fn module_path(stacks: &StackTable, stack: StackId) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for frame in stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)) {
@@ -49,7 +47,6 @@ pub fn module_path(stacks: &StackTable, stack: StackId) -> Option<String> {
 }
 
 /// The class of a module that a profiler's frame names, `GPT2Block` of `nn.Module: GPT2Block_3`; `None` for other frames.
-#[must_use]
 pub fn module_class(stacks: &StackTable, frame: Frame) -> Option<&str> {
     if stacks.text(frame.file) != MODULE_FILE {
         return None;
@@ -62,7 +59,6 @@ pub fn module_class(stacks: &StackTable, frame: Frame) -> Option<&str> {
 }
 
 /// The phase of a profiler's stack; `None` if the stack does not show it. O(depth).
-#[must_use]
 pub fn phase(stacks: &StackTable, stack: StackId) -> Option<Phase> {
     let mut found = None;
     for frame in stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)) {
@@ -79,7 +75,6 @@ pub fn phase(stacks: &StackTable, stack: StackId) -> Option<Phase> {
 
 /// The module path of an allocation by its event: of a joined trace where there is one, else of the event's own stack.
 /// O(log notes + depth).
-#[must_use]
 pub fn module_of(stacks: &StackTable, device: &DeviceRecording, event: EventId) -> Option<String> {
     let noted = device.events.notes_of(event).iter().find(|n| n.kind == NoteKind::Module);
     match noted {

@@ -17,7 +17,6 @@ pub struct RoleColumn {
 impl Roles {
     /// One column for each pair of `bounds`, which are ascending event indices: the first event of a column and the one after its
     /// last. A column without an event is left out. O(lifetimes times log columns).
-    #[must_use]
     pub fn columns(&self, device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<RoleColumn> {
         let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
         let most = bounds.windows(2).filter_map(|w| curves.peak_in(device, lifetimes, Quantity::Active, w[0], w[1]));

@@ -30,7 +30,8 @@ impl Run {
 }
 
 /// What the program was doing, for sentences and lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Phase {
     /// A model is built or loaded.
     Load,
@@ -52,22 +53,11 @@ pub enum Phase {
 
 impl Phase {
     /// Its name in sentences, lanes and JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Phase::Load => "load",
-            Phase::Forward => "forward",
-            Phase::Backward => "backward",
-            Phase::Optimizer => "optimizer",
-            Phase::Evaluation => "evaluation",
-            Phase::Generation => "generation",
-            Phase::Capture => "capture",
-            Phase::Between => "between",
-        }
+        self.into()
     }
 
     /// In a clause: "in the backward pass".
-    #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
             Phase::Load => "while the model is built or loaded",
@@ -103,7 +93,6 @@ pub struct Phases {
 
 impl Phases {
     /// Reads the phases of a device. O(frames of all stacks + lifetimes).
-    #[must_use]
     pub(super) fn read(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables) -> Self {
         let lifetimes = &tables.lifetimes;
         let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
@@ -235,20 +224,17 @@ impl Phases {
     }
 
     /// The run that holds an event. O(log runs).
-    #[must_use]
     pub fn run_at(&self, event: u32) -> Option<usize> {
         let at = self.runs.partition_point(|r| r.events.0 <= event).checked_sub(1)?;
         (event < self.runs[at].events.1).then_some(at)
     }
 
     /// True if the stack is inside the capture of a CUDA graph.
-    #[must_use]
     pub fn captures(&self, stack: StackId) -> bool {
         self.sense(stack).bits & CAPTURES != 0
     }
 
     /// True if the stack is inside attention that is written out in Python.
-    #[must_use]
     pub fn is_attention(&self, stack: StackId) -> bool {
         self.sense(stack).bits & ATTENDS != 0
     }
@@ -283,7 +269,6 @@ impl Phases {
     }
 
     /// Where it generates: `prefill` or `decode`; `None` if the stacks name neither or both. O(log runs).
-    #[must_use]
     pub fn detail_at(&self, event: u32) -> Option<&'static str> {
         let generates = self.runs[self.run_at(event)?].phase == Phase::Generation;
         let at = self.details.partition_point(|(from, _)| *from <= event).checked_sub(1)?;
@@ -304,7 +289,6 @@ impl Phases {
 
     /// What the program did when it made an allocation; `None` if the allocation is older than the trace or no stack shows it.
     /// O(log runs).
-    #[must_use]
     pub fn of(&self, id: LifetimeId) -> Option<Phase> {
         let at = self.runs.partition_point(|r| r.rows.0 <= id.0).checked_sub(1)?;
         let run = self.runs[at];
@@ -312,7 +296,6 @@ impl Phases {
     }
 
     /// What the program did at an event; `None` if no stack shows it.
-    #[must_use]
     pub fn at(&self, event: u32) -> Option<Phase> {
         let phase = self.runs[self.run_at(event)?].phase;
         (self.has_stacks && phase != Phase::Between).then_some(phase)

@@ -138,7 +138,6 @@ pub struct OwnBlocks {
 
 impl OwnBlocks {
     /// The blocks of a row. O(lifetimes) for lines and modules.
-    #[must_use]
     pub fn of(
         recording: &Recording,
         device: &DeviceRecording,
@@ -159,7 +158,6 @@ impl OwnBlocks {
     }
 
     /// True for a block of the row. O(1).
-    #[must_use]
     pub fn contains(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         match self.which {
             Which::Role(role) => self.roles.of(id) == role,
@@ -169,7 +167,6 @@ impl OwnBlocks {
     }
 
     /// True where what a trace says was held before profiling is of the row.
-    #[must_use]
     pub fn has_before_profiling(&self) -> bool {
         match &self.which {
             Which::Role(role) => *role == Role::Unknown,
@@ -180,7 +177,6 @@ impl OwnBlocks {
     }
 
     /// True if it was made from these roles.
-    #[must_use]
     pub fn is_by(&self, roles: &Arc<Roles>) -> bool {
         Arc::ptr_eq(&self.roles, roles)
     }
@@ -210,7 +206,6 @@ fn is_within(places: &Places<'_>, which: &Which, kind: PlaceKey) -> bool {
 
 /// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside torch, also in a library, because that
 /// line makes the activation. For weights and what the optimizer makes of them, the line of the user's own code, which says more.
-#[must_use]
 pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
     match outside_torch(stacks, stack, role).and_then(|f| stacks.frame(f)) {
         Some(frame) => stacks.location(frame),
@@ -219,7 +214,6 @@ pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Ro
 }
 
 /// The frame of [`made_at`], where a line is known.
-#[must_use]
 pub fn made_in(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> Option<FrameId> {
     outside_torch(stacks, stack, role).or_else(|| names.frame(names.index(stack)?))
 }
@@ -231,7 +225,6 @@ fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<Fram
 
 /// The innermost Python line outside torch and outside wrappers of its operators; `None` if the stack has none, as in the
 /// backward pass. O(depth).
-#[must_use]
 pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
         let file = stacks.text(f.file);

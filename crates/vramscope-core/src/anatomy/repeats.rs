@@ -18,7 +18,6 @@ pub struct Repeats {
 impl Repeats {
     /// Counts the calls in the last whole forward pass before an event: at a peak a part of a pass may be gone already. Empty where
     /// nothing tells one pass from the next. O(allocations of the pass).
-    #[must_use]
     pub fn of_pass(device: &DeviceRecording, tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Self {
         let rows = whole_forward(tables, anatomy, event).unwrap_or_default();
         Self::of(device, tables, rows.map(LifetimeId))
@@ -26,7 +25,6 @@ impl Repeats {
 
     /// Counts the calls that made these blocks, which are in the order they were made. A call may make several blocks one after the
     /// other, as a normalization does; where a line of another call comes between, it is the next call.
-    #[must_use]
     pub fn of(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> Self {
         let mut repeats = Repeats::default();
         let mut last = StackId::NONE;

@@ -49,19 +49,16 @@ impl Role {
     ];
 
     /// Its place in [`ALL`](Self::ALL).
-    #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 
     /// [`text`](Self::text), after "probably" where the role is inferred: `probably weights`.
-    #[must_use]
     pub fn words(self, is_probable: bool) -> String {
         format!("{}{}", if is_probable { "probably " } else { "" }, self.text())
     }
 
     /// Its name inside a sentence and in a legend.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Role::Weights => "weights",
@@ -79,7 +76,6 @@ impl Role {
     }
 
     /// Its stable name: JSON, queries (`role=optimizer_state`), settings.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Role::OptimizerState => "optimizer_state",
@@ -90,7 +86,6 @@ impl Role {
     }
 
     /// The role of this stable name, or of one that older versions wrote.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         let older = match name {
             "parameters" => Some(Role::Weights),
@@ -102,7 +97,6 @@ impl Role {
     }
 
     /// One sentence for hover.
-    #[must_use]
     pub fn about(self) -> &'static str {
         match self {
             Role::Weights => "Weights and buffers of the model.",

@@ -17,7 +17,6 @@ pub struct Code {
 
 impl Code {
     /// For several changes, one after the other.
-    #[must_use]
     pub fn of(changes: &[Change]) -> Self {
         let mut all = Code::default();
         for change in changes {
@@ -49,7 +48,6 @@ impl Code {
     }
 
     /// A batch in several passes whose gradients add up.
-    #[must_use]
     pub fn of_passes(passes: u64, part: u64) -> Self {
         Code {
             pytorch: format!(
@@ -65,7 +63,6 @@ impl Code {
 }
 
 /// What changes are called with the settings they are run under, where these are not the recorded ones.
-#[must_use]
 pub fn titled(title: &str, conf: &str, own: &str) -> String {
     let with = match conf {
         _ if conf == own => return title.to_owned(),
@@ -81,7 +78,6 @@ pub(crate) const FREE: &str = "nothing";
 
 impl Change {
     /// In plain words; `place` is the line that checkpointing goes around.
-    #[must_use]
     pub fn title(&self, place: Option<&str>) -> String {
         match self {
             Change::Checkpoint(name) => match (place, name) {

@@ -109,7 +109,6 @@ pub(crate) struct Edited {
 
 impl Change {
     /// Every change that needs no name, cheapest first.
-    #[must_use]
     pub fn all() -> Vec<Change> {
         use Change as C;
         vec![
@@ -183,7 +182,6 @@ impl Change {
     }
 
     /// As it is written after `--change`.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Change::Checkpoint(None) => "checkpoint".to_owned(),
@@ -204,7 +202,6 @@ impl Change {
     }
 
     /// What it costs: the kind, and within one kind how much.
-    #[must_use]
     pub fn price(&self) -> (Cost, u32) {
         match self {
             Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => (Cost::Code, 1),
@@ -224,14 +221,12 @@ impl Change {
     }
 
     /// What several cost together: the dearest kind, then the sum.
-    #[must_use]
     pub fn price_of(changes: &[Change]) -> (Cost, u32) {
         let sum = |(kind, sum): (Cost, u32), change: &Change| (kind.max(change.price().0), sum + change.price().1);
         changes.iter().fold((Cost::Setting, 0), sum)
     }
 
     /// Two that say other things of the same.
-    #[must_use]
     pub fn excludes(&self, other: &Change) -> bool {
         let kind = |c: &Change| match c {
             Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward => 1,

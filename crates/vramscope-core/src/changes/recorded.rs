@@ -35,7 +35,6 @@ pub struct Answer {
 
 impl Recorded {
     /// Reads the requests of a device. O(lifetimes log lifetimes).
-    #[must_use]
     pub fn of(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles) -> Self {
         let lifetimes = &tables.lifetimes;
         let older = lifetimes.initial_count();

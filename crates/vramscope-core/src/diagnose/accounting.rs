@@ -32,7 +32,6 @@ pub enum Part {
 
 impl Part {
     /// Its name in a row.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Part::Driver => "driver",
@@ -50,7 +49,6 @@ impl Part {
     }
 
     /// What it means for the user.
-    #[must_use]
     pub fn about(self) -> &'static str {
         match self {
             Part::Driver => "Reserved by the NVIDIA driver; nobody can use it.",
@@ -78,7 +76,6 @@ impl Part {
 
 impl Waterfall {
     /// The rows that the source does not tell, in one sentence; `None` when it tells all.
-    #[must_use]
     pub fn not_in_file(&self) -> Option<String> {
         let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
         let (last, rest) = names.split_last()?;
@@ -111,7 +108,6 @@ pub struct Waterfall {
 
 /// Accounts for a state; the sample nearest in time tells what is outside PyTorch. `has_segments` as
 /// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is known as a sum from the source's totals, or not.
-#[must_use]
 pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> Waterfall {
     let mut whole = 0;
     let mut pinned = 0;

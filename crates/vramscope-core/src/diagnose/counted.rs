@@ -56,14 +56,12 @@ fn peak(stats: &MemoryStats, group: &str) -> Option<u64> {
 
 /// True where PyTorch kept its counters of split blocks: it does not for expandable segments, and a process without those that has
 /// used anything has split a block.
-#[must_use]
 pub fn counts_splits(stats: &MemoryStats) -> bool {
     stats.gauge("inactive_split_bytes", "all").is_some_and(|g| g.allocated.value > 0 || g.peak.value > 0)
 }
 
 /// The waterfall of the counters' instant; its known parts add up to `reserved`, except for what a summary's rounding cuts. Rows that
 /// counters cannot tell are left open.
-#[must_use]
 pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     let row = |part, bytes| Row { part, bytes };
     let mut rows = vec![
@@ -96,7 +94,6 @@ pub fn account_counters(stats: &MemoryStats) -> Waterfall {
 }
 
 /// What the counters say, in two or three sentences: what is held and for what, the peak, and what went wrong.
-#[must_use]
 pub fn counted_sentence(stats: &MemoryStats) -> String {
     if stats.kind == StatsKind::Host {
         let get = |key: &str| stats.get(key).map(|c| Bytes(c.value));

@@ -8,19 +8,16 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
 /// The peak of active bytes if every allocation had the size that `size` gives for it and its recorded block. O(events + lifetimes), and
 /// eight bytes an event while it runs.
-#[must_use]
 pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     live_with(device, tables, &size, &|id| tables.lifetimes.gone(id)).max().unwrap_or(0)
 }
 
 /// As [`peak_with`], plus the memory that the source reports beyond its allocations, which stays as it is.
-#[must_use]
 pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     peak_of(device, tables, &size, &|id| tables.lifetimes.gone(id))
 }
 
 /// As [`peak_after`], where each block is also freed at the event that `gone` gives.
-#[must_use]
 pub fn peak_if_freed(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -86,13 +83,11 @@ pub struct Saving {
 
 impl Saving {
     /// By how much the peak falls.
-    #[must_use]
     pub fn bytes(self) -> u64 {
         self.before.saturating_sub(self.after)
     }
 
     /// True where the peak stays, within a hundredth: another moment is as high.
-    #[must_use]
     pub fn is_nothing(self) -> bool {
         self.bytes().saturating_mul(100) < self.before
     }

@@ -10,7 +10,6 @@ use crate::model::{Block, BlockState, DeviceRecording, Recording, Segment, Stack
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 
 /// The short name of every stack of a recording, by id: what the tables call `place`.
-#[must_use]
 pub fn places(recording: &Recording) -> Vec<String> {
     let names = StackNames::of(&recording.stacks);
     (0..recording.stacks.len() as u32).map(|i| names.of_stack(StackId(i)).to_owned()).collect()
@@ -21,7 +20,6 @@ fn event_number(event: u32) -> Option<u64> {
 }
 
 /// One row an allocation. `names` is of a device of `recording`, `tables` are that device's.
-#[must_use]
 pub fn lifetimes<'a>(recording: &Recording, names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
     let d = names.device();
     let (tells_requested, tells_addresses) = (d.can_show.requested.is_known(), recording.addresses().is_known());
@@ -54,7 +52,6 @@ fn curve_values(device: &DeviceRecording, tables: &DeviceTables, rows: &Range<us
 }
 
 /// The four memory curves after every event. `tables` are of the device of `names`.
-#[must_use]
 pub fn curves<'a>(names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
     let d = names.device();
     let fetch = |rows: Range<usize>| {
@@ -73,7 +70,6 @@ pub fn curves<'a>(names: &'a Names<'_>, tables: &'a DeviceTables) -> impl Export
 }
 
 /// The curves as counters, without rows that repeat the one before.
-#[must_use]
 pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
     let rows = 0..device.events.len();
     let [reserved, _, allocated, requested] = curve_values(device, tables, &rows);
@@ -90,7 +86,6 @@ pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterR
 }
 
 /// Events `events` of a device, with the segments and blocks as they stood after the last of them.
-#[must_use]
 pub fn trimmed(recording: &Recording, device: usize, tables: &DeviceTables, events: Range<u32>) -> Option<DevicePart> {
     let d = recording.devices.get(device)?;
     let end = events.end.min(d.events.len() as u32);

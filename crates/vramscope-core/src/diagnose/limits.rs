@@ -33,7 +33,6 @@ const PART: u64 = 10;
 impl Limit {
     /// The limit that matters after an event: there is no history, or more than a tenth of what is live is older than it and has
     /// no stack. O(live blocks).
-    #[must_use]
     pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
         let lifetimes = &tables.lifetimes;
         let (mut all, mut bare) = (0u64, 0u64);

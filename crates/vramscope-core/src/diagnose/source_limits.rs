@@ -4,7 +4,6 @@ use crate::model::{Clock, DeviceRecording, Format, Known, Recording};
 use crate::units::time_of_day;
 
 /// Why a device has no segments and no reserved bytes. One or two sentences.
-#[must_use]
 pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
     match device.can_show.segments {
         Known::No(why) => why,
@@ -14,7 +13,6 @@ pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
 }
 
 /// What a recording without any memory in it lacks, and how to record it; the sentence continues its name.
-#[must_use]
 pub fn why_no_memory(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => {
@@ -25,7 +23,6 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
 }
 
 /// The line that records events.
-#[must_use]
 pub fn records_history(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
@@ -36,7 +33,6 @@ pub fn records_history(recording: &Recording) -> &'static str {
 
 /// A sentence and a line to copy, for a recording without events. `torch` is the sentence for PyTorch's recordings, before the
 /// line that records history.
-#[must_use]
 pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, &'static str) {
     let sentence = match recording.source.format {
         Format::JaxMemoryProfile => {
@@ -64,7 +60,6 @@ pub const NOT_WATCHED: (&str, &str) = (
 );
 
 /// The line that records call stacks.
-#[must_use]
 pub fn records_stacks(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
@@ -74,7 +69,6 @@ pub fn records_stacks(recording: &Recording) -> &'static str {
 }
 
 /// The program whose allocator a recording is of.
-#[must_use]
 pub fn allocator_name(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::RmmLog => "RMM",
@@ -88,7 +82,6 @@ const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")
 
 /// A time by its clock, and the words after it: `13:39:04.005` and ` UTC`; ` of an unnamed zone` if the zone is unknown; `1.130
 /// s` and ` after the start` if there is no clock time.
-#[must_use]
 pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
     match clock {
         Clock::Epoch => (time_of_day(us), " UTC"),
@@ -98,7 +91,6 @@ pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
 }
 
 /// The first and the last time of a recording in one phrase: `13:39:04.005 to 13:39:05.135 UTC`, `0.000 s to 1.130 s after the start`.
-#[must_use]
 pub fn clock_span(clock: Clock, first: i64, last: i64) -> String {
     let ((first, _), (last, of)) = (clock_time(clock, first), clock_time(clock, last));
     let missing = match clock {

@@ -44,7 +44,6 @@ pub struct StatsVerdict {
 
 /// Compares counters with the device of a recording that they belong to: the device they name, pinned host memory for
 /// `host_memory_stats`, or, if the process has several GPUs and none is named, the one that agrees most.
-#[must_use]
 pub fn judge_stats(recording: &Recording, file: &str, stats: &MemoryStats) -> StatsVerdict {
     let can_be = |id: DeviceId| match stats.kind {
         StatsKind::Host => id.kind == DeviceKind::Host,
@@ -96,7 +95,6 @@ struct Sums {
 /// Compares every counter that a snapshot can tell: the current figures of each group and pool, and the peaks of reserved and
 /// requested bytes, which the trace bounds from below. Counters the snapshot cannot tell are left out. Cost: one pass over
 /// blocks and events.
-#[must_use]
 pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatCheck> {
     let mut out = Vec::new();
     if !device.has_final_state {

@@ -9,7 +9,6 @@ use crate::units::{Bytes, count};
 /// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few
 /// to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed. O(steps +
 /// log events).
-#[must_use]
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
     if !device.events.ooms().is_empty() {
         return None;

@@ -128,7 +128,6 @@ pub static HOST: Words = Words {
 
 impl Words {
     /// The words of a message's platform; NVIDIA's where it does not tell.
-    #[must_use]
     pub fn of_platform(platform: Platform) -> &'static Words {
         match platform {
             Platform::Hip => &HIP,
@@ -139,13 +138,11 @@ impl Words {
     }
 
     /// The vendor's name, where the words are of one alone.
-    #[must_use]
     pub fn vendor(&self) -> Option<&'static str> {
         [(&HIP, "amd"), (&XPU, "intel"), (&NPU, "huawei")].into_iter().find(|(words, _)| *words == self).map(|(_, name)| name)
     }
 
     /// The words of a device. AMD's recordings say `cuda`; their settings' names, or the card's, tell them apart.
-    #[must_use]
     pub fn of(device: &DeviceRecording) -> &'static Words {
         let is_amd = |name: &String| ["AMD", "Radeon", "Instinct"].iter().any(|v| name.contains(v));
         match device.id.kind {
@@ -158,19 +155,16 @@ impl Words {
     }
 
     /// Lists what runs on the card, for people.
-    #[must_use]
     pub fn tool_that_lists(&self) -> &'static str {
         if *self == CUDA || *self == HOST { self.tool } else { self.list }
     }
 
     /// The variable that hides cards from a process, without a value.
-    #[must_use]
     pub fn visible_name(&self) -> &'static str {
         self.visible.split('=').next().unwrap_or(self.visible)
     }
 
     /// A fixed sentence or line of advice that is written in CUDA's words, in these. Cost: O(its length); nothing for CUDA.
-    #[must_use]
     pub fn say(&self, text: &'static str) -> Cow<'static, str> {
         if *self == CUDA {
             return Cow::Borrowed(text);

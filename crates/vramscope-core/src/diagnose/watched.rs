@@ -26,7 +26,6 @@ pub struct Grower {
 
 impl Grower {
     /// Bytes it holds more at the end than at the beginning; 0 if it shrank.
-    #[must_use]
     pub fn grown(&self) -> u64 {
         self.last.saturating_sub(self.first)
     }
@@ -50,7 +49,6 @@ pub struct Watched {
 }
 
 /// Summarises a watch; `None` without samples. One pass over samples and points.
-#[must_use]
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let (first, last) = (device.samples.first()?, device.samples.last()?);
     // The earliest of several equal ones: that is when it came to pass.

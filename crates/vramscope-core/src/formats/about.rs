@@ -18,7 +18,6 @@ pub struct AboutPage(pub Value);
 
 impl AboutPage {
     /// `None` for anything that vramscope did not write.
-    #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() as u64 > MOST || bytes.trim_ascii_start().first() != Some(&b'{') {
             return None;
@@ -28,7 +27,6 @@ impl AboutPage {
     }
 
     /// The page beside a snapshot; `None` if there is none or vramscope did not write it.
-    #[must_use]
     pub fn beside(snapshot: &Path) -> Option<Self> {
         let name = snapshot.file_name()?.to_str()?;
         let stem = name.split_once(".pickle").map(|(stem, _)| stem)?;
@@ -61,13 +59,11 @@ impl AboutPage {
     }
 
     /// The name of the snapshot it belongs to; `None` where none was kept.
-    #[must_use]
     pub fn snapshot(&self) -> Option<&str> {
         self.0["snapshot"].as_str()
     }
 
     /// What it is, without a full stop.
-    #[must_use]
     pub fn sentence(&self) -> String {
         let read = "vramscope explain reads the program's last lines in it";
         match (self.snapshot(), self.0["not_kept"].as_str()) {
@@ -80,7 +76,6 @@ impl AboutPage {
     }
 
     /// The last lines that the program wrote, and the error that ended it.
-    #[must_use]
     pub fn lines(&self) -> String {
         let mut text = String::new();
         let lines = ["stdout", "stderr"].into_iter().flat_map(|name| self.0["output"][name].as_array().into_iter().flatten());

@@ -25,7 +25,6 @@ pub const ENDINGS: [&str; 15] = [
 
 /// True for a name with such an ending, in any case. Excludes hidden files, unfinished downloads, and the `.about.json` files
 /// that `vramscope run --at-oom` writes beside snapshots.
-#[must_use]
 pub fn is_recording_name(name: &str) -> bool {
     let name = name.to_lowercase();
     !name.starts_with('.') && !name.ends_with(".about.json") && ENDINGS.iter().any(|e| name.ends_with(e))
@@ -35,14 +34,12 @@ pub fn is_recording_name(name: &str) -> bool {
 const LOG_ENDINGS: [&str; 5] = [".log", ".out", ".err", ".txt", ".stderr"];
 
 /// True for a name with such an ending, in any case; excludes hidden files.
-#[must_use]
 pub fn is_log_name(name: &str) -> bool {
     let name = name.to_lowercase();
     !name.starts_with('.') && LOG_ENDINGS.iter().any(|e| name.ends_with(e))
 }
 
 /// True for a path that does not exist and contains `*` or `?`: a pattern that no shell expanded.
-#[must_use]
 pub fn is_pattern(path: &Path) -> bool {
     path.iter().any(has_wildcards) && !path.exists()
 }

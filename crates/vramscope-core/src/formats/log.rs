@@ -116,19 +116,16 @@ impl Log {
     }
 
     /// The end of the log, and the number of lines before it; a log of up to 80 MiB is returned whole.
-    #[must_use]
     pub fn into_end(self) -> (Vec<u8>, u32) {
         if self.tail.is_empty() { (self.head, 0) } else { (self.tail, self.lines_before) }
     }
 
     /// The page that this is, if `vramscope run --at-oom` wrote it beside a snapshot.
-    #[must_use]
     pub fn page(&self) -> Option<AboutPage> {
         AboutPage::read(&self.head).filter(|_| self.tail.is_empty())
     }
 
     /// The messages in it, with the line of the log in which each begins; of a [`page`](Self::page) those in the lines that it holds.
-    #[must_use]
     pub fn messages(&self) -> Vec<OomMessage> {
         if let Some(page) = self.page() {
             return find_all(&page.lines());

@@ -97,7 +97,6 @@ pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> 
 }
 
 /// The path of one snapshot in a page: `page.html::rank1.pickle`.
-#[must_use]
 pub fn one_of_page(page: &Path, choice: &str) -> PathBuf {
     let mut path = page.as_os_str().to_owned();
     path.push(html::CHOICE);
@@ -106,7 +105,6 @@ pub fn one_of_page(page: &Path, choice: &str) -> PathBuf {
 }
 
 /// Splits `page.html::rank1.pickle` into the file and the chosen snapshot. If a file of the whole name exists, it is that file.
-#[must_use]
 pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     let text = path.to_string_lossy();
     match text.rsplit_once(html::CHOICE) {
@@ -130,7 +128,6 @@ pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recor
 }
 
 /// Why a file was not read: in our words for common errors, otherwise the system's text without its number.
-#[must_use]
 pub fn why(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -140,7 +137,6 @@ pub fn why(error: &std::io::Error) -> String {
 }
 
 /// Why a file was not written; like [`why`].
-#[must_use]
 pub fn why_not_written(error: &std::io::Error) -> String {
     match error.kind() {
         // A folder of the system, as /proc, says so of a new file in it too.

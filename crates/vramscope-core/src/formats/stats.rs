@@ -54,7 +54,6 @@ pub fn open(path: &Path) -> Result<MemoryStats, StatsError> {
 }
 
 /// Reads counters in any of the forms; `None` when there are none. Of several sets it returns the last one of the first device.
-#[must_use]
 pub fn parse(text: &str) -> Option<MemoryStats> {
     let sets = parse_all(text);
     let first = sets.first()?.device;
@@ -62,7 +61,6 @@ pub fn parse(text: &str) -> Option<MemoryStats> {
 }
 
 /// Every set of counters in a text, in order: logs contain a summary per device, or several over the run.
-#[must_use]
 pub fn parse_all(text: &str) -> Vec<MemoryStats> {
     let text = text.trim_start_matches('\u{feff}');
     let tables = summaries(text);
@@ -71,7 +69,6 @@ pub fn parse_all(text: &str) -> Vec<MemoryStats> {
 
 /// The counters of a text as a recording without anything else: one entry per device with its last counters. `None` when there
 /// are none. Cost: one pass over the text.
-#[must_use]
 pub fn read(text: &str, name: &str) -> Option<Recording> {
     let mut report = LoadReport::default();
     let mut sets: Vec<(DeviceId, MemoryStats)> = Vec::new();

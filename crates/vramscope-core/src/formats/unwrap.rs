@@ -44,7 +44,6 @@ const USUAL_RATIO: u64 = 16;
 /// Unpacked size of a file in bytes, from the last four bytes of a gzip file or the header of a zstd frame; if it is not there,
 /// 16 times the packed size. For other files their own size, and 0 if the file cannot be read. Reads a few bytes.
 /// This is an estimate: a gzip file with several members contains only the size of the last one.
-#[must_use]
 pub fn unpacked_bytes(path: &Path) -> u64 {
     let packed = std::fs::metadata(path).map_or(0, |m| m.len());
     let told = || -> std::io::Result<Option<u64>> {

@@ -3,13 +3,11 @@
 use std::borrow::Cow;
 
 /// True for UTF-16, in which Windows' shells write logs, with or without a byte order mark.
-#[must_use]
 pub fn is_utf16(bytes: &[u8]) -> bool {
     utf16(bytes).is_some()
 }
 
 /// The text of a log in UTF-8 or UTF-16.
-#[must_use]
 pub fn decoded(bytes: &[u8]) -> Cow<'_, str> {
     let Some((is_big, body)) = utf16(bytes) else { return String::from_utf8_lossy(bytes) };
     let unit = |pair: &[u8]| {

@@ -18,7 +18,6 @@ pub enum Agreement {
 
 impl Agreement {
     /// True when nothing differs.
-    #[must_use]
     pub fn agrees(&self) -> bool {
         matches!(self, Agreement::Agrees)
     }

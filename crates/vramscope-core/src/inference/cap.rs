@@ -18,7 +18,6 @@ pub struct Caps {
 
 impl Caps {
     /// A cap that the caller gives, without anything from the recording.
-    #[must_use]
     pub fn exact(bytes: u64) -> Self {
         Caps { stated: Some(CapRange::exact(bytes)), ..Caps::default() }
     }
@@ -65,13 +64,11 @@ impl Caps {
     }
 
     /// The cap under which the first request failed, or the only one known; `None` if nothing bounds it.
-    #[must_use]
     pub fn first(&self) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.first()).or(self.device)
     }
 
     /// The cap at an event; `None` if nothing bounds it at that time, also if the device itself was full.
-    #[must_use]
     pub fn at(&self, event: u32) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.at(event))
     }

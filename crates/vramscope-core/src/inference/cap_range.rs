@@ -32,13 +32,11 @@ pub struct CapRange {
 
 impl CapRange {
     /// A cap that is known exactly.
-    #[must_use]
     pub fn exact(bytes: u64) -> Self {
         CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }
     }
 
     /// True if both bounds are equal.
-    #[must_use]
     pub fn is_known(&self) -> bool {
         self.least == self.most
     }

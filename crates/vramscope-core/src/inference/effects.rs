@@ -22,7 +22,6 @@ const PINNED: &str = "host memory only";
 const RESERVED: &str = "addresses only, not memory";
 
 /// The effect of a key; `None` for one that PyTorch does not know.
-#[must_use]
 pub fn effect_of(key: &str) -> Option<Effect> {
     Some(match key {
         "expandable_segments"

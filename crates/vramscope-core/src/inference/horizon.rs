@@ -19,7 +19,6 @@ const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {
     /// `None` if nothing failed, or if the program continued for a while after its last failure. O(events).
-    #[must_use]
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;
         let last = events.action.iter().rposition(|&a| a == Action::Oom)?;
@@ -51,7 +50,6 @@ impl Horizon {
     pub const REACH: &'static str = "up to where the recording ends";
 
     /// What it leaves open, as a clause without a capital or full stop.
-    #[must_use]
     pub fn warning(&self) -> &'static str {
         if self.is_growing {
             "memory was still growing at the end, so it may only postpone the failure"

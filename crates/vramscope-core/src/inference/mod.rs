@@ -29,7 +29,7 @@ pub use cap_range::{CapFrom, CapRange};
 pub use horizon::Horizon;
 pub use own::{OwnRun, explain};
 pub use questions::AnswerSink;
-pub use remedies::{Needed, Remedies, Remedy, remedies_that_pass};
+pub use remedies::{Needed, Remedies, Remedy};
 pub use replay::{Replay, Replayed};
 pub use requests::{Requests, Step as ReplayStep};
 pub use whatif::{Answer, Prepared, Question, Row, WhatIf};

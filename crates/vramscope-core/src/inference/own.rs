@@ -112,13 +112,11 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
 impl OwnRun {
     /// Whether the model reproduces the whole recording: every event, and the state at the end. If that state is from later than
     /// the last event, as in a file that was cut short, equal events are not enough.
-    #[must_use]
     pub fn reproduces(&self) -> bool {
         self.agreement.agrees() && !self.assumptions.contains(&Assumption::EndIsLater)
     }
 
     /// What is known of the limit that requests failed under: the range that autopsy and findings show.
-    #[must_use]
     pub fn limit_range(&self) -> Option<CapRange> {
         self.caps.first()
     }

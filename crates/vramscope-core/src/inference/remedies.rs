@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::horizon::Horizon;
 use super::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::Placement;
-use crate::model::{AllocConf, Cancelled, DeviceRecording, Progress};
+use crate::model::{AllocConf, Cancelled, Progress};
 
 /// One setting, tried on the recorded requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,7 +69,6 @@ impl Needed {
     /// `fixed_bytes` is what does not grow with the batch: parameters, gradients, optimizer state. A first estimate: what is
     /// reserved beyond the active memory is taken to stay in proportion. 0 when the fixed part alone does not fit; `None` when
     /// nothing grows.
-    #[must_use]
     pub fn batch_headroom(&self, fixed_bytes: u64, limit: u64) -> Option<f64> {
         let growing = self.peak_active_bytes.checked_sub(fixed_bytes).filter(|&g| g > 0)? as f64;
         let reserved_per_active = self.smallest_limit_bytes.max(1) as f64 / self.peak_active_bytes as f64;
@@ -82,14 +81,6 @@ impl Remedies {
     pub fn passing(&self) -> impl Iterator<Item = &Remedy> {
         self.tried.iter().filter(|r| !r.oom)
     }
-}
-
-/// [`WhatIf::remedies_that_pass`] for a caller without a [`WhatIf`].
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
-pub fn remedies_that_pass(device: &DeviceRecording, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
-    WhatIf::new(device, None, progress)?.remedies_that_pass(limit, progress)
 }
 
 /// Number of times the cache may be emptied in a whole run before it counts against a setting.
@@ -110,7 +101,6 @@ fn rank(r: &Row) -> impl Ord + use<> {
 
 /// The best of several rows under one limit, and why. Order: passes; passes for certain; passes from the smallest limit of the
 /// span on; fewest retries; lowest peak; fewest settings. `None` if none passes.
-#[must_use]
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
     let (at, best) = passing().min_by_key(|(_, r)| rank(r))?;

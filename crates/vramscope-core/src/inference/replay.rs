@@ -94,7 +94,6 @@ impl<S> Watcher<S> for () {
 
 impl Replay {
     /// The recording's own settings, without a limit.
-    #[must_use]
     pub fn of(requests: &Requests<'_>) -> Self {
         Replay {
             conf: requests.device.settings.conf.clone(),

@@ -136,26 +136,22 @@ impl<'a> Requests<'a> {
     }
 
     /// The device they were read from.
-    #[must_use]
     pub fn device(&self) -> &'a DeviceRecording {
         self.device
     }
 
     /// The number of requests, failed ones included.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// True when answers under other settings rest on more than the requests: blocks from before the trace, pools of captured
     /// graphs, or missing events.
-    #[must_use]
     pub(crate) fn needs_assumptions(&self) -> bool {
         self.assumptions.iter().any(|a| !matches!(a, Assumption::GuardedFrees { .. }))
     }
 
     /// True when some frees waited for another stream.
-    #[must_use]
     pub(crate) fn has_guarded_frees(&self) -> bool {
         self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
     }
@@ -191,7 +187,6 @@ impl<'a> Requests<'a> {
     }
 
     /// Bytes that were reserved before the first event: no run can be under a lower limit.
-    #[must_use]
     pub fn reserved_before(&self) -> u64 {
         self.start.iter().map(|s| s.size).sum()
     }

@@ -61,7 +61,6 @@ pub struct Start {
 
 impl Start {
     /// The state that a recording began in; rows by the slots of its blocks.
-    #[must_use]
     pub fn of(prepared: &Prepared, rows: FxHashMap<u32, u32>) -> Self {
         Start { known: prepared.known(), rows }
     }
@@ -97,7 +96,6 @@ pub struct Scripted {
 
 impl Script<'_> {
     /// Runs the steps up to the first that fails. About 0.3 µs a request.
-    #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
         self.run_into(terms, ()).0
     }

@@ -45,7 +45,6 @@ impl Question {
 }
 
 /// The settings of a line as people copy it: `export PYTORCH_CUDA_ALLOC_CONF="…"` is taken for what it sets.
-#[must_use]
 pub fn settings_of(line: &str) -> &str {
     let trimmed = line.trim();
     let bare = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
@@ -138,7 +137,6 @@ const FIGURES: [Figure; 12] = [
 impl Row {
     /// True when verdict, failing request and peak of reserved memory are certain; lesser figures may still have
     /// [spans](Self::spans).
-    #[must_use]
     pub fn is_outcome_certain(&self) -> bool {
         let only_lesser = self.uncertain_because != Some("trace");
         let is_one = |span: [u64; 2]| span[0] == span[1];
@@ -147,27 +145,23 @@ impl Row {
 
     /// True when there is anything a request could be refused by: a limit, or a device that the run comes near. Half the device is
     /// far: no guess about what a trace does not tell doubles the reserved memory.
-    #[must_use]
     pub fn can_fail(&self) -> bool {
         let fills = |total: u64| self.peak_reserved_span[1] > total / 2;
         self.oom || self.oom_varies || self.limit_bytes.is_some() || self.device_bytes.is_some_and(fills)
     }
 
     /// True when it is certain whether every request is served, whatever else is not.
-    #[must_use]
     pub fn is_verdict_certain(&self) -> bool {
         !self.can_fail() || (self.uncertain_because != Some("trace") && !self.oom_varies)
     }
 
     /// True when its figures rest on what the trace does not tell: estimates.
-    #[must_use]
     pub fn is_estimate(&self) -> bool {
         self.uncertain_because == Some("trace")
     }
 
     /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
     /// rounded to 2 MiB, and then maps whole pages of 20 MiB.
-    #[must_use]
     pub fn over_limit(&self) -> u64 {
         self.limit_bytes.map_or(0, |limit| self.peak_reserved_bytes.saturating_sub(limit))
     }
@@ -251,14 +245,12 @@ impl<'a> WhatIf<'a> {
 
     /// True when a device's events hold requests to run again: it has allocations, or failures to allocate, and most of its memory is
     /// not from before them.
-    #[must_use]
     pub fn has_requests(device: &DeviceRecording) -> bool {
         Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
     }
 
     /// Bytes that were reserved before the trace began, if they are more than half of its peak. Their requests are not in the
     /// trace, so no replay can say anything about that memory.
-    #[must_use]
     pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
         let reserved = &device.source_totals.reserved;
         let (before, peak) = (reserved.start, reserved.values.iter().copied().max().unwrap_or(0));
@@ -266,37 +258,31 @@ impl<'a> WhatIf<'a> {
     }
 
     /// What was found out, to be kept.
-    #[must_use]
     pub fn prepared(&self) -> Prepared {
         Prepared { known: self.requests.known(), own: Arc::clone(&self.own) }
     }
 
     /// Continues with what was found out about the same device before.
-    #[must_use]
     pub fn again(device: &'a DeviceRecording, prepared: &Prepared) -> Self {
         WhatIf { requests: Requests::again(device, Arc::clone(&prepared.known)), own: Arc::clone(&prepared.own) }
     }
 
     /// The recording under its own settings.
-    #[must_use]
     pub fn own(&self) -> &OwnRun {
         &self.own
     }
 
     /// The requests of the recording.
-    #[must_use]
     pub fn requests(&self) -> &Requests<'a> {
         &self.requests
     }
 
     /// The limit of a question without one: the recording's own, if it is known or follows from its failed requests.
-    #[must_use]
     pub fn own_limit(&self) -> Option<u64> {
         self.own.replay.limit
     }
 
     /// The question "as it was": the recording's own settings and limit.
-    #[must_use]
     pub fn own_question(&self) -> Question {
         let conf = self.own.replay.conf.clone();
         Question { text: conf.to_string(), conf, limit: self.own.replay.limit }

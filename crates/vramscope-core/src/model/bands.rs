@@ -15,26 +15,22 @@ pub struct CategoryBands {
 
 impl CategoryBands {
     /// Number of rows, each at one time.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.time_us.len()
     }
 
     /// True when the source has no categories.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.time_us.is_empty()
     }
 
     /// The row valid at `time_us`; `None` before the first row.
-    #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&[u64; CATEGORIES.len()]> {
         let after = self.time_us.partition_point(|&t| t <= time_us);
         self.bytes.get(after.checked_sub(1)?)
     }
 
     /// The row with the highest sum (the first of equal ones), and that sum. `None` without rows.
-    #[must_use]
     pub fn peak(&self) -> Option<(usize, u64)> {
         let sums = self.bytes.iter().map(|row| row.iter().fold(0u64, |sum, &b| sum.saturating_add(b)));
         sums.enumerate().max_by_key(|&(i, sum)| (sum, std::cmp::Reverse(i)))

@@ -12,13 +12,11 @@ pub enum Known {
 
 impl Known {
     /// True where the source has it.
-    #[must_use]
     pub fn is_known(self) -> bool {
         self == Known::Yes
     }
 
     /// The sentence to show instead; empty for [`Known::Yes`].
-    #[must_use]
     pub fn why_not(self) -> &'static str {
         match self {
             Known::Yes => "",

@@ -52,7 +52,6 @@ impl Default for AllocConf {
 
 impl AllocConf {
     /// The block size that serves a request of `size` bytes.
-    #[must_use]
     pub fn round_size(&self, size: u64) -> u64 {
         if size < MIN_BLOCK {
             return MIN_BLOCK;
@@ -71,13 +70,11 @@ impl AllocConf {
     }
 
     /// Which entry of [`roundup_power2_divisions`](Self::roundup_power2_divisions) is for a size, not 0.
-    #[must_use]
     pub(crate) fn division_index(size: u64) -> usize {
         size.max(1).ilog2().saturating_sub(20).min(15) as usize
     }
 
     /// Size of the segment that the allocator takes from the device for a rounded request.
-    #[must_use]
     pub fn segment_size(&self, rounded: u64) -> u64 {
         if rounded <= SMALL_MAX {
             SMALL_SEGMENT
@@ -89,14 +86,12 @@ impl AllocConf {
     }
 
     /// The largest request whose own segment fits into `bytes`; 0 if even the smallest such segment does not fit.
-    #[must_use]
     pub fn largest_with_segment(&self, bytes: u64) -> u64 {
         let own = bytes / LARGE_ROUND * LARGE_ROUND;
         if own >= LARGE_MIN { own } else { 0 }
     }
 
     /// Page size of an expandable segment in bytes. In PyTorch: `kSmallBuffer`, and `kLargeBuffer` or `large_segment_size_mb`.
-    #[must_use]
     pub fn page_size(&self, class: SizeClass) -> u64 {
         match class {
             SizeClass::Small => SMALL_SEGMENT,
@@ -105,20 +100,17 @@ impl AllocConf {
     }
 
     /// The pool that serves a rounded request.
-    #[must_use]
     pub fn size_class(rounded: u64) -> SizeClass {
         if rounded <= SMALL_MAX { SizeClass::Small } else { SizeClass::Large }
     }
 
     /// Whether the allocator splits a free block of `block` bytes to serve a rounded request of `rounded` bytes.
-    #[must_use]
     pub fn should_split(&self, class: SizeClass, block: u64, rounded: u64) -> bool {
         self.splits_when(self.expandable_segments, class, block, rounded)
     }
 
     /// [`should_split`](Self::should_split) with `expandable_segments` given by the caller. On out of memory PyTorch
     /// falls back to a private pool, and there it decides as if expandable segments were off.
-    #[must_use]
     pub(crate) fn splits_when(&self, expandable: bool, class: SizeClass, block: u64, rounded: u64) -> bool {
         let remaining = block.saturating_sub(rounded);
         if class == SizeClass::Small || expandable {

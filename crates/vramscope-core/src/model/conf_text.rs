@@ -300,7 +300,6 @@ impl AllocConf {
     }
 
     /// The value, as written, of a setting that does not affect placement.
-    #[must_use]
     pub fn other(&self, name: &str) -> Option<&str> {
         self.other.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }

@@ -6,7 +6,8 @@ use super::{
 };
 
 /// The kind of memory that a device recording describes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum DeviceKind {
     /// An NVIDIA GPU, or an AMD GPU through the same interface.
     #[default]
@@ -25,16 +26,8 @@ pub enum DeviceKind {
 
 impl DeviceKind {
     /// `cuda`, `xpu`, `tpu`, `host`, `cpu`, `other`: stable, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            DeviceKind::Cuda => "cuda",
-            DeviceKind::Xpu => "xpu",
-            DeviceKind::Tpu => "tpu",
-            DeviceKind::Host => "host",
-            DeviceKind::Cpu => "cpu",
-            DeviceKind::Other => "other",
-        }
+        self.into()
     }
 }
 
@@ -118,7 +111,6 @@ impl DeviceRecording {
     }
 
     /// How sentences name a stream: `the default stream`, `stream 1 (0x5555)`.
-    #[must_use]
     pub fn stream_name(&self, stream: StreamId) -> String {
         match self.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
             0 => "the default stream".to_owned(),
@@ -136,25 +128,21 @@ impl DeviceRecording {
     }
 
     /// The key of a pool; `None` for [`PoolId::UNKNOWN`].
-    #[must_use]
     pub fn pool_key(&self, pool: PoolId) -> Option<PoolKey> {
         self.pools.get(usize::from(pool.0)).copied()
     }
 
     /// The blocks of a segment of the end state.
-    #[must_use]
     pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
     }
 
     /// True with events, segments or blocks, so that single allocations are known.
-    #[must_use]
     pub fn has_blocks(&self) -> bool {
         !self.events.is_empty() || !self.segments.is_empty() || !self.blocks.is_empty()
     }
 
     /// Bytes in segments when the recording was written: PyTorch's `reserved_bytes.all.current`.
-    #[must_use]
     pub fn final_reserved(&self) -> u64 {
         self.segments.iter().map(|s| s.size).sum()
     }

@@ -6,8 +6,11 @@ use super::{PoolId, StackId, StrId, StreamId};
 pub type EventId = u32;
 
 /// What the allocator did. Names are PyTorch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, strum::IntoStaticStr,
+)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// The allocator handed out a block; the size is what the program requested, not the block's.
     Alloc,
@@ -49,25 +52,11 @@ impl Action {
     ];
 
     /// The name in PyTorch's snapshots.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Action::Alloc => "alloc",
-            Action::FreeRequested => "free_requested",
-            Action::FreeCompleted => "free_completed",
-            Action::SegmentAlloc => "segment_alloc",
-            Action::SegmentFree => "segment_free",
-            Action::SegmentMap => "segment_map",
-            Action::SegmentUnmap => "segment_unmap",
-            Action::Snapshot => "snapshot",
-            Action::Oom => "oom",
-            Action::Annotate => "annotate",
-            Action::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// Parses PyTorch's name; any other name is [`Action::Unknown`].
-    #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
         match name {
             b"alloc" => Action::Alloc,
@@ -85,13 +74,11 @@ impl Action {
     }
 
     /// True if the event adds its size to reserved memory.
-    #[must_use]
     pub fn grows_reserved(self) -> bool {
         matches!(self, Action::SegmentAlloc | Action::SegmentMap)
     }
 
     /// True if the event subtracts its size from reserved memory.
-    #[must_use]
     pub fn shrinks_reserved(self) -> bool {
         matches!(self, Action::SegmentFree | Action::SegmentUnmap)
     }
@@ -160,13 +147,11 @@ pub struct EventTable {
 
 impl EventTable {
     /// Number of events, which is the length of every column.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.action.len()
     }
 
     /// True when the trace is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.action.is_empty()
     }
@@ -206,7 +191,6 @@ impl EventTable {
     pub const FREE_UNKNOWN: u64 = u64::MAX;
 
     /// The device's free bytes at an [`Action::Oom`] event; `None` for other events and where the source lacks the figure.
-    #[must_use]
     pub fn device_free(&self, event: EventId) -> Option<u64> {
         let i = event as usize;
         (self.action.get(i) == Some(&Action::Oom)).then(|| self.address[i]).filter(|&free| free != Self::FREE_UNKNOWN)
@@ -216,13 +200,11 @@ impl EventTable {
     pub const FREE_UNBOUNDED: u64 = 1 << 43;
 
     /// [`device_free`](Self::device_free) as a figure to show: also `None` when it stands for a device of unknown size.
-    #[must_use]
     pub fn device_free_known(&self, event: EventId) -> Option<u64> {
         self.device_free(event).filter(|&free| free < Self::FREE_UNBOUNDED)
     }
 
     /// The notes of one event.
-    #[must_use]
     pub fn notes_of(&self, event: EventId) -> &[Note] {
         let from = self.notes.partition_point(|n| n.event < event);
         let to = self.notes.partition_point(|n| n.event <= event);
@@ -230,7 +212,6 @@ impl EventTable {
     }
 
     /// First and last time in microseconds since the epoch; `None` without events or times.
-    #[must_use]
     pub fn time_range(&self) -> Option<(i64, i64)> {
         if !self.has_time {
             return None;
@@ -239,32 +220,27 @@ impl EventTable {
     }
 
     /// True when some request failed. O(events), one byte each.
-    #[must_use]
     pub fn has_oom(&self) -> bool {
         self.action.contains(&Action::Oom)
     }
 
     /// Every out-of-memory event, in order. O(events).
-    #[must_use]
     pub fn ooms(&self) -> Vec<EventId> {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
     }
 
     /// The last out-of-memory event, if nothing was allocated after it: the recording ends there. O(events).
-    #[must_use]
     pub fn failure_at_end(&self) -> Option<EventId> {
         self.last_oom().filter(|&event| !self.allocates_after(event))
     }
 
     /// The last out-of-memory event: the error that a crashed program printed. The program survived the earlier ones. `None`
     /// where nothing failed. O(events).
-    #[must_use]
     pub fn last_oom(&self) -> Option<EventId> {
         self.action.iter().rposition(|&a| a == Action::Oom).map(|i| i as EventId)
     }
 
     /// Whether the program allocated anything after an event. O(events).
-    #[must_use]
     pub fn allocates_after(&self, event: EventId) -> bool {
         self.action.get(event as usize + 1..).is_some_and(|after| after.contains(&Action::Alloc))
     }

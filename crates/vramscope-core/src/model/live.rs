@@ -79,7 +79,6 @@ pub struct ProcessTrack {
 
 impl ProcessTrack {
     /// What the helper reports at `time_us`. Every place that describes the helper must ask here.
-    #[must_use]
     pub fn helper_at(&self, time_us: i64) -> HelperState {
         match self.at(time_us) {
             Some(point) if point.torch.is_some() => HelperState::Tells,
@@ -89,13 +88,11 @@ impl ProcessTrack {
     }
 
     /// True when the helper reported that the process has imported PyTorch.
-    #[must_use]
     pub fn has_torch(&self) -> bool {
         self.torch_peak.is_some() || self.facts.iter().any(|(key, _)| key == "torch")
     }
 
     /// Host memory at `time_us`; `None` before the first figure and after the process ended.
-    #[must_use]
     pub fn host_at(&self, time_us: i64) -> Option<&HostPoint> {
         if self.ended_us.is_some_and(|end| time_us >= end) {
             return None;
@@ -105,7 +102,6 @@ impl ProcessTrack {
     }
 
     /// The point valid at `time_us`; `None` before the first and after the process ended.
-    #[must_use]
     pub fn at(&self, time_us: i64) -> Option<&ProcessPoint> {
         if self.ended_us.is_some_and(|end| time_us >= end) {
             return None;

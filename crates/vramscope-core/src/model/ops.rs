@@ -55,26 +55,22 @@ impl OpTable {
     pub const NO_OP: u32 = u32::MAX;
 
     /// Number of rows, which is the length of every column.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.start_ns.len()
     }
 
     /// True when the source recorded no operators.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start_ns.is_empty()
     }
 
     /// When a row ends, nanoseconds since the epoch; `None` past the end of the table.
-    #[must_use]
     pub fn end_ns(&self, row: usize) -> Option<i64> {
         Some(self.start_ns.get(row)?.saturating_add_unsigned(*self.duration_ns.get(row)?))
     }
 
     /// The innermost operator of `lane` that runs at `time_ns`. Walks back from the last row that starts before it;
     /// cost: the number of rows since the enclosing operator began.
-    #[must_use]
     pub fn operator_at(&self, lane: u16, time_ns: i64) -> Option<u32> {
         let mut at = self.start_ns.partition_point(|&s| s <= time_ns);
         while at > 0 {

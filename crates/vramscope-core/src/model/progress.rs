@@ -58,7 +58,6 @@ impl Stage {
     ];
 
     /// Name of the stage, as the user sees it.
-    #[must_use]
     pub fn text(self) -> &'static str {
         match self {
             Stage::Reading => "reading",
@@ -88,13 +87,11 @@ pub struct Progress {
 
 impl Progress {
     /// No work done yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Progress of a part of something larger. It counts its own work, and stops when the whole is cancelled.
-    #[must_use]
     pub fn part_of(whole: &Arc<Progress>) -> Self {
         Progress { whole: Some(Arc::clone(whole)), ..Progress::default() }
     }
@@ -115,13 +112,11 @@ impl Progress {
     }
 
     /// The total work; 0 while it is unknown.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
     /// Done over total, 0 to 1; `None` while the total is unknown.
-    #[must_use]
     pub fn fraction(&self) -> Option<f32> {
         let total = self.total.load(Ordering::Relaxed);
         (total > 0).then(|| (self.done.load(Ordering::Relaxed) as f32 / total as f32).min(1.0))
@@ -142,7 +137,6 @@ impl Progress {
 
     /// The current stage and how much of it is done, 0 to 1, if known. For [`Stage::Reading`] that is
     /// [`fraction`](Self::fraction).
-    #[must_use]
     pub fn stage(&self) -> (Stage, Option<f32>) {
         let stage = Stage::ALL.get(usize::from(self.stage.load(Ordering::Relaxed))).copied().unwrap_or_default();
         if stage == Stage::Reading {
@@ -177,7 +171,6 @@ impl Progress {
     }
 
     /// A copy of the preview points from `from` on.
-    #[must_use]
     pub fn preview_since(&self, from: usize) -> Vec<PreviewPoint> {
         self.preview.lock().map(|all| all.get(from..).unwrap_or(&[]).to_vec()).unwrap_or_default()
     }

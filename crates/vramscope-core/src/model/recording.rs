@@ -50,7 +50,6 @@ impl Recording {
     /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
     /// the highest peak, then most samples. Host and CPU memory come last, however much they hold. O(events) if there are several
     /// devices.
-    #[must_use]
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {
             return Some(0);
@@ -64,7 +63,6 @@ impl Recording {
     }
 
     /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's order.
-    #[must_use]
     pub fn busiest_first(&self) -> Vec<usize> {
         let first = self.busiest_device();
         first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
@@ -132,7 +130,8 @@ pub struct Source {
 }
 
 /// What kind of source a recording was made from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// Built in memory: there is no file.
     #[default]
@@ -165,13 +164,11 @@ pub enum Format {
 
 impl Recording {
     /// True when PyTorch's counters are all it has: totals, but no event, segment or block.
-    #[must_use]
     pub fn has_only_counters(&self) -> bool {
         self.source.format == Format::Counters
     }
 
     /// True for a live session that found no device: its only device entry is a placeholder that holds the reason.
-    #[must_use]
     pub fn has_no_device(&self) -> bool {
         let is_none = |d: &DeviceRecording| {
             d.live.as_ref().is_some_and(|l| l.uuid.is_empty()) && d.name.is_none() && d.capacity.is_none() && d.samples.is_empty()
@@ -180,14 +177,12 @@ impl Recording {
     }
 
     /// True if some device has events, segments or blocks.
-    #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.devices.iter().any(DeviceRecording::has_blocks)
     }
 
     /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what
     /// was allocated before it.
-    #[must_use]
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
         self.source.format == Format::KinetoTrace
             && !device.can_show.addresses.is_known()
@@ -197,14 +192,12 @@ impl Recording {
 
 impl Recording {
     /// Whether the source has addresses. If one device lacks them, the whole recording does.
-    #[must_use]
     pub fn addresses(&self) -> Known {
         self.devices.iter().map(|d| d.can_show.addresses).find(|known| !known.is_known()).unwrap_or_default()
     }
 
     /// What its times count from. If the last time does not fall into 2001 to 2099 (as microseconds since the epoch),
     /// the source must use a clock that it does not name, such as a trace without `baseTimeNanoseconds`. O(devices).
-    #[must_use]
     pub fn clock(&self) -> Clock {
         match self.source.format {
             Format::RmmLog => return Clock::Day,
@@ -241,7 +234,6 @@ impl Clock {
     pub const OUR_DAYS: std::ops::Range<i64> = 978_307_200_000_000..4_102_444_800_000_000;
 
     /// A short stable name, used by `--json`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Clock::Epoch => "epoch",
@@ -253,29 +245,13 @@ impl Clock {
 
 impl Format {
     /// True for a run that was never made: its events come from the allocator model.
-    #[must_use]
     pub fn never_ran(self) -> bool {
         matches!(self, Format::Plan | Format::WhatIf)
     }
 
     /// A short stable name, used by `summary --json`.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Format::Memory => "memory",
-            Format::SnapshotPickle => "snapshot-pickle",
-            Format::SnapshotJson => "snapshot-json",
-            Format::SnapshotHtml => "snapshot-html",
-            Format::KinetoTrace => "kineto-trace",
-            Format::MemoryTimeline => "memory-timeline",
-            Format::RmmLog => "rmm-log",
-            Format::JaxMemoryProfile => "jax-memory-profile",
-            Format::Session => "session",
-            Format::WhatIf => "what-if",
-            Format::Plan => "plan",
-            Format::Probe => "probe",
-            Format::Counters => "counters",
-        }
+        self.into()
     }
 }
 

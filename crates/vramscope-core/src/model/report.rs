@@ -11,14 +11,12 @@ pub struct LoadReport {
 
 impl LoadReport {
     /// The warning that the source ends in the middle, if it does.
-    #[must_use]
     pub fn truncated(&self) -> Option<&LoadWarning> {
         self.warnings.iter().find(|w| w.kind == WarningKind::Truncated)
     }
 
     /// What to say before any figure: that the source changed during reading or is cut short, or that it contains
     /// impossible values. One clause without a full stop; `None` if none of these apply.
-    #[must_use]
     pub fn caveat(&self) -> Option<String> {
         let changed = self.warnings.iter().any(|w| w.kind == WarningKind::Changed);
         let cut = match self.truncated() {
@@ -38,7 +36,6 @@ impl LoadReport {
     }
 
     /// Number of values with a wrong type or an impossible size.
-    #[must_use]
     pub fn nonsense(&self) -> u64 {
         self.warnings.iter().filter(|w| w.kind == WarningKind::WrongType).map(|w| w.count).sum()
     }
@@ -80,7 +77,8 @@ fn kind_name<S: serde::Serializer>(kind: &WarningKind, s: S) -> Result<S::Ok, S:
 }
 
 /// Problems that do not stop a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WarningKind {
     /// The file ends in the middle; everything before was read.
     Truncated,
@@ -116,24 +114,7 @@ pub enum WarningKind {
 
 impl WarningKind {
     /// A short stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            WarningKind::Truncated => "truncated",
-            WarningKind::Changed => "changed",
-            WarningKind::UnknownKey => "unknown_key",
-            WarningKind::UnknownAction => "unknown_action",
-            WarningKind::WrongType => "wrong_type",
-            WarningKind::OutOfOrder => "out_of_order",
-            WarningKind::StartMissing => "start_missing",
-            WarningKind::UnmatchedFree => "unmatched_free",
-            WarningKind::LostFree => "lost_free",
-            WarningKind::StateMismatch => "state_mismatch",
-            WarningKind::OpenAnnotation => "open_annotation",
-            WarningKind::InvalidJson => "invalid_json",
-            WarningKind::InvalidText => "invalid_text",
-            WarningKind::NoAddresses => "no_addresses",
-            WarningKind::Skipped => "skipped",
-        }
+        self.into()
     }
 }

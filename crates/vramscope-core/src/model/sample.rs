@@ -58,9 +58,23 @@ pub struct Bands {
     pub skew: u64,
 }
 
+/// A part of a card: its key in metrics, its name for people, its bytes.
+pub type Part = (&'static str, &'static str, fn(&Bands) -> u64);
+
 impl Bands {
+    /// The parts that add up to the card, bottom first.
+    pub const PARTS: [Part; 8] = [
+        ("driver", "driver", |b| b.driver),
+        ("other_processes", "other processes", |b| b.others),
+        ("unattributed", "unattributed", |b| b.unattributed),
+        ("process", "the process", |b| b.unsplit),
+        ("outside_pytorch", "outside PyTorch", |b| b.outside),
+        ("allocated", "allocated", |b| b.allocated),
+        ("cached", "cached", |b| b.cached),
+        ("free", "free", |b| b.free),
+    ];
+
     /// Sum of the bands except [`free`](Self::free).
-    #[must_use]
     pub fn used(&self) -> u64 {
         self.driver + self.others + self.unattributed + self.unsplit + self.outside + self.allocated + self.cached
     }
@@ -69,7 +83,6 @@ impl Bands {
 impl Sample {
     /// Bytes that PyTorch has reserved beyond the device's capacity. Windows (also under WSL) and managed memory move them to
     /// host memory. This is a lower bound: other programs need memory too, and the driver does not say what it moved.
-    #[must_use]
     pub fn spilled(&self, capacity: u64) -> u64 {
         if capacity == 0 {
             0
@@ -80,7 +93,6 @@ impl Sample {
 
     /// The bands of this sample on a device of `capacity` bytes; `None` when `used` is missing.
     /// Their sum is `capacity` plus [`Bands::skew`].
-    #[must_use]
     pub fn bands(&self, capacity: u64) -> Option<Bands> {
         let used = self.used?;
         let driver = self.driver.unwrap_or(0).min(used);

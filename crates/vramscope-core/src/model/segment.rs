@@ -32,7 +32,6 @@ pub enum SizeClass {
 
 impl SizeClass {
     /// PyTorch's name: `small`, `large`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             SizeClass::Small => "small",
@@ -76,7 +75,6 @@ pub enum BlockState {
 
 impl BlockState {
     /// PyTorch's name in snapshots: `active_allocated`, `active_pending_free`, `inactive`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             BlockState::Active => "active_allocated",

@@ -13,13 +13,11 @@ pub struct SourceTotal {
 
 impl SourceTotal {
     /// False where the source does not report this total.
-    #[must_use]
     pub fn is_known(&self) -> bool {
         !self.events.is_empty()
     }
 
     /// The value after `event` (`u32::MAX`: before the first); `None` where the source does not report it. O(log events).
-    #[must_use]
     pub fn at(&self, event: u32) -> Option<u64> {
         if !self.is_known() {
             return None;
@@ -54,7 +52,6 @@ pub struct SourceTotals {
 
 impl SourceTotals {
     /// Bytes allocated after `event` beyond the `known` blocks: allocated before the trace began, so without stack and address.
-    #[must_use]
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
         self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))
     }
@@ -62,7 +59,6 @@ impl SourceTotals {
 
 impl SourceTotals {
     /// The same by name, as far as what was held at the start reaches: no event explains more than that.
-    #[must_use]
     pub fn beyond_by_name(&self, event: u32, known: u64) -> [(&'static str, u64); 2] {
         let beyond = self.beyond(event, known);
         let before = beyond.min(self.allocated.start);

@@ -21,7 +21,6 @@ impl StackId {
     pub const NONE: StackId = StackId(u32::MAX);
 
     /// True unless this is [`StackId::NONE`].
-    #[must_use]
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
@@ -51,31 +50,26 @@ pub struct StackTable {
 
 impl StackTable {
     /// Number of distinct stacks.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.stack_starts.len().saturating_sub(1)
     }
 
     /// True when no stack was recorded.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Number of distinct frames.
-    #[must_use]
     pub fn frame_count(&self) -> usize {
         self.frames.len()
     }
 
     /// The text of a string id; empty for an id of another table.
-    #[must_use]
     pub fn text(&self, id: StrId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)
     }
 
     /// Number of distinct texts.
-    #[must_use]
     pub fn text_count(&self) -> usize {
         self.strings.len()
     }
@@ -91,13 +85,11 @@ impl StackTable {
     }
 
     /// A frame; `None` for an id of another table.
-    #[must_use]
     pub fn frame(&self, id: FrameId) -> Option<Frame> {
         self.frames.get(id.0 as usize).copied()
     }
 
     /// The frames of a stack, innermost first; empty for [`StackId::NONE`].
-    #[must_use]
     pub fn frames(&self, stack: StackId) -> &[FrameId] {
         let i = stack.0 as usize;
         match (self.stack_starts.get(i), self.stack_starts.get(i.wrapping_add(1))) {
@@ -107,14 +99,12 @@ impl StackTable {
     }
 
     /// True for a C++ frame whose symbol was not resolved: its `line` is an offset.
-    #[must_use]
     pub fn frame_is_unresolved(&self, frame: Frame) -> bool {
         self.text(frame.name) == "??" && !self.text(frame.file).ends_with(".py")
     }
 
     /// `file.py:71`, with only the last component of the path. A frame without a line (operator, module, built-in)
     /// gives just the file; a C++ frame without a known file gives an empty string.
-    #[must_use]
     pub fn location(&self, frame: Frame) -> String {
         let file = self.text(frame.file);
         let short = file.rsplit(['/', '\\']).next().unwrap_or(file);
@@ -149,7 +139,6 @@ impl From<StackTable> for StackTableBuilder {
 
 impl StackTableBuilder {
     /// A builder without strings, frames and stacks.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -194,13 +183,11 @@ impl StackTableBuilder {
     }
 
     /// The table so far; its ids stay valid.
-    #[must_use]
     pub fn table(&self) -> &StackTable {
         &self.table
     }
 
     /// The finished table; the lookup maps are dropped.
-    #[must_use]
     pub fn finish(self) -> StackTable {
         self.table
     }

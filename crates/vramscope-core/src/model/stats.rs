@@ -24,7 +24,6 @@ pub struct Counter {
 
 impl Counter {
     /// True when the exact value may be `value`.
-    #[must_use]
     pub fn admits(self, value: u64) -> bool {
         (self.value..=self.value.saturating_add(self.slack)).contains(&value)
     }
@@ -56,14 +55,12 @@ pub struct MemoryStats {
 
 impl MemoryStats {
     /// A counter by its flat key; `None` if the source lacks it.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<Counter> {
         self.values.get(key).copied()
     }
 
     /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty for groups
     /// without pools).
-    #[must_use]
     pub fn gauge(&self, group: &str, pool: &str) -> Option<Gauge> {
         let base = if pool.is_empty() { group.to_owned() } else { format!("{group}.{pool}") };
         let get = |figure: &str| self.get(&format!("{base}.{figure}"));
@@ -71,7 +68,6 @@ impl MemoryStats {
     }
 
     /// Private pools that have their own groups (2.13 and later), such as `0_1`.
-    #[must_use]
     pub fn private_pools(&self) -> Vec<&str> {
         let mut out: Vec<&str> =
             self.values.keys().filter_map(|k| k.strip_prefix("reserved_bytes_by_private_pools.")?.split('.').next()).collect();
@@ -82,7 +78,6 @@ impl MemoryStats {
 
 impl StatsKind {
     /// The name of the call.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             StatsKind::Device => "memory_stats",

@@ -14,19 +14,16 @@ impl TorchVersion {
     pub const REFERENCE: TorchVersion = TorchVersion::new(2, 11);
 
     /// `TorchVersion::new(2, 11)` is PyTorch 2.11.
-    #[must_use]
     pub const fn new(major: u16, minor: u16) -> Self {
         TorchVersion { major, minor }
     }
 
     /// True for 2.`minor` and every later release.
-    #[must_use]
     pub fn is_at_least(self, minor: u16) -> bool {
         self >= TorchVersion::new(2, minor)
     }
 
     /// Parses the first two numbers of `2.11.0+cu130`; `None` for anything else.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.trim().split('.');
         let major = parts.next()?.parse().ok()?;

@@ -61,7 +61,6 @@ pub const CARDS: [Card; 36] = [
 
 impl Card {
     /// The most that PyTorch can reserve on it if no other process uses it: everything except the context.
-    #[must_use]
     pub fn usable(&self) -> u64 {
         self.bytes.saturating_sub(CONTEXT)
     }

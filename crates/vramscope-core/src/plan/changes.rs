@@ -84,7 +84,6 @@ impl Edited {
 
 impl Changed {
     /// Its place in a list: what fits and helps first, then what fits, what may, what fails, and what does not apply.
-    #[must_use]
     pub fn rank(&self) -> u8 {
         match (&self.reason, self.oom_varies, self.oom, self.helps) {
             (Some(_), ..) => 6,
@@ -97,7 +96,6 @@ impl Changed {
 
 impl Plan {
     /// What a change names that is not in the recording, with the names that are there.
-    #[must_use]
     pub fn unknown_name(&self, change: &Change) -> Option<String> {
         unknown_name(self.model()?.program.requests(), change)
     }
@@ -121,7 +119,6 @@ impl Plan {
     }
 
     /// What changes together do at a size; the largest value of `name` that fits where there is a limit.
-    #[must_use]
     pub fn change(&self, changes: &[Change], size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {
         let model = self.model()?;
         let edited = edit(model.program.requests(), changes);

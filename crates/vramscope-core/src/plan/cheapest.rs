@@ -50,19 +50,16 @@ pub struct Passes {
 
 impl Passes {
     /// What it costs, for comparison with changes.
-    #[must_use]
     pub fn price() -> (Cost, u32) {
         PRICE_OF_PASSES
     }
 
     /// The most reserved bytes.
-    #[must_use]
     pub fn peak(&self) -> u64 {
         (self.of_part.peak_reserved_bytes + self.kept).div_ceil(MEBIBYTE) * MEBIBYTE
     }
 
     /// `gradient accumulation, 2 × 32`.
-    #[must_use]
     pub fn title(&self) -> String {
         if self.passes * self.part > self.whole {
             return format!("gradient accumulation, {} passes of at most {}", self.passes, self.part);
@@ -74,7 +71,6 @@ impl Passes {
 impl Plan {
     /// Every change alone: those that fit first, then those that fail, those that do nothing here last, each cheapest first; before them, if the size does not fit, the cheapest way that makes it
     /// fit. Accumulation stands among them where it makes it fit.
-    #[must_use]
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         // Each change is compared with it.
         if let Some(name) = name.filter(|_| setting.limit.is_some()) {
@@ -109,7 +105,6 @@ impl Plan {
     }
 
     /// The cheapest way to make a size fit under a limit: settings, then changes, three at most.
-    #[must_use]
     pub fn cheapest(&self, size: &Size, own: &Setting) -> Option<Way> {
         let parsed = |conf: &str| Setting::parse(conf, own.limit).ok().filter(|s| s.conf != own.conf);
         let settings: Vec<Setting> = SUGGESTED.iter().filter_map(|(conf, _)| parsed(conf)).collect();
@@ -142,7 +137,6 @@ impl Plan {
     }
 
     /// A size in the fewest passes that fit; the gradients of earlier passes are kept. Only a batch can be divided.
-    #[must_use]
     pub fn passes(&self, size: &Size, name: &str, setting: &Setting) -> Option<Passes> {
         let (wanted, limit) = (size.get(name).filter(|_| name == BATCH)?, setting.limit?);
         let fits = self.largest(name, size, setting).span[0];
@@ -161,7 +155,6 @@ impl Plan {
     }
 
     /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.
-    #[must_use]
     pub fn accumulated(&self, passes: u64, size: &Size, setting: &Setting) -> Option<Changed> {
         size.get(BATCH).filter(|batch| passes <= *batch)?;
         Some(self.in_passes(&self.divided(size, BATCH, passes, setting)?, size, setting))

@@ -24,8 +24,6 @@ pub struct Model {
     pub fits: Vec<Fit>,
     /// Index in [`fits`](Self::fits) of each row's law.
     pub of: Vec<u32>,
-    /// Rows that no other recording has.
-    pub alone: Vec<u32>,
     /// True if there is only one recording: the anatomy then decides what is likely to grow.
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
@@ -115,7 +113,6 @@ impl Model {
                 names: names.to_vec(),
                 fits,
                 of,
-                alone,
                 is_single,
                 missing: Vec::new(),
                 unseen: Vec::new(),
@@ -136,7 +133,7 @@ impl Model {
             let samples = samples_of(row);
             let has_other = samples.iter().any(|(a, _)| *a != at[base].as_slice());
             if !has_other {
-                alone.push(row as u32);
+                alone.push(row);
                 continue;
             }
             let is_short = program.rows[row].life() < 64;
@@ -159,11 +156,11 @@ impl Model {
                 *sizes.entry(row.size).or_default().entry(id).or_default() += 1;
             }
         }
-        for &row in &alone {
-            let r = &program.rows[row as usize];
+        for row in alone {
+            let r = &program.rows[row];
             let same_stack = if r.key == 0 { None } else { like.get(&(r.size, r.key)) };
             let most = || sizes.get(&r.size).and_then(|ids| ids.iter().max_by_key(|(id, n)| (**n, **id)).map(|(id, _)| id));
-            of[row as usize] = match same_stack.or_else(most) {
+            of[row] = match same_stack.or_else(most) {
                 Some(&id) => id,
                 None => intern(quantities.alone(&at[base], r.size), &mut fits),
             };
@@ -173,7 +170,6 @@ impl Model {
             names: names.to_vec(),
             fits,
             of,
-            alone,
             is_single: false,
             missing: Vec::new(),
             unseen: Vec::new(),
@@ -265,13 +261,11 @@ impl Model {
     }
 
     /// The law of a row.
-    #[must_use]
     pub fn fit(&self, row: usize) -> &Fit {
         &self.fits[self.of[row] as usize]
     }
 
     /// Bytes of every row at these values.
-    #[must_use]
     pub fn sizes(&self, at: &[u64]) -> Vec<u64> {
         let by_fit: Vec<u64> = self.fits.iter().map(|f| f.law.bytes(at)).collect();
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
@@ -288,7 +282,6 @@ impl Model {
     }
 
     /// The most bytes at once of requests that a law explains, and of those that none does, in the recording itself.
-    #[must_use]
     pub fn explained(&self) -> (u64, u64) {
         let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
         let is_guess = |row: usize| self.fit(row).sure == Sure::Guessed;
@@ -296,7 +289,6 @@ impl Model {
     }
 
     /// What was not explained, most bytes at once first.
-    #[must_use]
     pub fn unexplained(&self) -> Vec<Unexplained> {
         let mut groups: FxHashMap<(u64, u32), (usize, u64, u64, u64)> = FxHashMap::default();
         for ask in &self.program.asks {

@@ -45,7 +45,6 @@ fn both_bounded<S: serde::Serializer>(values: &[u64; 2], s: S) -> Result<S::Ok, 
 
 impl Largest {
     /// True if nothing in the recordings shows an end: what is not known may not grow at all.
-    #[must_use]
     pub fn has_no_end(&self) -> bool {
         self.span[1] >= MOST
     }
@@ -53,7 +52,6 @@ impl Largest {
 
 impl Plan {
     /// The largest value of `name` that fits, with the other quantities as in `size`.
-    #[must_use]
     pub fn largest(&self, name: &str, size: &Size, setting: &Setting) -> Largest {
         // 0 fails, 1 may pass, 2 passes whatever is not known.
         let more = self.with_more(setting);
@@ -164,7 +162,6 @@ impl Plan {
 
     /// The same under several settings, in their order. Settings that may give the same answer run one after the other, others in
     /// parallel.
-    #[must_use]
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (i, setting) in settings.iter().enumerate() {

@@ -61,7 +61,6 @@ impl Law {
     }
 
     /// Bytes at these values.
-    #[must_use]
     pub fn bytes(&self, at: &[u64]) -> u64 {
         match self {
             Law::Sum { terms, divisor, padded } => {
@@ -84,43 +83,8 @@ impl Law {
     }
 
     /// True if it is the same at every size.
-    #[must_use]
     pub fn is_constant(&self) -> bool {
         matches!(self, Law::Sum { terms, .. } if terms.iter().all(|(_, p)| *p == [0; QUANTITIES]))
-    }
-
-    /// In words: `constant`, `as batch`, `as batch × seq²`, `a sum`.
-    #[must_use]
-    pub fn words(&self, names: &[String]) -> String {
-        let power = |powers: &Powers| {
-            let parts: Vec<String> = names
-                .iter()
-                .zip(powers)
-                .filter(|(_, p)| **p > 0)
-                .map(|(n, &p)| match p {
-                    2 => format!("{n}²"),
-                    4 => format!("{n}⁴"),
-                    _ => n.clone(),
-                })
-                .collect();
-            parts.join(" × ")
-        };
-        match self {
-            Law::Sum { .. } if self.is_constant() => "constant".to_owned(),
-            Law::Sum { terms, padded, .. } => {
-                let parts: Vec<String> =
-                    terms.iter().map(|(f, p)| if *p == [0; QUANTITIES] { format!("{f} bytes") } else { power(p) }).collect();
-                let pads: Vec<String> = names
-                    .iter()
-                    .zip(padded)
-                    .filter(|(_, p)| **p > 1)
-                    .map(|(n, p)| format!("{n} padded to multiples of {p}"))
-                    .collect();
-                let pads = if pads.is_empty() { String::new() } else { format!(", {}", pads.join(", ")) };
-                format!("as {}{pads}", parts.join(" + "))
-            }
-            Law::Reduce(_) | Law::BesideReduce(..) => "as PyTorch's reductions split their input".to_owned(),
-        }
     }
 }
 

@@ -190,32 +190,27 @@ impl Plan {
     }
 
     /// What the steps of the recordings leave open, in sentences; first why told sizes are likely wrong.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// Why the answer may be wrong as a whole, to be said first: a file is cut short, or the told sizes are likely wrong. Empty where nothing shows it.
-    #[must_use]
     pub fn doubts(&self) -> &[String] {
         &self.doubts
     }
 
     /// The recorded programs in the order of the inputs; their last steps are repeated where they have too few.
-    #[must_use]
     pub fn programs(&self) -> &[Arc<Program>] {
         &self.programs
     }
 
     /// Names of the quantities (`batch`, `seq`), in the order of every list of values.
-    #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
     /// The value of a quantity that is the same in all of several recordings: nothing shows what grows with it. `None` for one that
     /// differs, and with one recording, whose anatomy tells.
-    #[must_use]
     pub fn held_at(&self, name: &str) -> Option<u64> {
         let first = self.programs.first()?.at.get(name)?;
         (self.programs.len() > 1 && self.programs.iter().all(|p| p.at.get(name) == Some(first))).then_some(first)
@@ -223,14 +218,12 @@ impl Plan {
 
     /// Why a size can not be asked for: another value of a quantity that is the same in all recordings. With the size that another
     /// recording would show it at.
-    #[must_use]
     pub fn is_unknown_at(&self, size: &Size) -> Option<String> {
         let differs = |name: &&String| self.held_at(name).is_some_and(|v| size.get(name).is_some_and(|w| w != v));
         self.names.iter().find(differs).and_then(|name| self.not_varied(name))
     }
 
     /// Why nothing can be told of other values of a quantity; `None` where something can.
-    #[must_use]
     pub fn not_varied(&self, name: &str) -> Option<String> {
         let value = self.held_at(name)?;
         let least = self.programs.iter().min_by_key(|p| p.weight())?;
@@ -243,32 +236,27 @@ impl Plan {
     }
 
     /// True if a recording ends at a request that failed, so that what would have come after is not in it.
-    #[must_use]
     pub fn ends_at_failure(&self) -> bool {
         self.programs.iter().any(|p| p.ends_at_failure)
     }
 
     /// The laws with the largest recording's requests.
-    #[must_use]
     pub fn model(&self) -> Option<&Model> {
         self.model_of(self.largest)
     }
 
     /// The settings of the largest recording, with a limit.
-    #[must_use]
     pub fn own_setting(&self, limit: Option<u64>) -> Setting {
         let conf = self.programs[self.largest].conf.clone();
         Setting { text: conf.to_string(), conf, limit }
     }
 
     /// True if there is only one recording, so that what grows is only likely.
-    #[must_use]
     pub fn is_single(&self) -> bool {
         self.programs.len() == 1 && self.model().is_none_or(|model| model.is_single)
     }
 
     /// Index of the largest recording.
-    #[must_use]
     pub fn largest_at(&self) -> usize {
         self.largest
     }
@@ -278,14 +266,12 @@ impl Plan {
     }
 
     /// The largest recorded value of a quantity.
-    #[must_use]
     pub fn most_recorded(&self, name: &str) -> Option<u64> {
         self.programs.iter().filter_map(|p| p.at.get(name)).max()
     }
 
     /// The peak at a size under a setting; where it fails under the limit, the peak that it would have without one. Some replays: about
     /// 0.3 µs a request each.
-    #[must_use]
     pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
         let mut under = self.under(size, setting);
         if self.turns_within_margin(size, setting, &under) {
@@ -301,7 +287,6 @@ impl Plan {
     }
 
     /// True if a run of this size needs more than the 16 TiB of addresses that the model has, and its figures mean nothing.
-    #[must_use]
     pub fn is_beyond(&self, size: &Size) -> bool {
         self.under(size, &self.own_setting(None)).oom
     }

@@ -70,7 +70,6 @@ fn named_numbers(name: &str) -> Vec<(String, u64, usize)> {
 }
 
 /// True if a word is one of those for a batch size.
-#[must_use]
 pub fn is_batch(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "b" | "bs" | "bsz" | "batch" | "batchsize" | "mbs")
 }
@@ -81,19 +80,16 @@ fn of_word(word: &str) -> String {
 }
 
 /// The batch that a recording's file name tells.
-#[must_use]
 pub fn batch_of(name: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == "batch").map(|(_, value, _)| value)
 }
 
 /// What a file name says of one quantity.
-#[must_use]
 pub fn value_of(name: &str, quantity: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == quantity).map(|(_, value, _)| value)
 }
 
 /// True if two file names differ only in the numbers of sizes: most likely two runs of one program.
-#[must_use]
 pub fn are_siblings(a: &str, b: &str) -> bool {
     if a == b {
         return false;
@@ -111,7 +107,6 @@ pub fn are_siblings(a: &str, b: &str) -> bool {
 
 /// The sizes in the file names of several recordings: the quantities in which they differ, or the batch if there is only one.
 /// `None` if the names have none.
-#[must_use]
 pub fn sizes_of(names: &[&str]) -> Option<Vec<Size>> {
     let [first, others @ ..] = names else { return None };
     if others.is_empty() {

@@ -84,7 +84,6 @@ pub struct Stream {
 
 impl Stream {
     /// Runs it once, up to the first request that fails. About 0.3 µs a request.
-    #[must_use]
     pub fn run(&self, terms: &Terms) -> Scripted {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
     }

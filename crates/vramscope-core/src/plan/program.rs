@@ -50,8 +50,6 @@ pub struct Program {
     pub version: TorchVersion,
     /// True if the recording ends at a request that failed.
     pub ends_at_failure: bool,
-    /// True if the model reproduces the recording under its own settings.
-    pub agrees: bool,
     /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
 }
@@ -186,7 +184,7 @@ impl Program {
         edges.push(rows.len() as u32);
         let stretches = edges.windows(2).map(|w| w[0]..w[1]).collect();
         let own = whatif.own();
-        let (conf, version, agrees) = (own.replay.conf.clone(), own.replay.version, own.reproduces());
+        let (conf, version) = (own.replay.conf.clone(), own.replay.version);
         let failed_under = device.events.last_oom().and(own.replay.limit);
         let start = Start::of(&whatif.prepared(), start);
         let steps = bounds.len().saturating_sub(1);
@@ -206,14 +204,12 @@ impl Program {
             version,
             ends_at_failure,
             peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
-            agrees,
             failed_under,
             recording: Arc::clone(&recording),
         })
     }
 
     /// The innermost lines of a row's stack, for sentences: `modeling_gpt2.py:240`.
-    #[must_use]
     pub fn place(&self, row: &Row) -> String {
         place_of(&self.recording.stacks, row.stack)
     }

@@ -57,7 +57,6 @@ impl EventSink for Writer<'_> {
 impl Plan {
     /// The run at a size under a setting, with or without changes, up to the first request that fails. Its source says that it is
     /// predicted.
-    #[must_use]
     pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
         let model = self.model()?;
         let (stream, of) = self.stream_of(size, changes)?;

@@ -70,7 +70,6 @@ impl Reduce {
     }
 
     /// Bytes of the buffer; 0 where the input is too small to be split.
-    #[must_use]
     pub fn bytes(&self, at: &[u64]) -> u64 {
         self.unit * splits(self.input.bytes(at) / self.row.max(1), self.block, self.multiprocessors)
     }

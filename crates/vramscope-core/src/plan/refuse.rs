@@ -49,7 +49,6 @@ impl Side {
     }
 
     /// `2.25 MiB at train.py:40, called from train.py:88`.
-    #[must_use]
     pub fn told(&self) -> String {
         match (self.bytes, self.lines.split_first()) {
             (Some(bytes), Some((at, []))) => format!("{} at {at}", Bytes(bytes)),

@@ -48,7 +48,6 @@ pub(super) fn cache(program: &Program, names: &[String]) -> FxHashSet<u32> {
 
 impl Plan {
     /// The memory of a server, where the quantity is one of a KV cache and one is found.
-    #[must_use]
     pub fn server(&self) -> Option<Server> {
         let program = &self.model()?.program;
         let cache = cache(program, self.names());

@@ -8,7 +8,6 @@ pub struct Size(Vec<(String, u64)>);
 
 impl Size {
     /// A size of one quantity.
-    #[must_use]
     pub fn of(name: &str, value: u64) -> Self {
         Size(vec![(name.to_owned(), value)])
     }
@@ -38,13 +37,11 @@ impl Size {
     }
 
     /// The value of a quantity.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.iter().find(|(n, _)| n == name).map(|&(_, v)| v)
     }
 
     /// The same with another value for one quantity.
-    #[must_use]
     pub fn with(&self, name: &str, value: u64) -> Self {
         let mut size = self.clone();
         match size.0.iter_mut().find(|(n, _)| n == name) {

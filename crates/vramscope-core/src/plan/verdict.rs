@@ -20,7 +20,6 @@ fn verdict(oom: bool, varies: bool, most: u64, limit: u64) -> &'static str {
 }
 
 /// Before "fits", for a size whose told span crosses the limit, or of which more would fit in some runs.
-#[must_use]
 pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static str {
     match at {
         Some(at) if at.span[1] > limit => "probably ",
@@ -30,14 +29,12 @@ pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static 
 }
 
 /// True if the sizes from the one that is sure to fit to the one that may are too many to be an answer.
-#[must_use]
 pub fn is_no_answer(sure: u64, may: u64) -> bool {
     sure > 0 && may / WIDEST > sure
 }
 
 impl Predicted {
     /// `fits`, `probably fits`, `may fit` or `does not fit`.
-    #[must_use]
     pub fn ends(&self, limit: u64) -> &'static str {
         // The likely run needs far more.
         if self.oom && self.oom_varies && self.peak_reserved_bytes / 2 > limit {
@@ -47,7 +44,6 @@ impl Predicted {
     }
 
     /// How it ends under a limit, as in "it probably fits 4 GiB".
-    #[must_use]
     pub fn verdict(&self, place: &str, limit: u64, ends_at_failure: bool) -> String {
         let words = self.ends(limit);
         let ends = if ends_at_failure && words.ends_with("fits") { UP_TO_THE_END } else { "" };
@@ -57,7 +53,6 @@ impl Predicted {
 
 impl Changed {
     /// How it ends under a limit, as in "probably fits".
-    #[must_use]
     pub fn ends(&self, limit: u64) -> &'static str {
         let may = self.oom && self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0);
         verdict(self.oom, self.oom_varies || may, self.span[1], limit)
@@ -66,7 +61,6 @@ impl Changed {
 
 impl Largest {
     /// The largest size that fits a place, in a sentence.
-    #[must_use]
     pub fn sentence(&self, name: &str, place: &str, limit: u64, ends_at_failure: bool) -> String {
         let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
         let [sure, may] = self.span.map(count);

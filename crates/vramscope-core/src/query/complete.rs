@@ -91,7 +91,6 @@ const POOLS: [(&str, &str); 4] = [
 ];
 
 /// Completions for the word at a byte position of a query, best first, at most twelve. `known` has the words of this recording.
-#[must_use]
 pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completion> {
     const MOST: usize = 12;
     let word = words(text).into_iter().find(|w| w.at.start < byte && byte <= w.at.end);

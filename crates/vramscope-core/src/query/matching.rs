@@ -127,45 +127,38 @@ impl Matching {
     }
 
     /// Whether an allocation is in the set. O(1).
-    #[must_use]
     #[inline]
     pub fn contains(&self, id: LifetimeId) -> bool {
         self.bits.get(id.0 as usize / 64).is_some_and(|word| word >> (id.0 % 64) & 1 == 1)
     }
 
     /// Rows of the lifetimes' table, ascending.
-    #[must_use]
     pub fn rows(&self) -> &[u32] {
         &self.rows
     }
 
     /// Number of allocations in the set.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// True when the query matches nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Sum of the requested bytes of all members, live at any time.
-    #[must_use]
     pub fn handed_out(&self) -> u64 {
         self.requested
     }
 
     /// The highest number of bytes that they held at once, in whole blocks, and the first event after which they did
     /// ([`NO_EVENT`]: before the first).
-    #[must_use]
     pub fn peak(&self) -> (u64, u32) {
         self.peak
     }
 
     /// Bytes of whole blocks that they hold after an event ([`NO_EVENT`]: before the first). Reads at most 64 events.
-    #[must_use]
     pub fn bytes_at(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> u64 {
         if event == NO_EVENT || device.events.is_empty() {
             return self.at_start;
@@ -178,7 +171,6 @@ impl Matching {
 
     /// The curve by pixel column; `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Peaks are never lost. Reads
     /// at most 128 events per column.
-    #[must_use]
     pub fn columns(&self, device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<Cell> {
         let n = device.events.len();
         let column = |w: &[u32]| {

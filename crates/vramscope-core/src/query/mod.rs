@@ -215,13 +215,11 @@ pub struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// A scope without roles, steps, cursor and markers.
-    #[must_use]
     pub fn new(recording: &'a Recording, device: &'a DeviceRecording, tables: &'a DeviceTables) -> Self {
         Scope { recording, device, tables, roles: None, steps: None, cursor: None, markers: [None; 2] }
     }
 
     /// The event of an instant; `None` if the recording or the window has none, or for an event number past the last.
-    #[must_use]
     pub fn event_of(&self, instant: Instant) -> Option<u32> {
         match instant {
             Instant::Peak => Some(self.tables.curves.peak_event()),
@@ -293,19 +291,16 @@ impl Query {
     }
 
     /// True when it matches everything.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.any.is_empty()
     }
 
     /// True when the result depends on the cursor.
-    #[must_use]
     pub fn follows_cursor(&self) -> bool {
         self.names(Instant::Cursor)
     }
 
     /// True when the result depends on marker A or B.
-    #[must_use]
     pub fn follows_markers(&self) -> bool {
         self.names(Instant::Marker(0)) || self.names(Instant::Marker(1))
     }
@@ -319,13 +314,11 @@ impl Query {
     }
 
     /// True when the result depends on [`Scope::roles`].
-    #[must_use]
     pub fn needs_roles(&self) -> bool {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Role(_)))
     }
 
     /// True when the result depends on [`Scope::steps`].
-    #[must_use]
     pub fn needs_steps(&self) -> bool {
         self.any.iter().flatten().any(|(term, _)| matches!(term, Term::Step(_)))
     }
@@ -340,7 +333,6 @@ impl Query {
     }
 
     /// The matching ones of `ids`, in the same order. O(ids).
-    #[must_use]
     pub fn among(&self, scope: &Scope<'_>, ids: &[crate::tables::LifetimeId]) -> Vec<crate::tables::LifetimeId> {
         let tests = Tests::new(self, scope);
         ids.iter().copied().filter(|&id| tests.hold_for_lifetime(scope, id)).collect()
@@ -371,7 +363,6 @@ fn chosen(n: u32, progress: &Progress, passes: impl Fn(u32) -> bool + Sync) -> R
 }
 
 /// How many are left by a filter: `9,422 of 27,909`.
-#[must_use]
 pub fn of_text(left: usize, all: usize) -> String {
     format!("{} of {}", count(left as u64), count(all as u64))
 }

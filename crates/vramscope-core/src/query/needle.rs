@@ -10,7 +10,6 @@ pub(super) enum Needle<'a> {
 }
 
 /// The regular expression in `/attn|mlp/`; `None` for plain text, such as a folder between slashes.
-#[must_use]
 pub(super) fn pattern_of(value: &str) -> Option<&str> {
     let inner = value.strip_prefix('/')?.strip_suffix('/')?;
     inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)

@@ -7,7 +7,8 @@ use crate::query::Scope;
 use crate::tables::{LifetimeId, NO_EVENT, StackNames};
 
 /// What a table of allocations is sorted by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Order {
     /// When it was allocated: order of the rows.
     #[default]
@@ -33,39 +34,12 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, in the order of the table's columns.
-    pub const ALL: [Order; 10] = [
-        Order::Address,
-        Order::Size,
-        Order::Block,
-        Order::Born,
-        Order::Gone,
-        Order::Age,
-        Order::Stack,
-        Order::Role,
-        Order::Stream,
-        Order::Pool,
-    ];
-
     /// Its name on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Order::Born => "born",
-            Order::Size => "size",
-            Order::Block => "block",
-            Order::Gone => "gone",
-            Order::Age => "age",
-            Order::Address => "address",
-            Order::Stack => "stack",
-            Order::Role => "role",
-            Order::Stream => "stream",
-            Order::Pool => "pool",
-        }
+        self.into()
     }
 
     /// True for sizes and ages, where users want the largest first.
-    #[must_use]
     pub fn begins_descending(self) -> bool {
         matches!(self, Order::Size | Order::Block | Order::Age)
     }
@@ -126,7 +100,6 @@ impl Order {
 }
 
 /// How many events an allocation lived; until the end of the trace if it was not freed.
-#[must_use]
 pub fn age(scope: &Scope<'_>, id: LifetimeId) -> u32 {
     let born = Some(scope.tables.lifetimes.born(id)).filter(|&e| e != NO_EVENT).unwrap_or(0);
     scope.tables.lifetimes.gone(id).min(scope.device.events.len() as u32).saturating_sub(born)

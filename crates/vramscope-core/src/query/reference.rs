@@ -77,14 +77,12 @@ pub const GRAMMAR: [(&str, &str); 5] = [
 ];
 
 /// Meaning of a form or a name in [`ENTRIES`]; empty for anything else.
-#[must_use]
 pub(super) fn about(written: &str) -> &'static str {
     let of_form = ENTRIES.iter().find(|e| e.forms.contains(&written));
     of_form.or_else(|| ENTRIES.iter().find(|e| e.name == written && !written.is_empty())).map_or("", |e| e.about)
 }
 
 /// The whole language as text, one line per kind of term, as printed by `allocations --help`.
-#[must_use]
 pub fn reference() -> String {
     let mut out =
         String::from("Queries:\n  Terms side by side must all hold. Letters match without regard to case; ~ means contains.\n\n");

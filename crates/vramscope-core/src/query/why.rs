@@ -29,7 +29,6 @@ impl Asked {
 impl Query {
     /// Instants, events, steps, times, streams, pools and annotations that the query names but the recording or the window lacks.
     /// One sentence each. O(terms × annotations).
-    #[must_use]
     pub fn not_there(&self, scope: &Scope<'_>) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         let terms = self.any.iter().flatten().zip(self.typed.iter().flatten());

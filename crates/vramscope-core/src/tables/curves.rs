@@ -44,17 +44,6 @@ pub enum Quantity {
 impl Quantity {
     /// All four, in the order of [`Totals`](super::Totals).
     pub const ALL: [Quantity; 4] = [Quantity::Reserved, Quantity::Active, Quantity::Allocated, Quantity::Requested];
-
-    /// `reserved`, `active`, `allocated`, `requested`: stable, used in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Quantity::Reserved => "reserved",
-            Quantity::Active => "active",
-            Quantity::Allocated => "allocated",
-            Quantity::Requested => "requested",
-        }
-    }
 }
 
 /// A curve that changes at most events: active, allocated, requested.
@@ -226,13 +215,11 @@ impl Curves {
     }
 
     /// False where more was reserved than the known segments add up to; free space can then not be derived from segments.
-    #[must_use]
     pub fn has_all_segments(&self) -> bool {
         self.has_all_segments
     }
 
     /// The value after `event`; [`NO_EVENT`] means before the first event. Recomputes at most 31 events.
-    #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, event: u32) -> u64 {
         let curve = match self.curve(q) {
             Ok(curve) => curve,
@@ -248,7 +235,6 @@ impl Curves {
     }
 
     /// The highest value and the first event that reached it; [`NO_EVENT`] when that was before the first event.
-    #[must_use]
     pub fn peak(&self, q: Quantity) -> (u64, u32) {
         match self.curve(q) {
             Err(steps) => steps.peak(),
@@ -258,7 +244,6 @@ impl Curves {
 
     /// The event of the peak, which is that of active bytes: every command and view that says "at the peak" means this event.
     /// [`NO_EVENT`]: before the first event. O(1).
-    #[must_use]
     pub fn peak_event(&self) -> u32 {
         self.peak(Quantity::Active).1
     }
@@ -267,7 +252,6 @@ impl Curves {
     /// (`segment_alloc`, `segment_map`); in between, that block would count as free. So for reserved bytes this returns that
     /// allocation's event. If no allocation follows (the trace ends, or the request fails) it returns the event of
     /// [`peak`](Self::peak), as it does for the other curves. O(1) plus the notes between the two events.
-    #[must_use]
     pub fn settled_peak(&self, dev: &DeviceRecording, q: Quantity) -> (u64, u32) {
         let (bytes, event) = self.peak(q);
         if q != Quantity::Reserved || event == NO_EVENT {
@@ -286,20 +270,17 @@ impl Curves {
     }
 
     /// The value after the last event.
-    #[must_use]
     pub fn end(&self, q: Quantity) -> u64 {
         self.curve(q).map_or_else(Steps::end, |c| c.end)
     }
 
     /// The value before the first event.
-    #[must_use]
     pub fn start(&self, q: Quantity) -> u64 {
         self.curve(q).map_or_else(|steps| steps.start, |c| c.start)
     }
 
     /// True when the curve equals PyTorch's own counter. `Requested` depends only on recorded values, `Reserved` on the end
     /// state, the others on the size of every block.
-    #[must_use]
     pub fn is_exact(&self, q: Quantity) -> bool {
         match q {
             Quantity::Reserved => self.reserved_exact,
@@ -311,7 +292,6 @@ impl Curves {
     /// One cell per pixel column. `bounds` holds ascending event indices, one more than there are columns: column `i` covers
     /// events `bounds[i]..bounds[i + 1]`. An empty column continues the value before it. Peaks are never lost. Cost: at most 32
     /// recomputed events per column, none for reserved bytes.
-    #[must_use]
     pub fn columns(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, bounds: &[u32]) -> Vec<Cell> {
         let len = dev.events.len();
         let clamp = |b: u32| (b as usize).min(len);
@@ -338,7 +318,6 @@ impl Curves {
 
     /// The highest value within events `from..to`, and the first event that reached it; `None` when the range is empty.
     /// Cost: at most three cells recomputed.
-    #[must_use]
     pub fn peak_in(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, from: u32, to: u32) -> Option<(u64, u32)> {
         let (from, to) = (from as usize, (to as usize).min(dev.events.len()));
         if from >= to {

@@ -16,7 +16,6 @@ impl LifetimeId {
     pub const NONE: LifetimeId = LifetimeId(u32::MAX);
 
     /// True unless this is [`LifetimeId::NONE`].
-    #[must_use]
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
@@ -92,13 +91,11 @@ pub struct Totals {
 
 impl State {
     /// The blocks of a segment.
-    #[must_use]
     pub fn blocks_of(&self, segment: &SegmentAt) -> &[BlockAt] {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
     }
 
     /// The live blocks outside any known segment.
-    #[must_use]
     pub fn uncovered(&self) -> &[BlockAt] {
         &self.blocks[self.covered()..]
     }
@@ -108,7 +105,6 @@ impl State {
     }
 
     /// Index of the segment that holds an address. O(log segments).
-    #[must_use]
     pub fn segment_at(&self, address: u64) -> Option<usize> {
         let at = self.segments.partition_point(|s| s.address <= address).checked_sub(1)?;
         (address - self.segments[at].address < self.segments[at].size).then_some(at)
@@ -116,7 +112,6 @@ impl State {
 
     /// First address and size of the unmapped range around an address: the gap between two mapped runs of one expandable segment.
     /// `None` where memory is mapped, or where the neighbours are not of one segment. O(log segments).
-    #[must_use]
     pub fn unmapped_at(&self, device: &DeviceRecording, address: u64) -> Option<(u64, u64)> {
         let next = self.segments.partition_point(|s| s.address <= address);
         let (before, after) = (self.segments.get(next.checked_sub(1)?)?, self.segments.get(next)?);
@@ -129,14 +124,12 @@ impl State {
     }
 
     /// Index of the segment that contains a block, given the block's index. O(log segments).
-    #[must_use]
     pub fn segment_of(&self, block: usize) -> Option<usize> {
         let at = self.segments.partition_point(|s| s.blocks.end as usize <= block);
         self.segments.get(at).is_some_and(|s| s.blocks.start as usize <= block).then_some(at)
     }
 
     /// Index of the block that holds an address. O(log blocks).
-    #[must_use]
     pub fn block_at(&self, address: u64) -> Option<usize> {
         let within = |blocks: &[BlockAt]| {
             let at = blocks.partition_point(|b| b.address <= address).checked_sub(1)?;
@@ -147,7 +140,6 @@ impl State {
     }
 
     /// Number of live blocks, and of blocks pending free. O(blocks).
-    #[must_use]
     pub fn live_and_pending(&self) -> (u64, u64) {
         self.blocks.iter().fold((0, 0), |(live, pending), b| match b.state {
             BlockState::Active => (live + 1, pending),
@@ -164,7 +156,6 @@ impl State {
 
 /// How far apart the runs of one expandable segment can be, in bytes: PyTorch reserves 1 1/8 of the device's memory as address
 /// space (`ExpandableSegment` in `CUDACachingAllocator.cpp`).
-#[must_use]
 pub fn expandable_reach(device: &DeviceRecording) -> u64 {
     device.capacity.map_or(1 << 40, |c| c.saturating_mul(9) / 8)
 }

@@ -297,31 +297,26 @@ impl Lifetimes {
     }
 
     /// Number of allocations, those from before the trace included.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.gone.len()
     }
 
     /// True without any allocation.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gone.is_empty()
     }
 
     /// Rows `0..initial_count` were live before the trace.
-    #[must_use]
     pub fn initial_count(&self) -> usize {
         self.initial.len()
     }
 
     /// True if the trace contains allocations. If not, the recording shows one instant, at most with a few frees before it.
-    #[must_use]
     pub fn has_allocations(&self) -> bool {
         self.len() > self.initial_count()
     }
 
     /// Allocations whose address was allocated again while they were live: their free is missing from the trace.
-    #[must_use]
     pub fn lost_frees(&self) -> u64 {
         self.lost.len() as u64
     }
@@ -336,7 +331,6 @@ impl Lifetimes {
     }
 
     /// A row; `None` for an id of another table.
-    #[must_use]
     pub fn get(&self, dev: &DeviceRecording, id: LifetimeId) -> Option<Lifetime> {
         let i = id.0 as usize;
         let gone = *self.gone.get(i)?;
@@ -389,35 +383,30 @@ impl Lifetimes {
     }
 
     /// Its `alloc` event; [`NO_EVENT`] when it was live before the trace.
-    #[must_use]
     #[inline]
     pub fn born(&self, id: LifetimeId) -> u32 {
         (id.0 as usize).checked_sub(self.initial.len()).and_then(|row| self.born.get(row).copied()).unwrap_or(NO_EVENT)
     }
 
     /// The event at which its memory became reusable; [`NO_EVENT`] when still held at the end.
-    #[must_use]
     #[inline]
     pub fn gone(&self, id: LifetimeId) -> u32 {
         self.gone.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
     }
 
     /// The event at which the program freed it; [`NO_EVENT`] when the trace has none.
-    #[must_use]
     #[inline]
     pub fn free_requested(&self, id: LifetimeId) -> u32 {
         self.free_requested.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
     }
 
     /// True when its free was requested before the first event.
-    #[must_use]
     #[inline]
     pub fn pending_at_start(&self, id: LifetimeId) -> bool {
         self.initial.get(id.0 as usize).is_some_and(|b| b.pending)
     }
 
     /// True when its memory is held after `event` ([`NO_EVENT`]: before the first), whether or not its free was requested.
-    #[must_use]
     #[inline]
     pub fn is_live_at(&self, id: LifetimeId, event: u32) -> bool {
         let born = self.born(id);
@@ -428,7 +417,6 @@ impl Lifetimes {
     }
 
     /// True when the program has freed it by `event` ([`NO_EVENT`]: before the first).
-    #[must_use]
     #[inline]
     pub fn is_requested_free_at(&self, id: LifetimeId, event: u32) -> bool {
         let requested = self.free_requested(id);
@@ -436,14 +424,12 @@ impl Lifetimes {
     }
 
     /// Bytes of the whole block.
-    #[must_use]
     #[inline]
     pub fn block_size(&self, id: LifetimeId) -> u64 {
         self.blocks.get(id.0 as usize)
     }
 
     /// Bytes that the program requested.
-    #[must_use]
     #[inline]
     pub fn requested(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
         let i = id.0 as usize;
@@ -454,7 +440,6 @@ impl Lifetimes {
     }
 
     /// Address of the first byte. O(1).
-    #[must_use]
     #[inline]
     pub fn address(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
         let i = id.0 as usize;
@@ -465,7 +450,6 @@ impl Lifetimes {
     }
 
     /// Where it was allocated.
-    #[must_use]
     #[inline]
     pub fn stack(&self, dev: &DeviceRecording, id: LifetimeId) -> StackId {
         let i = id.0 as usize;
@@ -477,7 +461,6 @@ impl Lifetimes {
 
     /// The allocation that an `alloc`, `free_requested`, `free_completed` or `annotate` event refers to; [`LifetimeId::NONE`] for
     /// other events. O(1).
-    #[must_use]
     #[inline]
     pub fn of_event(&self, event: u32) -> LifetimeId {
         LifetimeId(self.by_event.get(event as usize).copied().unwrap_or(u32::MAX))
@@ -491,7 +474,6 @@ impl Lifetimes {
 
     /// Every allocation at an address, oldest first. The first call groups all rows by address (about 20 ns per row); later calls
     /// are cheap.
-    #[must_use]
     pub fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
         let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
         let bucket = bucket_of(address, starts.len() - 1);
@@ -500,7 +482,6 @@ impl Lifetimes {
     }
 
     /// How many earlier allocations its address had, shown as `b0x…_3`. Cost as [`tenants`](Self::tenants).
-    #[must_use]
     pub fn generation(&self, dev: &DeviceRecording, id: LifetimeId) -> u32 {
         self.tenants(dev, self.address(dev, id)).iter().filter(|&&other| other < id).count() as u32
     }

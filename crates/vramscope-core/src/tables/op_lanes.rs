@@ -62,7 +62,6 @@ const NARROW: usize = 3;
 
 impl OpRows {
     /// Sorts operators into rows. O(operators).
-    #[must_use]
     pub fn build(ops: &OpTable) -> Self {
         let lanes = ops.lanes.len();
         let mut weight = vec![0u64; lanes];
@@ -127,7 +126,6 @@ impl OpRows {
     }
 
     /// Number of operators of a row that run within a time range. Two binary searches.
-    #[must_use]
     pub fn count_within(&self, ops: &OpTable, row: usize, ns: &RangeInclusive<i64>) -> u64 {
         let Some(row) = self.rows.get(row) else { return 0 };
         let from = row.latest_end.partition_point(|&e| e < *ns.start());
@@ -137,7 +135,6 @@ impl OpRows {
 
     /// The longest operator of a folded span, as a row of the [`OpTable`]. O(log operators + operators in the span); `None` if
     /// the span holds too many to search while drawing.
-    #[must_use]
     pub fn longest(&self, ops: &OpTable, row: usize, span: &OpSpan) -> Option<u32> {
         const MOST: u32 = 1 << 16;
         let row = self.rows.get(row).filter(|_| span.count <= MOST)?;
@@ -147,7 +144,6 @@ impl OpRows {
     }
 
     /// The spans of a row between ascending times, one pixel column each. O(columns × log operators).
-    #[must_use]
     pub fn spans(&self, ops: &OpTable, row: usize, bounds_ns: &[i64]) -> Vec<OpSpan> {
         let Some(row) = self.rows.get(row) else { return Vec::new() };
         let columns = bounds_ns.len().saturating_sub(1);

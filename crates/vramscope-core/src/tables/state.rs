@@ -38,7 +38,6 @@ pub struct SegmentLife {
 
 impl StateIndex {
     /// The segment that holds `address` after `event`, and when it was allocated and freed. O(segments + later changes).
-    #[must_use]
     pub fn segment_life(&self, dev: &DeviceRecording, address: u64, event: u32) -> Option<SegmentLife> {
         let segments = self.runs.at(dev, event);
         let at = segments.partition_point(|s| s.address <= address).checked_sub(1)?;
@@ -73,7 +72,6 @@ impl StateIndex {
     }
 
     /// The allocations held after `event`, pending frees included, by id (order of allocation).
-    #[must_use]
     pub fn live_at(&self, lifetimes: &Lifetimes, event: u32) -> Vec<LifetimeId> {
         self.live_ids(lifetimes, event).into_iter().map(LifetimeId).collect()
     }
@@ -88,7 +86,6 @@ impl StateIndex {
 
     /// Every segment and block after `event` ([`NO_EVENT`]: before the first). Each call sorts the live set by address, so a step
     /// to the next event costs as much as a seek; docs/ARCHITECTURE.md says why no state is kept between calls.
-    #[must_use]
     pub fn at(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, event: u32) -> State {
         let mut live: Vec<(u64, u32)> =
             self.live_ids(lifetimes, event).into_iter().map(|id| (lifetimes.address(dev, LifetimeId(id)), id)).collect();

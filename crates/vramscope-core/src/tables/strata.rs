@@ -39,7 +39,6 @@ pub struct StrataRun {
 
 impl StrataRun {
     /// True for the run of memory that the totals contain but no recorded allocation explains: older allocations, without stacks.
-    #[must_use]
     pub fn is_beyond(&self) -> bool {
         self.folded == 0 && self.lifetime == LifetimeId::NONE
     }
@@ -55,16 +54,7 @@ pub struct Strata {
 }
 
 impl Strata {
-    /// The run at `bytes` above the bottom of a column; `None` above the stack. O(log runs).
-    #[must_use]
-    pub fn hit(&self, column: usize, bytes: u64) -> Option<&StrataRun> {
-        let runs = self.runs_of(column);
-        let at = runs.partition_point(|r| r.top <= bytes);
-        runs.get(at).filter(|r| r.bottom <= bytes)
-    }
-
     /// The runs of a column, from the bottom up.
-    #[must_use]
     pub fn runs_of(&self, column: usize) -> &[StrataRun] {
         let Some(column) = self.columns.get(column) else { return &[] };
         self.runs.get(column.runs.start as usize..column.runs.end as usize).unwrap_or(&[])

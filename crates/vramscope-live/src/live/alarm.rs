@@ -69,7 +69,6 @@ impl Alarms {
 
 /// How much the minimum of use rose over the last `span_us`. Use rises and falls with each training step, but without a leak its
 /// minimum stays. `None` when the samples do not reach back that far, or when the minimum fell between any two quarters.
-#[must_use]
 pub fn growth(samples: &[Sample], span_us: i64) -> Option<u64> {
     let end = samples.last()?.time_us;
     let start = end - span_us;

@@ -32,7 +32,6 @@ pub struct Survey {
 
 impl Survey {
     /// True when the program may be Python, by its version or else by its command line.
-    #[must_use]
     pub fn is_python(&self) -> bool {
         let looks_so = |w: &String| w.rsplit('/').next().is_some_and(|n| n.starts_with("python")) || w.ends_with(".py");
         self.socket.is_some() || self.python.is_some() || self.command.iter().take(2).any(looks_so)
@@ -59,7 +58,6 @@ pub struct Rung {
 }
 
 /// Inspects a process by reading a few small files of `/proc`.
-#[must_use]
 pub fn survey(pid: u32) -> Survey {
     let folder = Path::new("/proc").join(pid.to_string());
     let words = std::fs::read(folder.join("cmdline")).unwrap_or_default();
@@ -73,7 +71,6 @@ pub fn survey(pid: u32) -> Survey {
 }
 
 /// The ways to attach to a process, simplest first. `has_helper` means that its figures already arrive.
-#[must_use]
 pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
     let lowest = Rung {
         title: "Device view",
@@ -130,14 +127,12 @@ pub fn ladder(survey: &Survey, has_helper: bool) -> [Rung; 3] {
 }
 
 /// The user ID that a process runs as.
-#[must_use]
 pub fn owner(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
     status.lines().find_map(|l| l.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok())
 }
 
 /// The socket of a helper in a process. For a container it is reached through `/proc/PID/root`.
-#[must_use]
 pub fn find_socket(pid: u32) -> Option<PathBuf> {
     let folder = Path::new("/proc").join(pid.to_string());
     let status = std::fs::read_to_string(folder.join("status")).ok()?;

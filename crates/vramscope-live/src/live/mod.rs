@@ -52,7 +52,6 @@ pub fn open() -> Result<Box<dyn GpuSource>, GpuError> {
 }
 
 /// The current time in microseconds since the epoch.
-#[must_use]
 pub fn wall_clock_us() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)

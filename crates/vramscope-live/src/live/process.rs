@@ -25,7 +25,6 @@ impl Default for ProcessLookup {
 
 impl ProcessLookup {
     /// Looks in the folder `proc`, with user names from the file `passwd`.
-    #[must_use]
     pub fn new(proc: &Path, passwd: &Path) -> Self {
         let text = std::fs::read_to_string(passwd).unwrap_or_default();
         let users = text.lines().filter_map(|line| {
@@ -47,12 +46,6 @@ impl ProcessLookup {
             return (started, None);
         }
         (started, Some(self.facts(pid, started)))
-    }
-
-    /// Forgets processes that are not in `present`.
-    pub fn keep(&mut self, present: &[u32]) {
-        self.known.retain(|pid, _| present.contains(pid));
-        self.told.retain(|pid, _| present.contains(pid));
     }
 
     /// Field 22 of `/proc/PID/stat`, counted after the name in parentheses, which may contain anything.
@@ -130,7 +123,6 @@ fn short_command(words: &[String]) -> String {
 
 /// The container in a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. The ID is cut to 12 characters, as
 /// in `docker ps`.
-#[must_use]
 pub fn container(cgroup: &str) -> Option<String> {
     let is_id = |s: &str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
     for line in cgroup.lines() {
@@ -163,14 +155,12 @@ pub fn container(cgroup: &str) -> Option<String> {
 }
 
 /// True under WSL, where the driver lists processes without bytes.
-#[must_use]
 pub fn is_wsl() -> bool {
     Path::new("/dev/dxg").exists()
         || std::fs::read_to_string("/proc/version").is_ok_and(|v| v.to_ascii_lowercase().contains("microsoft"))
 }
 
 /// The machine's host name; empty where `/proc` does not tell it.
-#[must_use]
 pub fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|s| s.trim().to_owned()).unwrap_or_default()
 }

@@ -35,7 +35,6 @@ impl Rates {
     pub const HIGHEST_MEMORY: f64 = 50.0;
 
     /// The default rates with memory read `hz` times per second, limited to between 0.1 and 50.
-    #[must_use]
     pub fn with_memory(hz: f64) -> Self {
         let memory = if hz.is_finite() { hz.clamp(0.1, Self::HIGHEST_MEMORY) } else { 10.0 };
         Rates { memory, busy: Rates::default().busy.min(memory), ..Rates::default() }

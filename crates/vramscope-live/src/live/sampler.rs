@@ -1,7 +1,7 @@
 //! The thread that queries the driver.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,7 +34,6 @@ impl Clock for RealClock {
 struct Shared {
     stop: AtomicBool,
     is_paused: AtomicBool,
-    lost: AtomicU64,
 }
 
 /// The sampling thread. It ends when this is dropped.
@@ -61,12 +60,6 @@ impl Sampler {
     /// Pauses or resumes sampling.
     pub fn set_paused(&self, is_paused: bool) {
         self.shared.is_paused.store(is_paused, Ordering::Relaxed);
-    }
-
-    /// Records dropped because the channel was full.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.shared.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -105,10 +98,7 @@ fn run(shared: &Shared, mut engine: Engine, records: &SyncSender<Record>) {
             }
             match records.try_send(record) {
                 Ok(()) => {}
-                Err(TrySendError::Full(_)) => {
-                    left_out += u64::from(is_sample);
-                    shared.lost.fetch_add(1, Ordering::Relaxed);
-                }
+                Err(TrySendError::Full(_)) => left_out += u64::from(is_sample),
                 Err(TrySendError::Disconnected(_)) => return,
             }
         }

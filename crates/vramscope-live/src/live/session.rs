@@ -231,19 +231,16 @@ impl LiveSession {
     }
 
     /// A sender of records for other threads.
-    #[must_use]
     pub fn sender(&self) -> SyncSender<Record> {
         self.outlets.records.clone()
     }
 
     /// Everything seen so far.
-    #[must_use]
     pub fn history(&self) -> &History {
         &self.history
     }
 
     /// The sampling thread, to pause it or to ask how many samples it lost.
-    #[must_use]
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
     }

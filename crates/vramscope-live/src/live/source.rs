@@ -59,13 +59,11 @@ pub enum GpuError {
 
 impl GpuError {
     /// True when the device or the whole driver is unreachable for now.
-    #[must_use]
     pub fn is_loss(&self) -> bool {
         matches!(self, GpuError::Lost | GpuError::ResetRequired | GpuError::DriverNotLoaded | GpuError::NoDriver)
     }
 
     /// True when retrying will not help.
-    #[must_use]
     pub fn is_lasting(&self) -> bool {
         matches!(self, GpuError::NotSupported(_) | GpuError::NoSymbol(_) | GpuError::BrokenProcessList(_))
     }
@@ -235,7 +233,6 @@ pub trait GpuSource: Send {
 }
 
 /// The meaning of an XID in a few words, for the important ones (NVIDIA's "XID errors" page). Out of memory raises none.
-#[must_use]
 pub fn xid_text(xid: u64) -> &'static str {
     match xid {
         13 => "a kernel hit an exception in the graphics engine",
@@ -253,7 +250,6 @@ pub fn xid_text(xid: u64) -> &'static str {
 }
 
 /// Why clocks are reduced, most important reason first (`nvmlClocksThrottleReasons`).
-#[must_use]
 pub fn throttle_text(bits: u64) -> Option<&'static str> {
     const REASONS: &[(u64, &str)] = &[
         (0x40, "too hot (hardware)"),

@@ -145,14 +145,7 @@ impl SimulatedCard {
         }
     }
 
-    /// Simulates the start of a CUDA program. `seen` is called with each stage and the sample after it.
-    #[must_use]
-    pub fn open(seen: &mut dyn FnMut(&str, Sample)) -> Self {
-        SimulatedCard::open_with(SIMULATED_TOTAL, seen)
-    }
-
-    /// Like [`open`](Self::open), with `total` bytes.
-    #[must_use]
+    /// Simulates the start of a CUDA program on a card of `total` bytes. `seen` is called with each stage and the sample after it.
     pub fn open_with(total: u64, seen: &mut dyn FnMut(&str, Sample)) -> Self {
         let mut card = SimulatedCard::of(total);
         let stages = [("before CUDA", 0), ("cuInit", INIT), ("primary context", CONTEXT), ("first byte", FIRST_BYTE)];

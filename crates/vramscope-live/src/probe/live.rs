@@ -185,7 +185,6 @@ impl LivePicture {
     }
 
     /// Segments with their blocks, by address. One pass over both.
-    #[must_use]
     pub fn segments(&self) -> Vec<LiveSegment> {
         let mut blocks = self.blocks.values().peekable();
         self.segments

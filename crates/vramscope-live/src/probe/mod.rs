@@ -41,7 +41,6 @@ pub use scenarios::{ALL, Param, Room, Scenario, Unit, Values};
 pub use wire::{read_message, write_message};
 
 /// Whether the CUDA driver's library is installed; `None` when this build cannot tell. Calls nothing in it.
-#[must_use]
 pub fn has_cuda() -> Option<bool> {
     #[cfg(feature = "probe")]
     // SAFETY: this loads the library by its system names and calls nothing in it.

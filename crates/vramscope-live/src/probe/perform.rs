@@ -30,7 +30,6 @@ pub struct Options {
 
 impl Options {
     /// Options to run `scenario` at full speed from now.
-    #[must_use]
     pub fn new(scenario: &str) -> Self {
         Options {
             scenario: scenario.to_owned(),

@@ -153,7 +153,6 @@ pub struct Program {
 
 impl Program {
     /// A program without steps.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

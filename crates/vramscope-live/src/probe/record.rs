@@ -30,7 +30,6 @@ impl Default for Recorder {
 
 impl Recorder {
     /// An empty recorder. `base` is the stack table of the replayed recording, which the sites index.
-    #[must_use]
     pub fn new(base: Option<vramscope_core::model::StackTable>) -> Self {
         let device = |kind, index| DeviceRecording {
             id: DeviceId { kind, index },
@@ -51,13 +50,11 @@ impl Recorder {
     }
 
     /// The first message of the run; empty before it arrived.
-    #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
     /// The last message; `None` while the run is in progress, or when it was killed.
-    #[must_use]
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
@@ -120,7 +117,6 @@ impl Recorder {
     }
 
     /// The recording of all messages so far.
-    #[must_use]
     pub fn finish(mut self) -> Recording {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_by_key(|r| (r.1, r.3));

@@ -41,7 +41,6 @@ pub enum Job {
 
 impl Job {
     /// `replay`, or the scenario's name.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Job::Scenario { scenario, .. } => scenario.name,
@@ -50,7 +49,6 @@ impl Job {
     }
 
     /// The settings to use when none are given.
-    #[must_use]
     pub fn default_conf(&self) -> String {
         match self {
             Job::Scenario { scenario, .. } => scenario.conf.to_owned(),

@@ -250,22 +250,11 @@ impl HeatmapView {
         at: Option<Pos2>,
         place: Option<(&Place, Option<Under>)>,
     ) {
-        const DELAY: f64 = 0.12;
         let is_free = !response.dragged() && !egui::Popup::is_any_open(ui);
-        let (Some(at), Some((place, under))) = (at.filter(|_| is_free), place) else {
-            self.hovering = None;
-            return;
-        };
-        let row = place.offset.unwrap_or_else(|| place.share.map_or(0, |s| (s * 1e4) as u64));
-        let now = ui.input(|i| i.time);
-        let since = match self.hovering {
-            Some((was, since)) if was == (place.event, row) => since,
-            _ => now,
-        };
-        self.hovering = Some(((place.event, row), since));
-        if now - since < DELAY {
-            ui.request_repaint_after(std::time::Duration::from_millis(130));
-        } else {
+        let place = place.filter(|_| is_free && at.is_some());
+        let row = |place: &Place| place.offset.unwrap_or_else(|| place.share.map_or(0, |s| (s * 1e4) as u64));
+        let is_long = self.hovering.is_long(ui, place.map(|(place, _)| (place.event, row(place))));
+        if let (Some(at), Some((place, under)), true) = (at, place, is_long) {
             // Keeps the tooltip off the legend and off neighbouring panes.
             let mut area = canvas.painter.clip_rect();
             area.max.y = canvas.areas.legend.map_or(area.bottom(), |l| l.top());

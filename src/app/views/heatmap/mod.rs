@@ -10,7 +10,7 @@ use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Item, ViewKind};
-use crate::app::widgets::{LARGEST_SIDE, PixelTexture, Scale, button, pane, push_over, term, told_at};
+use crate::app::widgets::{LARGEST_SIDE, PixelTexture, Rest, Scale, button, pane, push_over, term, told_at};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
@@ -59,7 +59,7 @@ struct HeatmapView {
     /// The y at which a drag along the addresses began.
     choosing: Option<f32>,
     /// The place under the pointer, and since when the pointer has been still.
-    hovering: Option<((u32, u64), f64)>,
+    hovering: Rest<(u32, u64)>,
     /// The block or hole under the pointer. The state of its event is computed off the UI thread.
     under: Derived<(u32, u64), Option<Under>>,
     said_hover: bool,

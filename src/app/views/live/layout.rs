@@ -182,7 +182,7 @@ pub(super) fn mark_places(
     out
 }
 
-/// A band of the stack, in stacking order from the bottom.
+/// A band of the stack, in the order of [`Bands::PARTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app::views) enum Band {
     Driver,
@@ -199,27 +199,11 @@ impl Band {
         [Band::Driver, Band::Others, Band::Unattributed, Band::Unsplit, Band::Outside, Band::Allocated, Band::Cached];
 
     pub fn bytes(self, bands: &Bands) -> u64 {
-        match self {
-            Band::Driver => bands.driver,
-            Band::Others => bands.others,
-            Band::Unattributed => bands.unattributed,
-            Band::Unsplit => bands.unsplit,
-            Band::Outside => bands.outside,
-            Band::Allocated => bands.allocated,
-            Band::Cached => bands.cached,
-        }
+        Bands::PARTS[self as usize].2(bands)
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Band::Driver => "driver",
-            Band::Others => "other processes",
-            Band::Unattributed => "unattributed",
-            Band::Unsplit => "the process",
-            Band::Outside => "outside PyTorch",
-            Band::Allocated => "allocated",
-            Band::Cached => "cached",
-        }
+        Bands::PARTS[self as usize].1
     }
 }
 

@@ -32,116 +32,134 @@ pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     }
 }
 
-/// The rectangles of an item in the picture, one per row that it touches.
-pub fn rects_of(
-    cx: &ViewContext<'_>,
-    picture: &Picture,
-    places: &Places,
-    areas: &Areas,
-    scroll: f32,
-    item: Item,
-) -> Vec<(usize, Rect)> {
-    let state = &picture.state;
-    let (from, to) = match item {
-        Item::Lifetime(_) | Item::Event(_) => {
-            let id = match item {
-                Item::Event(event) => cx.data.tables.lifetimes.of_event(event),
-                Item::Lifetime(id) => id,
-                _ => LifetimeId::NONE,
-            };
-            let Some(block) = address_of(cx, Item::Lifetime(id)).and_then(|a| state.block_at(a)).map(|i| state.blocks[i]) else {
-                return Vec::new();
-            };
-            if block.lifetime != id {
-                return Vec::new();
+/// What one frame draws, and where.
+#[derive(Clone, Copy)]
+pub struct Scene<'a> {
+    pub cx: &'a ViewContext<'a>,
+    pub picture: &'a Picture,
+    pub places: &'a Places,
+    pub areas: &'a Areas,
+    pub scroll: f32,
+}
+
+impl Scene<'_> {
+    /// The rectangles of an item in the picture, one per row that it touches.
+    pub fn rects_of(&self, item: Item) -> Vec<(usize, Rect)> {
+        let Scene { cx, picture, .. } = *self;
+        let state = &picture.state;
+        let (from, to) = match item {
+            Item::Lifetime(_) | Item::Event(_) => {
+                let id = match item {
+                    Item::Event(event) => cx.data.tables.lifetimes.of_event(event),
+                    Item::Lifetime(id) => id,
+                    _ => LifetimeId::NONE,
+                };
+                let Some(block) = address_of(cx, Item::Lifetime(id)).and_then(|a| state.block_at(a)).map(|i| state.blocks[i])
+                else {
+                    return Vec::new();
+                };
+                if block.lifetime != id {
+                    return Vec::new();
+                }
+                (block.address, block.address + block.size)
             }
-            (block.address, block.address + block.size)
-        }
-        Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
-            Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
-            _ => return Vec::new(),
-        },
-        Item::Unmapped(address) => match state.unmapped_at(cx.data.device(), address) {
-            Some((from, size)) => (from, from + size),
-            None => return Vec::new(),
-        },
-        Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
-            Some(segment) => (segment.address, segment.address + segment.size),
-            None => return Vec::new(),
-        },
-        Item::Stack(_) | Item::Annotation(_) => return Vec::new(),
-    };
-    rows_with(picture, from, to)
-        .filter_map(|(row, from, to)| Some((row, part_rect(picture, places, areas, scroll, row, from, to)?)))
-        .collect()
-}
-
-/// The rows that show a part of an address range, each with that part as offsets in its unit.
-fn rows_with(picture: &Picture, from: u64, to: u64) -> impl Iterator<Item = (usize, u64, u64)> {
-    picture.plan.rows.iter().enumerate().filter_map(move |(i, row)| {
-        picture.plan.units_of(row).find_map(|unit| {
-            let a = from.max(unit.address + row.from);
-            let b = to.min(unit.address + row.to);
-            (a < b).then(|| (i, a - unit.address, b - unit.address))
-        })
-    })
-}
-
-/// The rectangle of a part of a row; `None` outside the visible area.
-fn part_rect(picture: &Picture, places: &Places, areas: &Areas, scroll: f32, row: usize, from: u64, to: u64) -> Option<Rect> {
-    let strip = areas.row(places, row, scroll);
-    let scale = RowScale::new(&picture.plan, picture.plan.rows.get(row)?, picture.span, picture.window);
-    let points = f64::from(areas.rows.width()) / f64::from(picture.window.pixels.max(1));
-    let (a, b) = (scale.pixel(from), scale.pixel(to));
-    if (b <= 0.0 || a >= f64::from(picture.window.pixels)) || !strip.intersects(areas.rows) {
-        return None;
-    }
-    let left = strip.left() + (a.round() * points) as f32;
-    let right = strip.left() + (b.round().max(a.round() + 1.0) * points) as f32;
-    Some(strip.across(left, right))
-}
-
-/// What is at a point: the block or hole in a row, or the segment in the gutter or at the bars.
-pub fn hit(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, at: Pos2) -> Option<Hit> {
-    if !areas.rows.y_range().contains(at.y) {
-        return None;
-    }
-    let line = picture.plan.line(places.at(at.y - areas.rows.top() + scroll)?);
-    let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
-    let rows = || line.clone().filter_map(|i| Some((i, picture.plan.rows.get(i)?)));
-    let begins = |row: &Row| RowScale::new(&picture.plan, row, picture.span, picture.window).offset(pixel).is_some();
-    // In the gutter the first row of the line, at the bars that with the largest hole.
-    let (index, row) = match at.x {
-        x if x > areas.rows.right() => rows().rev().max_by_key(|(_, row)| row.largest_hole)?,
-        x if x < areas.rows.left() => rows().next()?,
-        _ => rows().rfind(|(_, row)| begins(row))?,
-    };
-    let unit = picture.plan.unit(row)?;
-    let state = &picture.state;
-    if !areas.rows.x_range().contains(at.x) {
-        let Some(at) = beside(state, row, at.x > areas.rows.right()) else {
-            // Nothing is mapped in this row.
-            return unmapped(cx, picture, places, areas, scroll, unit.address + row.from);
+            Item::Hole(address) => match state.block_at(address).map(|i| state.blocks[i]) {
+                Some(block) if block.state == BlockState::Inactive => (block.address, block.address + block.size),
+                _ => return Vec::new(),
+            },
+            Item::Unmapped(address) => match state.unmapped_at(cx.data.device(), address) {
+                Some((from, size)) => (from, from + size),
+                None => return Vec::new(),
+            },
+            Item::Segment(address) => match state.segment_at(address).map(|i| &state.segments[i]) {
+                Some(segment) => (segment.address, segment.address + segment.size),
+                None => return Vec::new(),
+            },
+            Item::Stack(_) | Item::Annotation(_) => return Vec::new(),
         };
-        let tip = tip::segment(cx, picture, row, at);
-        return Some(Hit { item: Item::Segment(state.segments[at].address), tip, rect: None });
+        self.rows_with(from, to).filter_map(|(row, from, to)| Some((row, self.part_rect(row, from, to)?))).collect()
     }
-    let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
-    let offset = scale.offset(pixel)?.min(row.to.checked_sub(1)?).max(row.from);
-    if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
-        return None;
+
+    /// The rows that show a part of an address range, each with that part as offsets in its unit.
+    fn rows_with(&self, from: u64, to: u64) -> impl Iterator<Item = (usize, u64, u64)> {
+        let picture = self.picture;
+        picture.plan.rows.iter().enumerate().filter_map(move |(i, row)| {
+            picture.plan.units_of(row).find_map(|unit| {
+                let a = from.max(unit.address + row.from);
+                let b = to.min(unit.address + row.to);
+                (a < b).then(|| (i, a - unit.address, b - unit.address))
+            })
+        })
     }
-    // A block thinner than a pixel can still be hit: the first one in this pixel.
-    let address = unit.address + offset;
-    let Some(at) = state.block_at(address) else {
-        return unmapped(cx, picture, places, areas, scroll, address);
-    };
-    let block = state.blocks[nearest_live(state, at, scale.per_pixel(), address)];
-    let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
-    let from = block.address.max(unit.address + row.from) - unit.address;
-    let to = (block.address + block.size).min(unit.address + row.to).saturating_sub(unit.address);
-    let rect = part_rect(picture, places, areas, scroll, index, from, to);
-    Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
+
+    /// The rectangle of a part of a row; `None` outside the visible area.
+    fn part_rect(&self, row: usize, from: u64, to: u64) -> Option<Rect> {
+        let Scene { picture, places, areas, scroll, .. } = *self;
+        let strip = areas.row(places, row, scroll);
+        let scale = RowScale::new(&picture.plan, picture.plan.rows.get(row)?, picture.span, picture.window);
+        let points = f64::from(areas.rows.width()) / f64::from(picture.window.pixels.max(1));
+        let (a, b) = (scale.pixel(from), scale.pixel(to));
+        if (b <= 0.0 || a >= f64::from(picture.window.pixels)) || !strip.intersects(areas.rows) {
+            return None;
+        }
+        let left = strip.left() + (a.round() * points) as f32;
+        let right = strip.left() + (b.round().max(a.round() + 1.0) * points) as f32;
+        Some(strip.across(left, right))
+    }
+
+    /// What is at a point: the block or hole in a row, or the segment in the gutter or at the bars.
+    pub fn hit(&self, at: Pos2) -> Option<Hit> {
+        let Scene { cx, picture, places, areas, scroll } = *self;
+        if !areas.rows.y_range().contains(at.y) {
+            return None;
+        }
+        let line = picture.plan.line(places.at(at.y - areas.rows.top() + scroll)?);
+        let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
+        let rows = || line.clone().filter_map(|i| Some((i, picture.plan.rows.get(i)?)));
+        let begins = |row: &Row| RowScale::new(&picture.plan, row, picture.span, picture.window).offset(pixel).is_some();
+        // In the gutter the first row of the line, at the bars that with the largest hole.
+        let (index, row) = match at.x {
+            x if x > areas.rows.right() => rows().rev().max_by_key(|(_, row)| row.largest_hole)?,
+            x if x < areas.rows.left() => rows().next()?,
+            _ => rows().rfind(|(_, row)| begins(row))?,
+        };
+        let unit = picture.plan.unit(row)?;
+        let state = &picture.state;
+        if !areas.rows.x_range().contains(at.x) {
+            let Some(at) = beside(state, row, at.x > areas.rows.right()) else {
+                // Nothing is mapped in this row.
+                return self.unmapped(unit.address + row.from);
+            };
+            let tip = tip::segment(cx, picture, row, at);
+            return Some(Hit { item: Item::Segment(state.segments[at].address), tip, rect: None });
+        }
+        let scale = RowScale::new(&picture.plan, row, picture.span, picture.window);
+        let offset = scale.offset(pixel)?.min(row.to.checked_sub(1)?).max(row.from);
+        if scale.offset(pixel - 1.0).unwrap_or(0) >= row.to {
+            return None;
+        }
+        // A block thinner than a pixel can still be hit: the first one in this pixel.
+        let address = unit.address + offset;
+        let Some(at) = state.block_at(address) else {
+            return self.unmapped(address);
+        };
+        let block = state.blocks[nearest_live(state, at, scale.per_pixel(), address)];
+        let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
+        let from = block.address.max(unit.address + row.from) - unit.address;
+        let to = (block.address + block.size).min(unit.address + row.to).saturating_sub(unit.address);
+        let rect = self.part_rect(index, from, to);
+        Some(Hit { item, tip: tip::block(cx, picture, row, &block), rect })
+    }
+
+    /// The unmapped part of an expandable segment around an address.
+    fn unmapped(&self, address: u64) -> Option<Hit> {
+        let Scene { cx, picture, .. } = *self;
+        let (from, size) = picture.state.unmapped_at(cx.data.device(), address)?;
+        let item = Item::Unmapped(from);
+        let row = picture.plan.row_of(address);
+        let rect = self.rects_of(item).into_iter().find(|(at, _)| Some(*at) == row);
+        Some(Hit { item, tip: tip::unmapped(from, size), rect: rect.map(|(_, rect)| rect) })
+    }
 }
 
 /// Index of the segment that a point beside a row refers to: at the bar the segment with the row's largest hole, in the gutter
@@ -150,15 +168,6 @@ fn beside(state: &State, row: &Row, is_bar: bool) -> Option<usize> {
     let holds_hole = || state.segment_at(row.largest_at).filter(|_| row.largest_hole > 0);
     let named = (!row.named.is_empty()).then_some(row.named.start as usize).filter(|&i| i < state.segments.len());
     if is_bar { holds_hole().or(named) } else { named }
-}
-
-/// The unmapped part of an expandable segment around an address.
-fn unmapped(cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, scroll: f32, address: u64) -> Option<Hit> {
-    let (from, size) = picture.state.unmapped_at(cx.data.device(), address)?;
-    let item = Item::Unmapped(from);
-    let row = picture.plan.row_of(address);
-    let rect = rects_of(cx, picture, places, areas, scroll, item).into_iter().find(|(at, _)| Some(*at) == row);
-    Some(Hit { item, tip: tip::unmapped(from, size), rect: rect.map(|(_, rect)| rect) })
 }
 
 /// When the pixel shows a live block thinner than itself, returns that block instead of the hole beside it.

@@ -13,14 +13,14 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{
-    Batch, Field, Gesture, Icon, Intent, PanZoom, Scale, UnitAt, byte_ticks, empty_state, icon_button, label, menu_entry,
-    menu_item, most_across, selector_button, term,
+    Batch, Gesture, Intent, PanZoom, Scale, UnitAt, byte_ticks, empty_state, label, menu_entry, most_across, term,
 };
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::model::Action as EventAction;
 use vramscope_core::tables::{NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
 
+mod header;
 mod hit;
 mod layout;
 mod paint;
@@ -28,7 +28,7 @@ mod places;
 mod runs;
 mod tip;
 
-use hit::{Hit, address_of, hit, rects_of};
+use hit::{Hit, Scene, address_of};
 use layout::{Choice, Order, Plan, Span};
 use paint::Areas;
 use places::Places;
@@ -56,7 +56,6 @@ pub const INFO: ViewInfo = ViewInfo {
 
 /// Row heights including the gap; `None` is automatic.
 const HEIGHTS: [Option<f32>; 6] = [None, Some(3.0), Some(6.0), Some(10.0), Some(16.0), Some(28.0)];
-const HEIGHT_NAMES: [&str; 6] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px"];
 
 /// What a picture depends on.
 #[derive(Clone, PartialEq)]
@@ -141,27 +140,7 @@ impl View for SegmentMap {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let width = ui.available_width();
-        if width > 260.0 {
-            self.arrangement(ui);
-        }
-        if width > 560.0 {
-            self.address_field(ui, cx);
-        } else if width > 200.0 {
-            let button = icon_button(ui, Icon::Search, "Find an address");
-            egui::Popup::from_toggle_button_response(&button).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(
-                |ui| {
-                    let (field, is_found) = self.address_field(ui, cx);
-                    // The user opened the field to type.
-                    if button.clicked() {
-                        field.request_focus();
-                    }
-                    if is_found {
-                        ui.close();
-                    }
-                },
-            );
-        }
+        self.header(ui, cx);
     }
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -209,87 +188,18 @@ impl View for SegmentMap {
         let places = Places::new(&picture.plan, pitch);
         self.follow_selection(cx, &picture, &places, room);
         let gesture = Gesture::read(&response);
-        self.act(ui, cx, &picture, &places, &areas, &gesture);
+        let scene = Scene { cx, picture: &picture, places: &places, areas: &areas, scroll: self.scroll };
+        self.act(ui, &scene, &gesture);
         self.scroll = self.scroll.clamp(0.0, (places.height - room).max(0.0)).round();
 
-        self.draw(ui, cx, &picture, &places, &areas);
-        self.hover(ui, cx, &picture, &places, &areas, &gesture, &response);
+        let scene = Scene { scroll: self.scroll, ..scene };
+        self.draw(ui, &scene);
+        self.hover(ui, &scene, &gesture, &response);
         self.context_menu(cx, &response);
     }
 }
 
 impl SegmentMap {
-    /// A menu for order, scale and height of the rows.
-    fn arrangement(&mut self, ui: &mut Ui) {
-        let order = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
-        let span = self.span();
-        let scale = Span::ALL.iter().position(|s| *s == span).unwrap_or(0);
-        let button = selector_button(ui, "order", Order::NAMES[order]);
-        egui::Popup::menu(&button).gap(4.0).close_behavior(egui::PopupCloseBehavior::CloseOnClickOutside).show(|ui| {
-            ui.set_width(150.0);
-            if let Some(i) = choose(ui, "Order of rows", &Order::NAMES, order) {
-                self.order = Order::ALL[i];
-            }
-            if let Some(i) = choose(ui, "Scale", &Span::NAMES, scale) {
-                self.span = Some(Span::ALL[i]);
-                self.zoom.fit();
-            }
-            if let Some(i) = choose(ui, "Height of a row", &HEIGHT_NAMES, self.height) {
-                self.height = i;
-                self.wants_scroll = true;
-            }
-        });
-    }
-
-    /// The address field; true once it led to a block.
-    fn address_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) -> (egui::Response, bool) {
-        let field = Field::new("Address").hint("0x… find a block").icon(Icon::Search).small().mono().width(148.0);
-        let response = field.invalid(self.search_failed.is_some()).show(ui, &mut self.search);
-        if response.changed() {
-            self.search_failed = None;
-        }
-        let is_entered = response.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter));
-        let is_found = is_entered && self.find(cx);
-        if is_entered && !is_found {
-            // So that the user can correct the input.
-            response.request_focus();
-        }
-        if let Some(sentence) = &self.search_failed {
-            // The message stays beside the field until the user types or clicks.
-            if ui.input(|i| i.pointer.any_click()) && !response.hovered() {
-                self.search_failed = None;
-            } else {
-                response.show_tooltip_text(sentence.as_str());
-            }
-        }
-        (response, is_found)
-    }
-
-    fn span(&self) -> Span {
-        self.span.or(self.picture.latest().map(|p| p.span)).unwrap_or_default()
-    }
-
-    /// Selects the block at the typed address. Returns false, and sets the message, when there is none.
-    fn find(&mut self, cx: &ViewContext<'_>) -> bool {
-        let Some(Address(address)) = Address::parse(&self.search) else {
-            self.search_failed = Some(format!("\"{}\" is not an address: write it as 0x7f1dca2b7000", self.search.trim()));
-            return false;
-        };
-        let Some(state) = cx.state else { return false };
-        match state.block_at(address).map(|i| state.blocks[i]) {
-            Some(block) => {
-                let item = if block.lifetime.is_some() { Item::Lifetime(block.lifetime) } else { Item::Hole(block.address) };
-                cx.actions.send(Action::Select(Some(item)));
-                self.wants_scroll = true;
-                true
-            }
-            None => {
-                self.search_failed = Some(format!("No segment holds {} at the cursor.", Address(address)));
-                false
-            }
-        }
-    }
-
     fn compute(&mut self, ui: &Ui, cx: &ViewContext<'_>, state: &Arc<State>, areas: &Areas) -> Option<Arc<Picture>> {
         let (order, span, fold) = (self.order, self.span, HEIGHTS[self.height].is_none());
         let (from, to) = self.zoom.visible();
@@ -338,25 +248,26 @@ impl SegmentMap {
         }
     }
 
-    fn act(&mut self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas, gesture: &Gesture) {
+    fn act(&mut self, ui: &Ui, scene: &Scene<'_>, gesture: &Gesture) {
+        let Scene { cx, areas, .. } = *scene;
         let Some(intent) = gesture.intent else { return };
         let (from, to) = self.zoom.visible();
         let scale = Scale::horizontal(from, to, areas.rows.x_range());
         match intent {
             Intent::Click(at) | Intent::CtrlClick(at) => {
-                let hit = hit(cx, picture, places, areas, self.scroll, at);
+                let hit = scene.hit(at);
                 self.shown_selection = hit.as_ref().map(|h| h.item);
                 cx.actions.send(Action::Select(hit.map(|h| h.item)));
             }
             Intent::DoubleClick(at) => {
                 if !self.zoom.is_fit() {
                     self.zoom.fit();
-                } else if let Some(Hit { rect: Some(rect), .. }) = hit(cx, picture, places, areas, self.scroll, at) {
+                } else if let Some(Hit { rect: Some(rect), .. }) = scene.hit(at) {
                     self.zoom.show_with_margin(scale.value(rect.left()), scale.value(rect.right()), 1.0);
                 }
             }
             Intent::Context(at) => {
-                let hit = hit(cx, picture, places, areas, self.scroll, at);
+                let hit = scene.hit(at);
                 self.menu = hit.map(|h| h.item);
                 if self.menu.is_some() {
                     cx.actions.send(Action::Select(self.menu));
@@ -376,10 +287,11 @@ impl SegmentMap {
         }
     }
 
-    fn draw(&mut self, ui: &Ui, cx: &ViewContext<'_>, picture: &Arc<Picture>, places: &Places, areas: &Areas) {
+    fn draw(&mut self, ui: &Ui, scene: &Scene<'_>) {
+        let Scene { cx, picture, places, areas, .. } = *scene;
         let tokens = cx.tokens;
         let painter = ui.painter();
-        self.axis(ui, cx, picture, areas);
+        axis(ui, scene);
         let request = oom_at(cx, picture.state.event);
         let served = layout::serves(cx.data.device(), &picture.plan, &picture.state);
         for (rect, term) in paint::around(painter, tokens, &picture.plan, places, areas, self.scroll, request, &served) {
@@ -404,84 +316,14 @@ impl SegmentMap {
         if let Some((_, shape)) = &self.mesh {
             body.add(shape.clone());
         }
-        self.outlines(ui, cx, picture, places, areas);
+        outlines(ui, scene);
         scroll_bar(painter, tokens, areas, self.scroll, places.height);
     }
 
-    fn axis(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, areas: &Areas) {
-        let tokens = cx.tokens;
-        let painter = ui.painter();
-        let whole = picture.plan.longest as f64;
-        let (from, to) = (picture.window.from * whole, picture.window.to * whole);
-        let most = most_across(areas.axis.width());
-        let mut free_to = areas.gutter.right();
-        if picture.span == Span::Normalised {
-            let text = "each row: a whole segment";
-            label::text_in(painter, areas.axis, text, Type::Caption, tokens.text3);
-        } else {
-            let scale = Scale::horizontal(from, to, areas.axis.x_range());
-            let ticks = byte_ticks(from, to, most);
-            if let Some((value, text)) = ticks.ticks.first() {
-                free_to = free_to.min(scale.at(*value) - label::width(painter, text, Type::Mono) / 2.0 - 4.0);
-            }
-            // Ticks end where the labels over the bars begin.
-            let end = if areas.bars.is_positive() { areas.bars.left() - 8.0 } else { painter.clip_rect().right() };
-            let inside = painter.with_clip_rect(painter.clip_rect().with_max_x(end));
-            ticks.paint_across(&inside, tokens, &scale, areas.axis, UnitAt::Last);
-        }
-        // Half of the first tick's label reaches into the gutter.
-        let right = free_to.min(areas.gutter.right() - 8.0);
-        if areas.gutter.width() >= paint::GUTTER
-            && right - label::width(painter, "seg", Type::Caption) >= areas.gutter.left() + 2.0
-        {
-            let at = pos2(right, areas.axis.center().y - 3.0);
-            label::text(painter, at, egui::Align2::RIGHT_CENTER, "seg", Type::Caption, tokens.text3);
-        }
-    }
-
-    /// Outlines the selected and the hovered block, and marks the selection's row.
-    fn outlines(&self, ui: &Ui, cx: &ViewContext<'_>, picture: &Picture, places: &Places, areas: &Areas) {
-        let painter = ui.painter().with_clip_rect(areas.rows.expand2(egui::vec2(4.0, 0.0)));
-        let mut batch = Batch::new(&painter);
-        if let Some(item) = cx.shared.hovered.filter(|h| Some(*h) != cx.shared.selected()) {
-            for (_, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
-                batch.outline(
-                    rect.expand2(egui::vec2(0.0, ((3.0 - rect.height()) / 2.0).max(0.0))),
-                    1.0,
-                    Tokens::at(cx.tokens.text1, 0.6),
-                );
-            }
-        }
-        let mut mark = None;
-        if let Some(item) = cx.shared.selected() {
-            for (row, rect) in rects_of(cx, picture, places, areas, self.scroll, item) {
-                mark = mark.or(Some(row));
-                batch.selection(rect, cx.tokens.text1, cx.tokens.s1);
-            }
-            // A block that is not live at the cursor is still marked by its address.
-            mark = mark.or_else(|| address_of(cx, item).and_then(|a| picture.plan.row_of(a)));
-        }
-        batch.paint(&painter);
-        if let Some(row) = mark {
-            let strip = areas.row(places, row, self.scroll);
-            let gutter = ui.painter().with_clip_rect(areas.gutter);
-            paint::mark(&gutter, cx.tokens, areas, strip);
-        }
-    }
-
-    fn hover(
-        &mut self,
-        ui: &Ui,
-        cx: &ViewContext<'_>,
-        picture: &Picture,
-        places: &Places,
-        areas: &Areas,
-        gesture: &Gesture,
-        response: &egui::Response,
-    ) {
+    fn hover(&mut self, ui: &Ui, scene: &Scene<'_>, gesture: &Gesture, response: &egui::Response) {
         let pointer = gesture.hover.filter(|_| !response.dragged() && response.hovered() && !egui::Popup::is_any_open(ui));
-        let hit = pointer.and_then(|at| hit(cx, picture, places, areas, self.scroll, at).map(|h| (at, h)));
-        cx.hover(&mut self.is_hovering, hit.as_ref().map(|(_, hit)| hit.item));
+        let hit = pointer.and_then(|at| scene.hit(at).map(|h| (at, h)));
+        scene.cx.hover(&mut self.is_hovering, hit.as_ref().map(|(_, hit)| hit.item));
         let Some((at, hit)) = hit else { return };
         if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
             hit.tip.show_at(response, response.id.with("tip"), at);
@@ -525,21 +367,65 @@ impl SegmentMap {
     }
 }
 
-/// A menu section of choices. Returns the one that was clicked.
-fn choose(ui: &mut Ui, title: &str, names: &[&str], chosen: usize) -> Option<usize> {
-    let t = Tokens::of(ui);
-    ui.add_space(6.0);
-    ui.horizontal(|ui| {
-        ui.add_space(10.0);
-        ui.label(crate::app::theme::text::caption(title).color(t.text3));
-    });
-    let mut clicked = None;
-    for (i, name) in names.iter().enumerate() {
-        if menu_item(ui, name, Some(i == chosen), None, true).clicked() {
-            clicked = Some(i);
+fn axis(ui: &Ui, scene: &Scene<'_>) {
+    let Scene { cx, picture, areas, .. } = *scene;
+    let tokens = cx.tokens;
+    let painter = ui.painter();
+    let whole = picture.plan.longest as f64;
+    let (from, to) = (picture.window.from * whole, picture.window.to * whole);
+    let most = most_across(areas.axis.width());
+    let mut free_to = areas.gutter.right();
+    if picture.span == Span::Normalised {
+        let text = "each row: a whole segment";
+        label::text_in(painter, areas.axis, text, Type::Caption, tokens.text3);
+    } else {
+        let scale = Scale::horizontal(from, to, areas.axis.x_range());
+        let ticks = byte_ticks(from, to, most);
+        if let Some((value, text)) = ticks.ticks.first() {
+            free_to = free_to.min(scale.at(*value) - label::width(painter, text, Type::Mono) / 2.0 - 4.0);
+        }
+        // Ticks end where the labels over the bars begin.
+        let end = if areas.bars.is_positive() { areas.bars.left() - 8.0 } else { painter.clip_rect().right() };
+        let inside = painter.with_clip_rect(painter.clip_rect().with_max_x(end));
+        ticks.paint_across(&inside, tokens, &scale, areas.axis, UnitAt::Last);
+    }
+    // Half of the first tick's label reaches into the gutter.
+    let right = free_to.min(areas.gutter.right() - 8.0);
+    if areas.gutter.width() >= paint::GUTTER && right - label::width(painter, "seg", Type::Caption) >= areas.gutter.left() + 2.0 {
+        let at = pos2(right, areas.axis.center().y - 3.0);
+        label::text(painter, at, egui::Align2::RIGHT_CENTER, "seg", Type::Caption, tokens.text3);
+    }
+}
+
+/// Outlines the selected and the hovered block, and marks the selection's row.
+fn outlines(ui: &Ui, scene: &Scene<'_>) {
+    let Scene { cx, picture, places, areas, scroll } = *scene;
+    let painter = ui.painter().with_clip_rect(areas.rows.expand2(egui::vec2(4.0, 0.0)));
+    let mut batch = Batch::new(&painter);
+    if let Some(item) = cx.shared.hovered.filter(|h| Some(*h) != cx.shared.selected()) {
+        for (_, rect) in scene.rects_of(item) {
+            batch.outline(
+                rect.expand2(egui::vec2(0.0, ((3.0 - rect.height()) / 2.0).max(0.0))),
+                1.0,
+                Tokens::at(cx.tokens.text1, 0.6),
+            );
         }
     }
-    clicked
+    let mut mark = None;
+    if let Some(item) = cx.shared.selected() {
+        for (row, rect) in scene.rects_of(item) {
+            mark = mark.or(Some(row));
+            batch.selection(rect, cx.tokens.text1, cx.tokens.s1);
+        }
+        // A block that is not live at the cursor is still marked by its address.
+        mark = mark.or_else(|| address_of(cx, item).and_then(|a| picture.plan.row_of(a)));
+    }
+    batch.paint(&painter);
+    if let Some(row) = mark {
+        let strip = areas.row(places, row, scroll);
+        let gutter = ui.painter().with_clip_rect(areas.gutter);
+        paint::mark(&gutter, cx.tokens, areas, strip);
+    }
 }
 
 /// `at the OOM · 54 segments of 20 MiB`.

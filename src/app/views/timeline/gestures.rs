@@ -181,7 +181,7 @@ impl Timeline {
         }
     }
 
-    /// Shows a tooltip when the pointer has been on a thing for 120 ms.
+    /// Shows a tooltip when the pointer has rested on a thing.
     pub(super) fn tooltip(
         &mut self,
         ui: &Ui,
@@ -192,24 +192,9 @@ impl Timeline {
         at: Option<Pos2>,
         event_at: impl Fn(Pos2) -> u32,
     ) {
-        const DELAY: f64 = 0.12;
-        let now = ui.input(|i| i.time);
-        let (Some(under), Some(at)) = (under, at) else {
-            self.hovering = None;
-            return;
-        };
-        let since = match &self.hovering {
-            Some((before, since))
-                if before.item() == under.item() && std::mem::discriminant(before) == std::mem::discriminant(under) =>
-            {
-                *since
-            }
-            _ => now,
-        };
-        self.hovering = Some((*under, since));
-        if now - since < DELAY {
-            ui.request_repaint_after(std::time::Duration::from_millis(130));
-        } else if !egui::Popup::is_any_open(ui) {
+        let under = under.filter(|_| at.is_some());
+        let is_long = self.hovering.is_long(ui, under.map(|under| (under.item(), std::mem::discriminant(under))));
+        if let (Some(under), Some(at), true) = (under, at, is_long && !egui::Popup::is_any_open(ui)) {
             let tip = scene.tip(under, event_at(at), at, cx.colours, cx.roles.map(AsRef::as_ref));
             // Tooltips keep the legend below the plots readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());

@@ -31,7 +31,7 @@ use crate::app::data::compare::name_of;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Axis, ColourBy, Item, ViewKind, shared};
-use crate::app::widgets::{Icon, PixelTexture, Scale, Term, button, told_at};
+use crate::app::widgets::{Icon, PixelTexture, Rest, Scale, Term, button, told_at};
 use categories_alone::CategoriesAlone;
 use flags::Pennants;
 use image::StrataImage;
@@ -154,7 +154,7 @@ struct Timeline {
     grip: Option<Grip>,
     menu: MenuTarget,
     /// What the pointer is on, and since when.
-    hovering: Option<(Under, f64)>,
+    hovering: Rest<(Option<Item>, std::mem::Discriminant<Under>)>,
     /// This view set the shared hover, so it must clear it when the pointer leaves.
     said_hover: bool,
 }

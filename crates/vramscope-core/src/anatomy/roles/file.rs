@@ -27,7 +27,6 @@ fn is_on(is_on: &bool) -> bool {
 }
 
 /// The rules as text: a JSON list of `{"pattern": …, "role": …}`, first ones first.
-#[must_use]
 pub fn rules_to_text(rules: &[Rule]) -> String {
     let entries: Vec<Entry> =
         rules.iter().map(|r| Entry { pattern: r.pattern.clone(), role: r.role.name().to_owned(), is_on: r.is_on }).collect();
@@ -72,7 +71,6 @@ pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, RulesTextError> {
 
 /// Where the window keeps the rules: `vramscope/category_rules.json` in the user's folder for settings. `None` when the
 /// environment names no such folder.
-#[must_use]
 pub fn rules_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base =

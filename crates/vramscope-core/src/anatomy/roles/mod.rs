@@ -42,7 +42,6 @@ pub struct Tally {
 
 impl Tally {
     /// A sentence about what the user's own rules changed; `None` if nothing.
-    #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         let is = if self.count == 1 { "is" } else { "are" };
         (self.count > 0).then(|| {
@@ -55,7 +54,6 @@ impl Tally {
     }
 
     /// The role these are in, with "probably" where that of most of them is inferred.
-    #[must_use]
     pub fn words(&self, role: Role) -> String {
         role.words(self.probable * 2 > self.bytes)
     }
@@ -149,14 +147,12 @@ impl Roles {
     }
 
     /// The role of an allocation; [`Role::Unknown`] for an id of another table. O(1).
-    #[must_use]
     #[inline]
     pub fn of(&self, id: LifetimeId) -> Role {
         self.of.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     /// Why an allocation is in its role. Decides again, for this one.
-    #[must_use]
     pub fn why(&self, recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Reason {
         let (role, source) = self.decide(device, tables, id);
         let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
@@ -164,7 +160,6 @@ impl Roles {
     }
 
     /// Why some allocations are in their roles: each reason with what it decided, most bytes first. Decides again, for these.
-    #[must_use]
     pub fn reasons(
         &self,
         recording: &Recording,
@@ -183,38 +178,32 @@ impl Roles {
     }
 
     /// True where the role of an allocation is inferred from its size, its number or its life alone. O(1).
-    #[must_use]
     pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
     }
 
     /// True for what a forward pass keeps in a graph that no backward pass uses. O(1).
-    #[must_use]
     pub fn is_kept_by_graph(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
     /// True for a gradient that `Module.to` moved with its weight. O(1).
-    #[must_use]
     pub fn is_moved_gradient(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Gradients, Because::MovedWithWeight)
     }
 
     /// True for what the backward pass computed again, as checkpointing does. O(1).
-    #[must_use]
     pub fn is_recomputed(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Activations, Because::Recomputed)
     }
 
     /// True for what is left of such a graph from a pass before the history. O(1).
-    #[must_use]
     pub fn is_of_older_graph(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Activations, Because::OlderLeftover)
     }
 
     /// What is held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first), by role; pending frees are among it.
     /// Cost: the live set.
-    #[must_use]
     pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
         let mut sums = ByRole::default();
         for id in tables.states.live_at(&tables.lifetimes, event) {
@@ -226,7 +215,6 @@ impl Roles {
     }
 
     /// True when some allocation is in a role other than [`Role::Unknown`].
-    #[must_use]
     pub fn says_anything(&self) -> bool {
         self.handed_out.iter().zip(Role::ALL).any(|(t, c)| c != Role::Unknown && t.count > 0)
     }

@@ -48,7 +48,6 @@ const WORDS: [(&str, Role); 26] = [
 ];
 
 /// The role a text names as a whole word: `kv_cache`, `my activations`. `no_grad` names none.
-#[must_use]
 pub fn role_named(text: &str) -> Option<Role> {
     let lower = text.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';

@@ -6,9 +6,11 @@ use crate::model::{FrameId, Recording};
 use crate::tables::frame_text;
 
 /// What a role rests on, most trusted first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Trust {
     /// A rule that the user wrote.
+    #[strum(serialize = "rule")]
     UserRule,
     /// The category that PyTorch's profiler recorded.
     Profiler,
@@ -26,17 +28,8 @@ pub enum Trust {
 
 impl Trust {
     /// A stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Trust::UserRule => "rule",
-            Trust::Profiler => "profiler",
-            Trust::Metadata => "metadata",
-            Trust::Annotation => "annotation",
-            Trust::Stack => "stack",
-            Trust::Lifetime => "lifetime",
-            Trust::Nothing => "nothing",
-        }
+        self.into()
     }
 }
 

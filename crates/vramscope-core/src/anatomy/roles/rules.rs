@@ -42,7 +42,6 @@ pub struct Rules {
 
 impl Rules {
     /// Makes rules ready. Those that are off, empty or cannot be read match nothing; the errors say which those are.
-    #[must_use]
     pub fn new(rules: &[Rule]) -> (Self, Vec<RuleError>) {
         let mut errors = Vec::new();
         let ready = rules
@@ -60,13 +59,11 @@ impl Rules {
     }
 
     /// How many rules were given, used or not.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.ready.len()
     }
 
     /// True without any rule.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }

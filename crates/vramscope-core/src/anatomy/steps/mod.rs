@@ -67,7 +67,6 @@ pub struct Steps {
 }
 
 /// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
-#[must_use]
 pub fn number(step: usize) -> String {
     count(step as u64 + 1)
 }
@@ -77,13 +76,11 @@ const FEWEST: usize = 4;
 
 impl Steps {
     /// Finds the steps of a device. O(events + annotations).
-    #[must_use]
     pub fn find(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Self {
         Anatomy::read(recording, device, tables).steps
     }
 
     /// How they were found, for a line under a title: `each ends with the optimizer's step (train.py:71)`.
-    #[must_use]
     pub fn how(&self) -> String {
         let at = |place: &str| if place.is_empty() { String::new() } else { format!(" ({place})") };
         match &self.source {
@@ -100,7 +97,6 @@ impl Steps {
     }
 
     /// What annotations leave open, and what was made of it; `None` where they mark every step and cover the recording.
-    #[must_use]
     pub fn caveat(&self, names: &crate::tables::StackNames, events: usize) -> Option<String> {
         if self.marked.is_empty() || events == 0 {
             return None;
@@ -130,14 +126,12 @@ impl Steps {
 
     /// Where a step is over, the end exclusive: where `zero_grad` has freed its gradients, if it does so before the next forward
     /// pass. `None` for a last step without an instant like those of the others.
-    #[must_use]
     pub fn over(&self, step: usize) -> Option<u32> {
         let ends = if self.ends.is_empty() { self.bounds.get(1..)? } else { &self.ends };
         ends.get(step).copied()
     }
 
     /// Number of steps; 0 when none were found.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bounds.len().saturating_sub(1)
     }
@@ -150,25 +144,21 @@ impl Steps {
     }
 
     /// True when none were found.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// True where neither annotations nor stacks say so, but only requests that come again.
-    #[must_use]
     pub fn is_inferred(&self) -> bool {
         self.source == StepSource::Period
     }
 
     /// True for a step that no annotation marks: an inferred one, or one that continues the marked ones.
-    #[must_use]
     pub fn is_inferred_at(&self, step: usize) -> bool {
         self.is_inferred() || (self.continued_by.is_some() && !self.marked.contains(&step))
     }
 
     /// The step of an event in words: `2`, `2, inferred`, `before the first`; `None` without steps.
-    #[must_use]
     pub fn words_at(&self, event: u32) -> Option<String> {
         let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
         Some(match self.of(event) {
@@ -180,7 +170,6 @@ impl Steps {
     }
 
     /// The step that holds an event.
-    #[must_use]
     pub fn of(&self, event: u32) -> Option<usize> {
         let at = self.bounds.partition_point(|&b| b <= event).checked_sub(1)?;
         (at < self.len()).then_some(at)
@@ -304,7 +293,6 @@ fn taking_turns<T: PartialEq>(names: &[T]) -> usize {
 }
 
 /// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
-#[must_use]
 pub fn kind(name: &str) -> &str {
     let cut = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#_-:/[]()=".contains(c));
     if cut.is_empty() { name } else { cut }
@@ -415,7 +403,6 @@ pub struct StepFigures {
 
 impl StepFigures {
     /// Bytes in use after it less those before it.
-    #[must_use]
     pub fn growth(&self) -> i64 {
         self.after as i64 - self.before as i64
     }

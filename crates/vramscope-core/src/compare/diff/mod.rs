@@ -73,20 +73,17 @@ pub struct Row {
 pub type Purpose = (Role, Held, Held);
 
 /// Whether the role is inferred for most bytes of the larger side.
-#[must_use]
 pub fn purpose_is_probable((_, a, b): &Purpose) -> bool {
     let more = if a.bytes > b.bytes { a } else { b };
     more.probable * 2 > more.bytes
 }
 
 /// The role's name, with "probably" if it is inferred.
-#[must_use]
 pub fn purpose_words(purpose: &Purpose) -> String {
     purpose.0.words(purpose_is_probable(purpose))
 }
 
 /// `activations`; with several roles each has the size of its larger side: `activations 180 MiB, workspaces 33 MiB`.
-#[must_use]
 pub fn purposes_text(purposes: &[Purpose]) -> String {
     let weight = |p: &Purpose| p.1.bytes.max(p.2.bytes);
     let mut order: Vec<&Purpose> = purposes.iter().collect();
@@ -100,13 +97,11 @@ pub fn purposes_text(purposes: &[Purpose]) -> String {
 
 impl Row {
     /// Bytes in B minus bytes in A.
-    #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
     /// The smaller of the bytes in A and in B.
-    #[must_use]
     pub fn common(&self) -> u64 {
         self.a.bytes.min(self.b.bytes)
     }
@@ -163,25 +158,21 @@ pub struct Comparison {
 
 impl Comparison {
     /// The table of the rows' stacks; `own` is the table of B's recording.
-    #[must_use]
     pub fn stacks<'a>(&'a self, own: &'a StackTable) -> &'a StackTable {
         self.merged.as_ref().unwrap_or(own)
     }
 
     /// Bytes in B minus bytes in A.
-    #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
     }
 
     /// Whether a row's bytes in A and in B can be compared: it has a stack, or both sides are of one device of one recording.
-    #[must_use]
     pub fn is_comparable(&self, row: &Row) -> bool {
         row.stack.is_some() || self.blocks.is_some()
     }
 
     /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::common_without_stack`].
-    #[must_use]
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
         let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();
@@ -208,7 +199,6 @@ pub struct Group {
 
 impl Group {
     /// Bytes in B minus bytes in A.
-    #[must_use]
     pub fn change(&self) -> i64 {
         self.b.bytes as i64 - self.a.bytes as i64
     }
@@ -218,7 +208,6 @@ impl Comparison {
     /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs of one
     /// program rarely share whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows ×
     /// depth).
-    #[must_use]
     pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
         let stacks = self.stacks(own);
         let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>), Group> = FxHashMap::default();
@@ -287,7 +276,6 @@ fn held(at: &Instant<'_>, id: LifetimeId) -> Held {
 }
 
 /// Compares two instants. O(live + stacks × depth), plus one state per side.
-#[must_use]
 pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
     let ((ids_a, live_a), (ids_b, live_b)) = (live(a), live(b));
     let shares_stacks = std::ptr::eq(a.recording, b.recording);

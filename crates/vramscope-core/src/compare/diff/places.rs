@@ -25,7 +25,6 @@ pub struct Parts {
 impl Comparison {
     /// Bytes by place: only in A, in both and only in B, as the rows show them. `groups` come from [`by_place`](Self::by_place).
     /// O(groups).
-    #[must_use]
     pub fn parts(&self, groups: &[Group]) -> Parts {
         let mut parts = Parts::default();
         for group in groups {
@@ -42,7 +41,6 @@ impl Comparison {
     }
 
     /// Bytes of a place that are in both A and B.
-    #[must_use]
     pub fn alike_in(&self, group: &Group) -> u64 {
         if group.is_comparable(self) {
             group.a.bytes.min(group.b.bytes)
@@ -69,7 +67,6 @@ impl Comparison {
 
 impl Group {
     /// Whether its blocks in A and in B can be compared, see [`Comparison::is_comparable`].
-    #[must_use]
     pub fn is_comparable(&self, comparison: &Comparison) -> bool {
         self.rows.iter().all(|&row| comparison.rows.get(row as usize).is_none_or(|r| comparison.is_comparable(r)))
     }
@@ -86,7 +83,6 @@ pub struct Places {
 impl Places {
     /// The places of two recordings that share few whole stacks. `None` if whole stacks match nearly as well, as for two ranks of
     /// one program, and within one recording. `own` is the table of B's recording. O(rows × depth).
-    #[must_use]
     pub fn of(comparison: &Comparison, own: &StackTable, groups: &[Group]) -> Option<Self> {
         // Nine tenths: a few calls from another line do not make it another program.
         let of_stacks: u64 = comparison.rows.iter().filter(|r| r.stack.is_some()).map(super::Row::common).sum();
@@ -108,19 +104,16 @@ impl Places {
     }
 
     /// The table of these stacks.
-    #[must_use]
     pub fn stacks(&self) -> &StackTable {
         &self.table
     }
 
     /// The stack of the place of a row.
-    #[must_use]
     pub fn stack_of(&self, row: StackId) -> Option<StackId> {
         self.of.get(&row).copied()
     }
 
     /// Sums entries by whole stack up to entries by place and role. O(entries).
-    #[must_use]
     pub fn gather(&self, entries: Vec<Entry>) -> Vec<Entry> {
         let (mut out, mut sums): (Vec<Entry>, FxHashMap<(StackId, Role), Entry>) = Default::default();
         for entry in entries {

@@ -54,13 +54,11 @@ pub struct Entry {
 
 /// Weighs stacks, ordered by stack, role and phase. Without `roles` neither role nor phase is known. O(lifetimes), or O(live) for
 /// [`Measure::LiveAt`].
-#[must_use]
 pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
     weigh_some(device, tables, roles, measure, size, None)
 }
 
 /// Like [`weigh`], for the allocations of a set only.
-#[must_use]
 pub fn weigh_some(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -128,7 +126,6 @@ pub fn weigh_some(
 }
 
 /// The entries of a comparison: weights in B, with those in A as `before`. The stacks are those of [`Comparison::stacks`].
-#[must_use]
 pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
     let mut entries: Vec<Entry> = comparison.rows.iter().flat_map(|r| of_purposes(comparison, r)).collect();
     entries.sort_unstable_by_key(|e| (e.stack, e.role));
@@ -137,7 +134,6 @@ pub fn entries_of(comparison: &Comparison) -> Vec<Entry> {
 
 /// Like [`entries_of`] for a part of the live memory: `held` has bytes by stack of A's and of B's own recording, from
 /// [`held_by_stack`]. Omits stacks without bytes on either side.
-#[must_use]
 pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>; 2]) -> Vec<Entry> {
     let mut entries: Vec<Entry> = comparison
         .rows
@@ -185,14 +181,12 @@ fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
 }
 
 /// The bytes of a row in A and in B according to sums by stack.
-#[must_use]
 pub fn of_row(row: &Row, held: [&FxHashMap<StackId, u64>; 2]) -> [u64; 2] {
     let on = |own: Option<StackId>, held: &FxHashMap<StackId, u64>| own.and_then(|s| held.get(&s)).copied().unwrap_or(0);
     [on(row.in_a, held[0]), on(row.in_b, held[1])]
 }
 
 /// Bytes of whole blocks by stack, for live allocations that pass. O(live).
-#[must_use]
 pub fn held_by_stack(at: &Instant<'_>, passes: impl Fn(LifetimeId) -> bool) -> FxHashMap<StackId, u64> {
     let lifetimes = &at.tables.lifetimes;
     let mut held: FxHashMap<StackId, u64> = FxHashMap::default();
@@ -213,7 +207,8 @@ pub enum Root {
 }
 
 /// What the frames of the graph are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum By {
     /// Functions with their lines.
     #[default]
@@ -233,15 +228,8 @@ impl By {
     pub const ALL: [By; 5] = [By::Stack, By::File, By::Module, By::Role, By::Phase];
 
     /// Its name, in menus and on the command line.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            By::Stack => "stack",
-            By::File => "file",
-            By::Module => "module",
-            By::Role => "role",
-            By::Phase => "phase",
-        }
+        self.into()
     }
 }
 
@@ -319,7 +307,6 @@ pub struct Share {
 
 impl Share {
     /// The role, with "probably" where that of most of it is inferred.
-    #[must_use]
     pub fn words(&self) -> String {
         self.role.words(self.probable.saturating_mul(2) > self.weight)
     }
@@ -356,7 +343,6 @@ pub struct Flame {
 
 impl Flame {
     /// Builds the tree. O(stacks × depth).
-    #[must_use]
     pub fn build(stacks: &StackTable, entries: &[Entry], shape: Shape) -> Self {
         let mut nodes = vec![Node::new(What::All, 0, 0)];
         let mut heaviest = vec![0u64];
@@ -412,7 +398,6 @@ impl Flame {
     }
 
     /// The node where a stack ends; `None` if it is not in the graph. O(depth × children).
-    #[must_use]
     pub fn leaf_of(&self, stacks: &StackTable, stack: StackId, shape: Shape) -> Option<u32> {
         let entry = Entry { stack, role: Role::Unknown, phase: None, weight: 0, probable: 0, before: 0, count: 0 };
         let mut path = path(stacks, &entry, shape).0;
@@ -430,7 +415,6 @@ impl Flame {
     }
 
     /// A key per node that is stable when the graph is rebuilt: a hash of its frames from the root. O(nodes).
-    #[must_use]
     pub fn keys(&self) -> Vec<u64> {
         use std::hash::{Hash, Hasher};
         let mut keys: Vec<u64> = Vec::with_capacity(self.nodes.len());
@@ -446,7 +430,6 @@ impl Flame {
     }
 
     /// The frames from the root down to a node, both included.
-    #[must_use]
     pub fn ancestors(&self, node: u32) -> Vec<u32> {
         let mut path = vec![node];
         let mut at = node;
@@ -458,16 +441,8 @@ impl Flame {
         path
     }
 
-    /// Total weight and number of matching frames; each byte counts once, however many frames of its stack match. `hits` says for
+    /// Total weights and number of matching frames; each byte counts once, however many frames of its stack match. `hits` says for
     /// each node whether it matches; the root never does. O(nodes).
-    #[must_use]
-    pub fn matched(&self, hits: &[bool]) -> (u64, u64) {
-        let (weights, number) = self.matched_by(hits, |n| [n.total]);
-        (weights[0], number)
-    }
-
-    /// Like [`matched`](Self::matched), with other weights.
-    #[must_use]
     pub fn matched_by<const N: usize>(&self, hits: &[bool], of: impl Fn(&Node) -> [u64; N]) -> ([u64; N], u64) {
         let (mut weights, mut number) = ([0u64; N], 0u64);
         let mut inside = vec![false; self.nodes.len()];
@@ -486,7 +461,6 @@ impl Flame {
     }
 
     /// Collapsed stacks, one per line, heaviest first: the format of flame graph scripts and speedscope.
-    #[must_use]
     pub fn collapsed(&self, stacks: &StackTable) -> String {
         let mut lines: Vec<(u64, String)> = Vec::new();
         for node in self.nodes.iter().skip(1).filter(|n| n.own > 0) {
@@ -554,7 +528,6 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
 
 /// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. The role has "probably" where it is inferred
 /// for most of the weight.
-#[must_use]
 pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     match node.what {
         What::All => ("all".to_owned(), String::new()),
@@ -576,7 +549,6 @@ pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
 }
 
 /// Name for other programs and for searches: `name (file.py:71)`.
-#[must_use]
 pub fn node_name(stacks: &StackTable, node: &Node) -> String {
     let (short, place) = node_text(stacks, node);
     // The full name, for other programs and for searches.

@@ -93,5 +93,5 @@ fn frames_are_files_modules_roles_or_phases_when_asked() {
         assert!(flame.nodes[leaf as usize].own >= entries[0].weight, "{by:?}");
     }
     let hits: Vec<bool> = flame.nodes.iter().map(|n| node_name(&table, n).contains("a.py")).collect();
-    assert_eq!(flame.matched(&hits), (18, 2), "each byte once");
+    assert_eq!(flame.matched_by(&hits, |n| [n.total]), ([18], 2), "each byte once");
 }

@@ -60,7 +60,6 @@ pub struct Join {
 
 impl Join {
     /// One sentence: how many events matched, and the offset of the clocks.
-    #[must_use]
     pub fn sentence(&self) -> String {
         if let Some(laid) = &self.laid {
             return laid.sentence(&self.name);
@@ -84,7 +83,6 @@ impl Join {
     }
 
     /// What the recording gained, as a list: `operators for 1,176 allocations`.
-    #[must_use]
     pub fn gained(&self) -> Vec<String> {
         let of = |n: u64, what: &str| (n > 0).then(|| format!("{what} for {}", counted(n, "allocation", "allocations")));
         [
@@ -120,7 +118,6 @@ fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
 
 /// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any of
 /// them.
-#[must_use]
 pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     let rank = |r: &Recording| match r.source.format {
         Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml => 2,

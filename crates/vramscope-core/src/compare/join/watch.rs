@@ -27,7 +27,6 @@ pub struct Laid {
 
 impl Laid {
     /// One sentence for the list of what was added.
-    #[must_use]
     pub fn sentence(&self, name: &str) -> String {
         let of = self.pid.map_or_else(|| "the watched programs".to_owned(), |pid| format!("process {pid}"));
         format!(

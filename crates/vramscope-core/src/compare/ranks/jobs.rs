@@ -46,7 +46,6 @@ pub fn sort(rows: &mut [RankRow]) {
 /// that differ in one part of their path, with files of the same names and no rank twice, form one job: a folder per node.
 /// Folders named after a step stay separate. Traces that contain the number of processes (`distributedInfo`) need no matching
 /// names. Files without any number belong to one job if each has another device. Compression endings are ignored.
-#[must_use]
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let named = assign::by_recording_and_name(&mut rows);
     lay_counters_beside(&mut rows);
@@ -136,7 +135,6 @@ fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -
 }
 
 /// The job to show first: one that ran out of memory, then one with several ranks, then the largest, then the first.
-#[must_use]
 pub fn likely(jobs: &[Job]) -> usize {
     let weight = |i: &usize| {
         let job = &jobs[*i];
@@ -146,7 +144,6 @@ pub fn likely(jobs: &[Job]) -> usize {
 }
 
 /// One sentence about several jobs: how many there are, and which ran out of memory.
-#[must_use]
 pub fn headline(jobs: &[Job]) -> String {
     let many = jobs.iter().filter(|j| j.is_one).count() as u64;
     let alone = jobs.iter().find(|j| !j.is_one).map_or(0, |j| files(&j.rows));
@@ -175,7 +172,6 @@ const OTHERS_NAMED: usize = 3;
 
 /// The state of the other jobs, for a view of one of several: those that ran out of memory by name, the others as a count. Empty
 /// if there is only one.
-#[must_use]
 pub fn beside(jobs: &[Job], shown: usize) -> String {
     let others = || jobs.iter().enumerate().filter(|(i, _)| *i != shown).map(|(_, job)| job);
     let called = |job: &Job| if job.is_one { job.name.clone() } else { "recordings on their own".to_owned() };

@@ -89,7 +89,6 @@ pub struct Counted {
 
 impl RankRow {
     /// Short text about the counters beside the recording; `None` without any.
-    #[must_use]
     pub fn counters_text(&self) -> Option<String> {
         let counted = self.counted.as_ref()?;
         Some(match counted.peak_reserved > self.peak_reserved {
@@ -151,7 +150,6 @@ fn setting(recording: &Recording, name: &str) -> Option<u32> {
 }
 
 /// The rank that a recording's file contains, as traces do in their metadata.
-#[must_use]
 pub fn rank_in_file(recording: &Recording) -> Option<u32> {
     setting(recording, "distributedInfo.rank")
 }
@@ -211,7 +209,6 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
 }
 
 /// The rows of one recording without figures or curves, as far as [`by_job`] needs them. O(devices).
-#[must_use]
 pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
@@ -231,7 +228,6 @@ pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
 }
 
 /// The row of a file that has not been read yet.
-#[must_use]
 pub fn pending(path: &Path) -> RankRow {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     RankRow { path: path.to_path_buf(), file, is_pending: true, ..RankRow::default() }

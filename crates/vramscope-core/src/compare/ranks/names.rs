@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// The rank in a file name: the number after the word "rank" (`ddp_rank3.pickle`, `snap.rank.4.pickle`), or after a separate `r`
 /// (`mem_r12.pickle`). Any other number may be a time, a step or a version.
-#[must_use]
 pub fn rank_of_name(file: &str) -> Option<u32> {
     file.get(rank_span(file)?)?.parse().ok()
 }
@@ -18,7 +17,6 @@ pub fn rank_of_name(file: &str) -> Option<u32> {
 /// * the last number of the name, if the files of that folder that differ in nothing else are numbered from 0 without large gaps:
 ///   `mem_0.pickle`, `mem_1.pickle`. At most a fifth may be missing, because a killed process writes nothing;
 /// * folders whose whole name is such a number: `0/snapshot.pickle`, `1/snapshot.pickle`.
-#[must_use]
 pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     let name_of = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder_of = |file: &Path| name_of(file.parent().unwrap_or(Path::new("")));

@@ -54,7 +54,6 @@ pub struct Overview {
 }
 
 /// Summary of sorted rows; pending rows are ignored. O(rows · log rows).
-#[must_use]
 pub fn overview(rows: &[RankRow]) -> Overview {
     if rows.iter().all(|r| r.is_pending) {
         return Overview::default();
@@ -163,7 +162,6 @@ fn close(rows: &[RankRow], mut group: Vec<usize>, least: usize) -> Option<Vec<us
 }
 
 /// The name of a row: `rank 3`, or the file's name if it has no rank or several rows have the same (two runs in one folder).
-#[must_use]
 pub fn name_among(rows: &[RankRow], at: usize) -> String {
     let row = &rows[at];
     match row.rank {

@@ -56,7 +56,6 @@ fn shared_folder(rows: &[RankRow]) -> PathBuf {
 }
 
 /// The job name of a single file. `is_rank_known`: its rank is known, so a last number is taken to be the rank.
-#[must_use]
 pub fn job_of_file(file: &str, is_rank_known: bool) -> String {
     let span = rank_span(file).or_else(|| last_span(file).filter(|_| is_rank_known));
     job_name(Path::new(""), &span.map_or_else(|| file.to_owned(), |span| without(file, span)))

@@ -112,7 +112,6 @@ pub struct Explanation {
 }
 
 /// Judges a message by its figures and its wording; reads no recording.
-#[must_use]
 pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = judge::contradictions(message);
     let judged = if contradictions.is_empty() { judge::judge(message) } else { judge::contradicted(message, &contradictions) };
@@ -230,7 +229,6 @@ fn cut(whole: Figure, named: &[(&'static str, Option<Figure>)], over: &'static s
 
 impl Explanation {
     /// What ran out, in a few words.
-    #[must_use]
     pub fn title(&self) -> &'static str {
         match self.cause {
             "no_failure" => "No failure",
@@ -241,14 +239,12 @@ impl Explanation {
     }
 
     /// A figure as sentences have it; `None` where it has no such figure.
-    #[must_use]
     pub fn printed(&self, name: &str) -> Option<String> {
         let slack = self.rounding.get(name).copied().unwrap_or(0);
         self.figures.get(name).map(|&bytes| Figure { bytes, slack }.told())
     }
 
     /// Bytes as the message prints them where they are one of its figures.
-    #[must_use]
     pub fn words(&self, bytes: u64) -> String {
         let name = self.figures.iter().find(|(_, b)| **b == bytes).map(|(name, _)| *name);
         name.and_then(|name| self.printed(name)).unwrap_or_else(|| pytorch_size(bytes))

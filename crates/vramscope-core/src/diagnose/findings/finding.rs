@@ -6,7 +6,8 @@ use crate::tables::LifetimeId;
 use crate::units::Bytes;
 
 /// What kind of trouble a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Class {
     /// An allocation request failed.
     OutOfMemory,
@@ -22,15 +23,8 @@ pub enum Class {
 
 impl Class {
     /// A stable name, used in JSON.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Class::OutOfMemory => "out_of_memory",
-            Class::Leak => "leak",
-            Class::Structure => "structure",
-            Class::Peak => "peak",
-            Class::Hygiene => "hygiene",
-        }
+        self.into()
     }
 }
 
@@ -88,7 +82,6 @@ pub struct Finding {
 impl Finding {
     /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
     /// [`bytes`](Self::bytes).
-    #[must_use]
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
     }

@@ -51,7 +51,6 @@ pub const EXAMINED: usize = 256;
 const LOOKED_AT: usize = 1_000_000;
 
 /// The failures that are examined: the last ones; fewer if each takes long because very much is live.
-#[must_use]
 pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
     let Some(&last) = failures.last() else { return failures };
     let state = tables.states.at(device, &tables.lifetimes, last);
@@ -184,7 +183,6 @@ fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
 
 impl Findings {
     /// Why failures were not examined, one sentence per cause; empty if all were.
-    #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let beyond = self.ooms_left_out.saturating_sub(self.ooms_without_figures);
         let failures = |n: usize| counted(n as u64, "failure was", "failures were");
@@ -206,7 +204,6 @@ impl Findings {
     }
 
     /// Said where no rule found a problem and the recording does not show what most of the peak is for: most rules judge that alone.
-    #[must_use]
     pub fn untold_sentence(&self) -> Option<String> {
         /// Less is not worth a sentence.
         const LEAST: u64 = 64 * MEBIBYTE;
@@ -242,13 +239,11 @@ impl Findings {
     }
 
     /// A sentence about what the user's own rules changed; `None` if nothing.
-    #[must_use]
     pub fn rules_sentence(&self) -> Option<String> {
         self.changed_by_rules.rules_sentence()
     }
 
     /// Whether a remedy of some finding is chosen by trying settings on the recorded requests.
-    #[must_use]
     pub fn depend_on_settings(&self) -> bool {
         self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
     }
@@ -273,14 +268,12 @@ impl Findings {
 
 impl Finding {
     /// True if other settings may help and only a replay shows which.
-    #[must_use]
     pub fn depends_on_settings(&self) -> bool {
         rules::in_code(self.rule).is_some()
     }
 
     /// The advice from serving the recorded requests again under other settings, and the line to copy. `None` if settings do not
     /// matter, or if the finding already names those that serve a failed request.
-    #[must_use]
     pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
         rules::by_settings(self, helped)
     }

@@ -39,7 +39,6 @@ pub struct Single {
 
 /// Tries every live block alone: does freeing it make a hole for `request`, or empty a segment or pages so that `need` bytes
 /// return to the device? `need` is 0 when none has to. O(blocks + pages).
-#[must_use]
 pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
     let mut found = Alone::default();
     let is_live = |b: &BlockAt| b.state != BlockState::Inactive;

@@ -29,26 +29,22 @@ pub struct Blocker {
 
 impl Blocker {
     /// Bytes of free memory beside it.
-    #[must_use]
     pub fn strands(&self) -> u64 {
         self.before + self.after
     }
 
     /// Size of the one hole that there would be without it.
-    #[must_use]
     pub fn hole_if_freed(&self) -> u64 {
         self.before + self.size + self.after
     }
 
     /// Bytes of the hole or the segment that would appear without it, whichever helps the request.
-    #[must_use]
     pub fn appears(&self) -> u64 {
         if self.serves { self.hole_if_freed() } else { self.returns }
     }
 }
 
 /// Live blocks that touch a hole, those that strand most bytes first. O(blocks log blocks).
-#[must_use]
 pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     let mut found = facts(state, servers);
     found.retain(|b| b.serves && b.strands() > 0);
@@ -58,7 +54,6 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
 
 /// The same, and blocks of other streams and pools that alone hold a segment, or pages of an expandable one: what returns to the
 /// device without them can serve the request. O(blocks log blocks + pages).
-#[must_use]
 pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
     let held = held_alone(device, state);
     let mut found = facts(state, Some(servers));
@@ -76,7 +71,6 @@ fn rank(found: &mut [Blocker]) {
 
 /// The same facts of given blocks, by their places in [`State::blocks`] in ascending order; also of those that touch no hole.
 /// O(blocks + pages).
-#[must_use]
 pub fn facts_of(device: &DeviceRecording, state: &State, servers: &Servers, blocks: &[usize]) -> Vec<Blocker> {
     let held = held_alone(device, state);
     let mut found = facts(state, Some(servers));

@@ -11,7 +11,7 @@ mod tests;
 
 pub use self::alone::{Alone, Single, enough_alone};
 pub use self::blockers::{Blocker, blockers, blockers_with_segments, facts_of};
-pub use self::holes::{Holes, PoolHoles, holes, holes_by_pool};
+pub use self::holes::{Holes, holes};
 pub use self::release::cheapest_release;
 pub use self::room_plan::{RoomKind, RoomPlan, WithMore, cheapest_hole, cheapest_plan, cheapest_plan_most};
 pub use self::servers::Servers;

@@ -115,7 +115,6 @@ const TABLE: usize = 40_000_000;
 /// The cheapest segments and pages to give back so that `need` bytes return to the device: a knapsack over them in order of
 /// address, exact in steps of what all their sizes are multiples of. `None` where nothing has to return, or all of it is not
 /// enough. O(pieces · need / step) up to a bound, beyond it O(pieces) and not exact.
-#[must_use]
 pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> Option<RoomPlan> {
     release_most(device, state, need, need)
 }

@@ -47,7 +47,6 @@ pub struct RoomPlan {
 
 impl RoomPlan {
     /// The blocks that would have to go, largest first.
-    #[must_use]
     pub fn by_size(&self, state: &State) -> Vec<usize> {
         let mut blocks = self.blocks.clone();
         blocks.sort_by_key(|&i| (std::cmp::Reverse(state.blocks[i].size), i));
@@ -56,9 +55,10 @@ impl RoomPlan {
 }
 
 /// What has to go if the cap is higher than its lower bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct WithMore {
     /// The lowest cap, in bytes, with which it is enough.
+    #[serde(rename = "from_cap_bytes")]
     pub cap: u64,
     /// Number of live blocks that have to go.
     pub blocks: usize,
@@ -70,7 +70,6 @@ pub struct WithMore {
 
 /// The cheapest hole: for every run of neighbouring blocks that is large enough, the live bytes in it. Two pointers over each
 /// segment, so O(blocks), and optimal.
-#[must_use]
 pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<RoomPlan> {
     // A request of 0 bytes, as damaged files have, takes a block like any other.
     let request = request.max(1);
@@ -126,13 +125,11 @@ pub(super) fn pending_of(state: &State, blocks: &[usize]) -> u64 {
 
 /// The fewest live bytes to free for the request to succeed: in one hole, or by returning segments and pages so that new ones
 /// fit. `need` is how much must return to the device for that, 0 if nothing has to.
-#[must_use]
 pub fn cheapest_plan(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Option<RoomPlan> {
     cheapest_plan_most(device, state, servers, request, [need, need])
 }
 
 /// As [`cheapest_plan`] for the first of two needs; of equally cheap choices the one that returns most, up to the second need.
-#[must_use]
 pub fn cheapest_plan_most(
     device: &DeviceRecording,
     state: &State,

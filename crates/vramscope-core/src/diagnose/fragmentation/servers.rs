@@ -17,7 +17,6 @@ pub struct Servers {
 impl Servers {
     /// Which segments could have served the request that failed at an out-of-memory event, and its bytes; `None` for other
     /// events.
-    #[must_use]
     pub fn of_oom(device: &DeviceRecording, event: u32) -> Option<(Self, u64)> {
         let i = event as usize;
         (device.events.action.get(i) == Some(&Action::Oom)).then_some(())?;
@@ -31,7 +30,6 @@ impl Servers {
     }
 
     /// True when the segment can serve the request.
-    #[must_use]
     pub fn take(&self, segment: &SegmentAt) -> bool {
         segment.class == self.class
             && self.stream.is_none_or(|s| s == segment.stream)
@@ -41,7 +39,6 @@ impl Servers {
 
     /// Whose a segment is that cannot serve the request, in words: `of stream 1 (0x5555)`, `of the small pool`. `None` for one
     /// that can.
-    #[must_use]
     pub fn whose(&self, device: &DeviceRecording, segment: &SegmentAt) -> Option<String> {
         if self.take(segment) {
             return None;

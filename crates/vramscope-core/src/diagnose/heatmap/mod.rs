@@ -97,21 +97,12 @@ pub struct Heatmap {
 
 impl Heatmap {
     /// The shade of a cell; `None` outside the map or where nothing was reserved.
-    #[must_use]
     pub fn cell(&self, row: usize, column: usize) -> Option<f32> {
         let inside = row < self.rows && column < self.columns.len();
         inside.then(|| self.cells[row * self.columns.len() + column]).filter(|v| !v.is_nan())
     }
 
-    /// The row an address is drawn in; `None` when it was never reserved or lies outside what is shown.
-    #[must_use]
-    pub fn row_of(&self, address: u64) -> Option<usize> {
-        let offset = offset_of(&self.extents, address).filter(|o| (self.shown.0..self.shown.1).contains(o))?;
-        Some(((offset - self.shown.0) / self.row_bytes.max(1)) as usize)
-    }
-
     /// The addresses of a row: its first and the one after its last. A row can jump from one segment to the next.
-    #[must_use]
     pub fn addresses_of(&self, row: usize) -> Option<(u64, u64)> {
         let from = (row as u64).checked_mul(self.row_bytes)?.checked_add(self.shown.0).filter(|&o| o < self.shown.1)?;
         let last = (from + self.row_bytes).min(self.shown.1) - 1;
@@ -119,26 +110,22 @@ impl Heatmap {
     }
 
     /// The row of a place of the axis, in bytes; the nearest when it lies outside what is shown.
-    #[must_use]
     pub fn row_at(&self, offset: u64) -> usize {
         let row = (offset.saturating_sub(self.shown.0) / self.row_bytes.max(1)) as usize;
         row.min(self.rows.saturating_sub(1))
     }
 
     /// The part of the axis between two addresses, in bytes of it; all of it when they hold nothing that was reserved.
-    #[must_use]
     pub fn range_of(&self, from: u64, to: u64) -> (u64, u64) {
         range_of(&self.extents, from, to)
     }
 
     /// Position of an address on the axis, in bytes; `None` if it was never reserved.
-    #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         offset_of(&self.extents, address)
     }
 
     /// The address at a place of the axis, in bytes; the end of the last extent beyond it. `None` without extents.
-    #[must_use]
     pub fn address_at(&self, offset: u64) -> Option<u64> {
         address_at(&self.extents, offset.min(self.total))
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{HeatmapSpec, Shade, heatmap, heatmap_of, hole_sizes};
-use crate::diagnose::fragmentation::{holes, holes_by_pool};
+use crate::diagnose::fragmentation::holes;
 use crate::model::{BlockState, DeviceRecording, Progress};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::toy::{self, Toy, any_device, confs};
@@ -39,9 +39,6 @@ proptest! {
                 let free = holes(&state, None);
                 let found = (u64::from(column.holes), column.free, column.largest_hole, column.reserved, column.occupied);
                 prop_assert_eq!(found, (free.count, free.bytes, free.largest, state.totals.reserved, state.totals.active));
-                let by_pool = holes_by_pool(&state);
-                prop_assert_eq!(by_pool.iter().map(|p| p.holes.bytes).sum::<u64>(), free.bytes);
-                prop_assert_eq!(by_pool.iter().map(|p| p.reserved).sum::<u64>(), state.totals.reserved);
                 let width = map.columns.len();
                 prop_assert_eq!((0..sizes.classes.len()).map(|k| sizes.bytes[k * width + c]).sum::<u64>(), free.bytes);
                 prop_assert_eq!((0..sizes.classes.len()).map(|k| u64::from(sizes.counts[k * width + c])).sum::<u64>(), free.count);
@@ -83,8 +80,7 @@ proptest! {
                         _ => Some(extreme),
                     };
                     prop_assert_eq!(map.cell(row, c), expected);
-                    let (first, _) = map.addresses_of(row).expect("a row of the map");
-                    prop_assert_eq!(map.row_of(first), Some(row));
+                    prop_assert!(map.addresses_of(row).is_some(), "a row of the map");
                 }
             }
         }

@@ -21,7 +21,6 @@ pub struct Survivors {
 }
 
 /// What was born after event `a` and is alive after event `b`, by stack, most bytes first. O(live at `b`).
-#[must_use]
 pub fn between(device: &DeviceRecording, tables: &DeviceTables, a: u32, b: u32) -> Vec<Survivors> {
     let lifetimes = &tables.lifetimes;
     let mut by_stack: FxHashMap<StackId, Survivors> = FxHashMap::default();

@@ -63,21 +63,18 @@ pub enum Rhythm {
 
 impl Growth {
     /// Number of the surviving allocations.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.survivors.len() as u64
     }
 
     /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five, at even distances, or makes up, alone or
     /// with others, what all memory comes back to.
-    #[must_use]
     pub fn is_leak(&self) -> bool {
         self.rhythm != Rhythm::None
     }
 
     /// True for small tensors that nearly every step leaves behind, too few bytes per step to fill a device, for example numbers
     /// kept as tensors.
-    #[must_use]
     pub fn is_trickle(&self) -> bool {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
         let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
@@ -114,13 +111,11 @@ fn steady(count: usize) -> std::ops::Range<usize> {
 }
 
 /// True if there are enough steps to look for growth: growth within one pass, one loading or one step is not a leak.
-#[must_use]
 pub fn has_steps(steps: &Steps) -> bool {
     steps.len() >= fewest(steps)
 }
 
 /// The fewest steps in which growth is looked for: so many between the margins, and one at either end.
-#[must_use]
 pub fn fewest(steps: &Steps) -> usize {
     if ends_with_optimizer(steps) { FEWEST_TRAINING + 2 } else { ENOUGH }
 }
@@ -131,7 +126,6 @@ fn ends_with_optimizer(steps: &Steps) -> bool {
 }
 
 /// Why a recording cannot show what grows, as a whole sentence; `None` if it can.
-#[must_use]
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     match steps.len() {
         _ if has_steps(steps) => None,
@@ -145,7 +139,6 @@ pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
 }
 
 /// What growth was looked at in, for a line under a title: `60 steps`.
-#[must_use]
 pub fn looked_at(steps: &Steps) -> String {
     counted(steps.len() as u64, "step", "steps")
 }
@@ -320,7 +313,6 @@ const LEAST: u64 = MEBIBYTE;
 /// once, as a list that goes out of scope does. What several stacks leave behind by turns, or one now and then, is told by what all
 /// memory comes back to. Nothing without steps enough. Source: rule 5 of the diagnoses.
 /// O(lifetimes).
-#[must_use]
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
     if !has_steps(steps) {
         return Vec::new();
@@ -520,7 +512,6 @@ fn freed_together(
 
 /// The fewest requested bytes live within each step, the moment before its first event included: what every step comes back to.
 /// O(steps).
-#[must_use]
 pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
     let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
     let first = bounds.first().map_or(NO_EVENT, |b| b.checked_sub(1).unwrap_or(NO_EVENT));

@@ -18,13 +18,11 @@ pub struct SawTooth {
 
 impl SawTooth {
     /// Bytes that a drop frees, the most of any.
-    #[must_use]
     pub fn highest(&self) -> u64 {
         self.teeth.iter().map(|t| t.2).max().unwrap_or(0)
     }
 
     /// Bytes that a drop frees on average.
-    #[must_use]
     pub fn mean(&self) -> u64 {
         self.teeth.iter().map(|t| t.2).sum::<u64>() / self.teeth.len().max(1) as u64
     }
@@ -34,7 +32,6 @@ impl SawTooth {
 const LEAST_PEAK: u64 = 64 * MEBIBYTE;
 
 /// Finds a saw-tooth in the floors of a recording's steps, whose highest tooth is a quarter of the peak or more. Source: rule 6 of the diagnoses. O(steps + lifetimes).
-#[must_use]
 pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<SawTooth> {
     let peak = tables.curves.peak(Quantity::Requested).0;
     if !has_steps(steps) || peak < LEAST_PEAK {

@@ -5,7 +5,6 @@ use crate::anatomy::steps::number;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
-#[must_use]
 pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
     let steps = leaks.iter().map(|g| g.steps).max().unwrap_or(0);
     let adds = |step: usize| leaks.iter().any(|g| g.by_step.get(step).is_some_and(|&b| b > 0));
@@ -14,7 +13,6 @@ pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
 
 /// That no leak was found, with its title. `floors`: the least in use in each step. Memory may rise all the same, as under a growing
 /// load.
-#[must_use]
 pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     let over = counted(floors.len() as u64, "step", "steps");
     // The first step makes the optimizer's state and the libraries' workspaces.
@@ -30,7 +28,6 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
 }
 
 /// What leaks, in one sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.` Empty without any.
-#[must_use]
 pub fn leaking(leaks: &[&Growth]) -> String {
     if leaks.is_empty() {
         return String::new();
@@ -68,7 +65,6 @@ fn rhythm(leaks: &[&Growth]) -> Rhythm {
 
 /// How often these stacks leave something behind: `every step`, `every 5th step`, `many a step`, `every step from step 30 on`;
 /// `step` is the word for one.
-#[must_use]
 pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     let often = match rhythm(leaks) {
         Rhythm::Every(n) => {
@@ -99,7 +95,6 @@ fn period(leaks: &[&Growth]) -> (u64, usize) {
 }
 
 /// How much these stacks add: `3.5 MiB a step`, `2 MiB every 5 steps`.
-#[must_use]
 pub fn pace(leaks: &[&Growth], step: &str) -> String {
     match period(leaks) {
         (bytes, 1) => format!("{} a {step}", Bytes(bytes)),
@@ -108,7 +103,6 @@ pub fn pace(leaks: &[&Growth], step: &str) -> String {
 }
 
 /// The same for a list of figures: `a step adds` and its bytes, `5 steps add` and theirs.
-#[must_use]
 pub fn adds(leaks: &[&Growth], step: &str) -> (String, u64) {
     match period(leaks) {
         (bytes, 1) => (format!("a {step} adds"), bytes),

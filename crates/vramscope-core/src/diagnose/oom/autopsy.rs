@@ -89,26 +89,22 @@ pub(super) fn is_nearly_full(held: u64, all: u64) -> bool {
 
 impl Autopsy {
     /// True if tensors hold nearly all that this process can have, so that pieces of free memory are a small part of it.
-    #[must_use]
     pub fn is_nearly_full(&self) -> bool {
         is_nearly_full(self.allocated, self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free())))
     }
 
     /// Free bytes on the device, to show; `None` if the device's size is unknown.
-    #[must_use]
     pub fn device_free_known(&self) -> Option<u64> {
         Some(self.device_free).filter(|&free| free < EventTable::FREE_UNBOUNDED)
     }
 
     /// Free bytes on the device if this process gave everything back; the whole device if its free bytes are unknown.
-    #[must_use]
     pub fn most_free(&self) -> u64 {
         self.device_free_known().map(|free| free.saturating_add(self.reserved)).or(self.capacity).unwrap_or(self.reserved)
     }
 
     /// The smallest cap, in bytes, that this failure rules out, as it does every larger one: with it the request would have got a
     /// segment, because the device had room. `None` if the figures rule none out.
-    #[must_use]
     pub fn cap_below(&self) -> Option<u64> {
         let had_room = self.device_free_known().is_some_and(|free| free >= self.segment);
         let rules_out = self.has_segments && !self.is_host && had_room && self.holes.largest < self.requested;
@@ -117,7 +113,6 @@ impl Autopsy {
 
     /// An upper bound, exclusive, of the room under the cap, if the cap is only known as a range: its upper end was refused.
     /// Bytes.
-    #[must_use]
     pub fn room_below(&self) -> u64 {
         let room = self.limit.map(|cap| cap.most.saturating_add(1).saturating_sub(self.reserved));
         room.map_or(self.segment, |room| room.min(self.segment))

@@ -84,13 +84,11 @@ pub struct OneOfStreams {
 }
 
 /// The instant at which a device held most, examined. `None` when it never held anything. O(blocks log blocks).
-#[must_use]
 pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closest> {
     closest_under(device, tables, None)
 }
 
 /// The same under a given cap, which overrides the recording's.
-#[must_use]
 pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> Option<Closest> {
     let (peak, event) = tables.curves.peak(Quantity::Active);
     if peak == 0 {
@@ -129,14 +127,12 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
 }
 
 /// True when a recording tells what was reserved; memory timelines tell of allocations alone. O(1).
-#[must_use]
 pub fn knows_reserved(tables: &DeviceTables) -> bool {
     let most = |q| tables.curves.peak(q).0;
     most(Quantity::Reserved) > 0 || most(Quantity::Active) == 0
 }
 
 /// True if a recording has the segments that make up its reserved bytes; a profiler trace may have only the sum. O(1).
-#[must_use]
 pub fn has_segments(tables: &DeviceTables) -> bool {
     knows_reserved(tables) && tables.curves.has_all_segments()
 }

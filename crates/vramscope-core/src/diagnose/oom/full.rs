@@ -19,7 +19,6 @@ const REST: &str = "other processes, or outside PyTorch";
 
 impl Autopsy {
     /// Whether the device was full, and no few blocks were in the way: what takes most of it is the answer then.
-    #[must_use]
     pub fn is_simply_full(&self) -> bool {
         /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;
@@ -29,7 +28,6 @@ impl Autopsy {
 
     /// Whether all that is free would be enough for this request, were it in one piece, on a card that the program fills: the next
     /// request like it, of which many are live, would fail.
-    #[must_use]
     pub fn is_used_up(&self) -> bool {
         let free = self.holes.bytes.saturating_add(self.device_free);
         let is_one = self.holes.bytes > 0 && self.holes.largest < self.requested;
@@ -38,7 +36,6 @@ impl Autopsy {
 
     /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
     /// the others where the size of the device is not recorded.
-    #[must_use]
     pub fn holders(&self) -> Vec<(&'static str, Option<u64>)> {
         let is_full = matches!(self.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch);
         if !is_full || self.is_host || !self.has_segments {
@@ -117,7 +114,6 @@ const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 
 /// What to make smaller when the device is full or nearly so: the largest roles, each with its largest line. Empty otherwise.
-#[must_use]
 pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
     let is_full = match a.verdict {
         Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => true,
@@ -160,7 +156,6 @@ fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
 }
 
 /// All advice on a failure, with what to make smaller behind what a simulation supports.
-#[must_use]
 pub fn with_what_to_make_smaller(advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
     let mut all = advice;
     let at = all.iter().take_while(|x| x.support == Support::Simulation).count();

@@ -27,7 +27,6 @@ pub struct Helped {
 }
 
 /// True when the allocator model applies to a device: a GPU with a trace of requests.
-#[must_use]
 pub fn can_be_served_again(device: &DeviceRecording) -> bool {
     !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
 }
@@ -81,14 +80,12 @@ fn setting_line(words: &Words, conf: &str) -> String {
 impl Helped {
     /// The line to copy for a setting. PyTorch's defaults instead of expandable segments are a line too: it also wins over what
     /// the environment of a job sets.
-    #[must_use]
     pub fn line(&self, remedy: &Remedy) -> String {
         let is_expandable = self.own.conf.contains("expandable_segments:True");
         setting_line(self.words, if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
     }
 
     /// What a setting does, as a sentence; for PyTorch's defaults what they do without.
-    #[must_use]
     pub fn about(&self, remedy: &Remedy) -> String {
         if remedy.conf.is_empty() && !self.own.conf.is_empty() {
             return format!("These are PyTorch's defaults, without {}.", self.own.conf);
@@ -98,7 +95,6 @@ impl Helped {
     }
 
     /// What a recording that ends at its failure leaves open, as a sentence behind a blank; empty for others.
-    #[must_use]
     pub fn warning(&self) -> String {
         let capital = |text: &str| text[..1].to_uppercase() + &text[1..];
         self.remedies.ends_at_failure.map_or(String::new(), |h| format!(" {}.", capital(h.warning())))
@@ -106,7 +102,6 @@ impl Helped {
 
     /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
     /// it is only known to lie between two figures.
-    #[must_use]
     pub fn margin(&self, remedy: &Remedy) -> Option<String> {
         let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
         let bytes = Bytes(margin.unsigned_abs());
@@ -121,13 +116,11 @@ impl Helped {
     }
 
     /// True where no cap is known and the settings were tried under what the device had for this process when it was full.
-    #[must_use]
     pub fn is_of_device(&self) -> bool {
         self.limit.is_some_and(|limit| limit.from == CapFrom::Device)
     }
 
     /// Why a result is not certain, in a few words; empty when it is.
-    #[must_use]
     pub fn doubt(&self, remedy: &Remedy) -> String {
         if remedy.certain || remedy.oom {
             return String::new();
@@ -145,7 +138,6 @@ impl Helped {
 
     /// The smallest cap within the known range under which a setting serves every request; `None` where any cap of the range does,
     /// or where something else decides.
-    #[must_use]
     pub fn passes_from(&self, remedy: &Remedy) -> Option<u64> {
         let least = self.limit.filter(|limit| !limit.is_known())?.least;
         remedy.passes_from_bytes.filter(|&from| remedy.oom_varies && from > least)
@@ -153,7 +145,6 @@ impl Helped {
 }
 
 /// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
-#[must_use]
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     // What is larger than all there could be fits under no setting and no cap. Where the next request like it would fail, a setting
     // that serves this one is no remedy.
@@ -271,7 +262,6 @@ fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
 
 /// The advice to show if there is room for one: the first with a line to copy, otherwise the first that says what to do. "No
 /// setting helps" is not shown if anything else is known. [`advice`] puts certain advice first.
-#[must_use]
 pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
     let does = || all.iter().find(|x| x.support == Support::Formula);
     all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())

@@ -18,7 +18,6 @@ pub struct LiveByStack {
 }
 
 /// Requested bytes in use by stack, largest first, those that wait for another stream included.
-#[must_use]
 pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) -> Vec<LiveByStack> {
     let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
     for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
@@ -49,7 +48,6 @@ pub struct Age {
 }
 
 /// The age of an allocation after an event. O(1).
-#[must_use]
 pub fn age(device: &DeviceRecording, lifetimes: &Lifetimes, id: LifetimeId, event: u32) -> Age {
     let born = lifetimes.born(id);
     let before = born == NO_EVENT;

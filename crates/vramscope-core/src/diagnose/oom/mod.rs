@@ -35,7 +35,6 @@ const MANY_ALIKE: usize = 8;
 
 /// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
 /// matter, for more was asked than the whole device has. `None` where the failure cannot be examined.
-#[must_use]
 pub fn free_at(device: &DeviceRecording, event: u32) -> Option<u64> {
     let asked = device.events.size.get(event as usize).copied()?;
     let is_more_than_all = device.events.action[event as usize] == Action::Oom && device.capacity.is_some_and(|all| asked > all);
@@ -57,7 +56,6 @@ fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) ->
 
 /// The autopsy of one `oom` event. `state` is the state at that event; `caps` is what is known of the cap: [`Caps::of`] the
 /// device, or [`Caps::exact`] if the caller knows it. O(blocks log blocks).
-#[must_use]
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
     let device_free = free_at(device, event)?;
     let (servers, requested) = Servers::of_oom(device, event)?;

@@ -10,7 +10,6 @@ use crate::units::{Bytes, count, counted};
 
 impl Autopsy {
     /// What to free, in one sentence, or why freeing does not help.
-    #[must_use]
     pub fn room_plan_sentence(&self, state: &State) -> String {
         if let Some(plan) = &self.room_plan {
             let sentence = plan.sentence(self.words);
@@ -38,7 +37,6 @@ impl Autopsy {
 
     /// A sentence about those of the blocks to free that the program needs (weights, optimizer state), with roles from `role_of`;
     /// `None` if there are none.
-    #[must_use]
     pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
         let plan = self.room_plan.as_ref()?;
         let roles: Vec<Role> = plan.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
@@ -58,7 +56,6 @@ impl Autopsy {
 
     /// The plan that frees only one block, where another one frees fewer bytes; `None` where they are the same
     /// or no single block is enough.
-    #[must_use]
     pub fn alone_sentence(&self) -> Option<String> {
         if self.one_instead().is_some() {
             return None;
@@ -103,7 +100,6 @@ impl WithMore {
 
 impl RoomPlan {
     /// What comes about: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
-    #[must_use]
     pub fn by(&self) -> &'static str {
         match (self.kind, self.pages, self.whole) {
             (RoomKind::Hole, ..) => "one hole",
@@ -114,7 +110,6 @@ impl RoomPlan {
     }
 
     /// What to free, in one sentence.
-    #[must_use]
     pub fn sentence(&self, words: &Words) -> String {
         if self.blocks.is_empty() && self.kind == RoomKind::Release {
             return format!(
@@ -150,7 +145,6 @@ impl RoomPlan {
     }
 
     /// How that makes room, and whether less would: the answer to "Why?".
-    #[must_use]
     pub fn why(&self) -> String {
         let room = Bytes(self.room);
         let what = match (self.kind, self.pages, self.whole) {
@@ -176,7 +170,6 @@ impl RoomPlan {
     }
 
     /// How it was searched, in one sentence: what "no smaller set" rests on.
-    #[must_use]
     pub fn search(&self) -> &'static str {
         match (self.is_optimal, self.has_pages) {
             (true, false) => "Compared: every run of neighbouring blocks, and every choice of whole segments to return.",

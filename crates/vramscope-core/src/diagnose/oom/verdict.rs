@@ -7,8 +7,9 @@ use crate::model::EventTable;
 use crate::units::MEBIBYTE;
 
 /// Why memory ran out: of a failed request in a recording, or of an error message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     /// Enough is free inside reserved memory, but in pieces that are each too small.
     Fragmentation,
@@ -28,21 +29,11 @@ pub enum Verdict {
 
 impl Verdict {
     /// The stable name of the command-line contract.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Fragmentation => "fragmentation",
-            Verdict::Cap => "cap",
-            Verdict::Capacity => "capacity",
-            Verdict::Contention => "contention",
-            Verdict::NonPytorch => "non_pytorch",
-            Verdict::TooLarge => "too_large",
-            Verdict::Unknown => "unknown",
-        }
+        self.into()
     }
 
     /// One or two words for a title.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Verdict::Fragmentation => "Fragmentation",

@@ -56,7 +56,6 @@ pub enum WriteError {
 
 impl WriteError {
     /// Wraps the system's error from writing `path`.
-    #[must_use]
     pub fn io(path: &Path, source: io::Error) -> Self {
         WriteError::Io { path: path.to_path_buf(), source }
     }

@@ -46,19 +46,16 @@ pub struct Field {
 
 impl Field {
     /// A column of bytes, addresses, counts or ids.
-    #[must_use]
     pub const fn unsigned(name: &'static str) -> Self {
         Field { name, kind: ColumnKind::Unsigned }
     }
 
     /// A column of times or ordinals.
-    #[must_use]
     pub const fn signed(name: &'static str) -> Self {
         Field { name, kind: ColumnKind::Signed }
     }
 
     /// A column of text.
-    #[must_use]
     pub const fn text(name: &'static str) -> Self {
         Field { name, kind: ColumnKind::Text }
     }

@@ -163,7 +163,6 @@ fn in_use(path: &Path) -> WriteError {
 
 /// Why a file may not be written to this path: it is one of its own sources (through any name or link), a folder, in a missing
 /// folder, existing already, or being written. `None` when it may. Check this before doing the work.
-#[must_use]
 pub fn refusal(path: &Path, sources: &[&Path], replaces: bool) -> Option<WriteError> {
     let own = || path.to_path_buf();
     if path.is_dir() {

@@ -14,7 +14,6 @@ pub struct OfFile<'a> {
 
 impl<'a> OfFile<'a> {
     /// `file` identifies the recording in the data set: its path below the exported folder.
-    #[must_use]
     pub fn new(table: &'a dyn ExportTable, file: &'a str, step: Option<u64>) -> Self {
         // Named `recording`, because frames already have a column `file`.
         let fields = [table.fields(), &[Field::text("recording"), Field::unsigned("step")]].concat();

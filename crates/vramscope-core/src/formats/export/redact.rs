@@ -44,7 +44,6 @@ fn file(path: &str) -> &str {
 
 /// A text in which every path is shortened to its last component. Anything with a slash counts as a path, also a relative one:
 /// losing a word of `a/b` is better than revealing a folder.
-#[must_use]
 pub fn text_without_paths(text: &str) -> String {
     if !text.contains(['/', '\\']) {
         return text.to_owned();

@@ -22,13 +22,11 @@ enum Cells<'a, R> {
 
 impl<'a, R> Rows<'a, R> {
     /// A table of `len` rows and no columns.
-    #[must_use]
     pub fn new(name: &'static str, len: usize, fetch: impl Fn(Range<usize>) -> Vec<R> + 'a) -> Self {
         Rows { name, len, fetch: Box::new(fetch), fields: Vec::new(), cells: Vec::new() }
     }
 
     /// Adds a column of bytes, addresses, counts or ids.
-    #[must_use]
     pub fn unsigned(mut self, name: &'static str, cell: impl Fn(&R) -> Option<u64> + 'a) -> Self {
         self.fields.push(Field::unsigned(name));
         self.cells.push(Cells::Unsigned(Box::new(cell)));
@@ -36,7 +34,6 @@ impl<'a, R> Rows<'a, R> {
     }
 
     /// Adds a column of times or ordinals.
-    #[must_use]
     pub fn signed(mut self, name: &'static str, cell: impl Fn(&R) -> Option<i64> + 'a) -> Self {
         self.fields.push(Field::signed(name));
         self.cells.push(Cells::Signed(Box::new(cell)));
@@ -44,7 +41,6 @@ impl<'a, R> Rows<'a, R> {
     }
 
     /// Adds a column of text.
-    #[must_use]
     pub fn text(mut self, name: &'static str, cell: impl Fn(&R) -> Option<&'a str> + 'a) -> Self {
         self.fields.push(Field::text(name));
         self.cells.push(Cells::Text(Box::new(cell)));

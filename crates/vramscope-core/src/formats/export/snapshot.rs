@@ -34,7 +34,6 @@ pub struct DevicePart {
 
 impl DevicePart {
     /// The whole device; `None` if the recording has no such device.
-    #[must_use]
     pub fn whole(recording: &Recording, device: usize) -> Option<Self> {
         let d = recording.devices.get(device)?;
         Some(DevicePart { device, events: 0..d.events.len() as u32, segments: d.segments.clone(), blocks: d.blocks.clone() })

@@ -16,20 +16,17 @@ pub struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// `places` has a short name per stack id; where the list is too short the column has no value.
-    #[must_use]
     pub fn new(device: &'a DeviceRecording, places: &'a [String]) -> Self {
         let pools = device.pools.iter().map(|(a, b)| format!("({a}, {b})")).collect();
         Names { device, name: format!("{}:{}", device.id.kind.name(), device.id.index), pools, places }
     }
 
     /// The device that these tables describe.
-    #[must_use]
     pub fn device(&self) -> &'a DeviceRecording {
         self.device
     }
 
     /// A table of this device; its first column is the device's name.
-    #[must_use]
     pub fn rows<'n, R>(
         &'n self,
         name: &'static str,
@@ -40,39 +37,33 @@ impl<'a> Names<'a> {
     }
 
     /// Time of an event; `None` if events have no times.
-    #[must_use]
     pub fn time(&self, event: usize) -> Option<i64> {
         let events = &self.device.events;
         if events.has_time { events.time_us.get(event).copied() } else { None }
     }
 
     /// The raw handle of a stream.
-    #[must_use]
     pub fn stream(&self, stream: StreamId) -> Option<u64> {
         self.device.streams.get(usize::from(stream.0)).copied()
     }
 
     /// The key of a pool as text.
-    #[must_use]
     pub fn pool(&self, pool: PoolId) -> Option<&str> {
         self.pools.get(usize::from(pool.0)).map(String::as_str)
     }
 
     /// The stack's id in the table of stacks; `None` without a stack.
-    #[must_use]
     pub fn stack(&self, stack: StackId) -> Option<u64> {
         stack.is_some().then_some(u64::from(stack.0))
     }
 
     /// Short name of a stack.
-    #[must_use]
     pub fn place(&self, stack: StackId) -> Option<&str> {
         self.places.get(stack.0 as usize).map(String::as_str)
     }
 }
 
 /// The allocator's events of one device. `names` must belong to a device of `recording`.
-#[must_use]
 pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTable + 'a {
     let e = &names.device.events;
     let tells_addresses = recording.addresses().is_known();
@@ -94,7 +85,6 @@ pub fn events<'a>(recording: &Recording, names: &'a Names<'_>) -> impl ExportTab
 }
 
 /// Samples of the whole device, from a live session, a trace or a timeline.
-#[must_use]
 pub fn samples<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     let samples = &names.device.samples;
     names
@@ -111,7 +101,6 @@ pub fn samples<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
 }
 
 /// Live bytes by category, from a memory timeline.
-#[must_use]
 pub fn categories<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     // In the order of `CATEGORIES`.
     const NAMES: [&str; CATEGORIES.len()] = [
@@ -131,7 +120,6 @@ pub fn categories<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
 }
 
 /// The blocks of the end state of one device, each with its segment; a source may also have blocks without segments.
-#[must_use]
 pub fn blocks<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
     let d = names.device;
     let mut rows: Vec<(Option<&Segment>, &Block)> = Vec::with_capacity(d.blocks.len());
@@ -159,7 +147,6 @@ pub fn blocks<'a>(names: &'a Names<'_>) -> impl ExportTable + 'a {
 }
 
 /// Every frame of every stack of a recording; the `stack` column of the other tables refers to it.
-#[must_use]
 pub fn stacks(recording: &Recording) -> impl ExportTable + '_ {
     let stacks = &recording.stacks;
     let depths = |s: u32| (0..stacks.frames(StackId(s)).len() as u32).map(move |d| (s, d));

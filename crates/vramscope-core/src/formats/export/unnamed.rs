@@ -43,7 +43,6 @@ impl Unnamed {
     }
 
     /// The file to write to.
-    #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }

@@ -19,38 +19,32 @@ impl std::fmt::Display for Figure {
 
 impl Figure {
     /// A figure printed in bytes.
-    #[must_use]
     pub fn exact(bytes: u64) -> Self {
         Figure { bytes, slack: 0 }
     }
 
     /// Smallest possible exact value.
-    #[must_use]
     pub fn low(self) -> u64 {
         self.bytes.saturating_sub(self.slack)
     }
 
     /// Largest possible exact value.
-    #[must_use]
     pub fn high(self) -> u64 {
         self.bytes.saturating_add(self.slack)
     }
 
     /// The sum; the errors add up.
-    #[must_use]
     pub fn plus(self, other: Figure) -> Figure {
         Figure { bytes: self.bytes.saturating_add(other.bytes), slack: self.slack.saturating_add(other.slack) }
     }
 
     /// The difference, at least 0; the errors add up.
-    #[must_use]
     pub fn minus(self, other: Figure) -> Figure {
         Figure { bytes: self.bytes.saturating_sub(other.bytes), slack: self.slack.saturating_add(other.slack) }
     }
 
     /// The figure with the unit and decimals it was printed with: 1.00 GiB does not become 1024.00 MiB. Sums have no unit of
     /// their own and are formatted as PyTorch does.
-    #[must_use]
     pub fn printed(self) -> String {
         let named = [(30, "GiB"), (20, "MiB"), (10, "KiB")].into_iter().find(|(shift, _)| Some(*shift) == self.unit());
         let decimals = named.and_then(|(shift, _)| (0..3).find(|&decimals| self.slack == half_of_last(shift, decimals)));
@@ -61,14 +55,12 @@ impl Figure {
     }
 
     /// The figure in a sentence: as it was printed, but from 1 GiB on in GiB, and never in the kernel's KiB.
-    #[must_use]
     pub fn told(self) -> String {
         let is_small_unit = self.unit().is_some_and(|unit| unit == 10 || unit == 20 && self.bytes > GIBIBYTE);
         if is_small_unit { pytorch_size(self.bytes) } else { self.printed() }
     }
 
     /// True if PyTorch printed 2^64 for "no limit".
-    #[must_use]
     pub fn is_unlimited(self) -> bool {
         self.bytes == u64::MAX
     }

@@ -44,7 +44,6 @@ pub(super) fn expands(low: &str) -> bool {
 
 impl super::OomMessage {
     /// True if the text shows this setting: `--flag`, `--flag 2`, `NAME=value`.
-    #[must_use]
     pub fn is_given(&self, setting: &str) -> bool {
         let wanted = normal(setting.trim_start_matches('-').replacen(' ', "=", 1).as_str());
         let is_flag = setting.starts_with("--") && !wanted.contains('=');
@@ -52,7 +51,6 @@ impl super::OomMessage {
     }
 
     /// True if the text shows a setting whose name begins so.
-    #[must_use]
     pub fn gives(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.starts_with(name))
     }

@@ -54,7 +54,6 @@ macro_rules! platforms {
 
         impl Platform {
             /// A short name, which is stable and used in JSON.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Platform::$platform => $name,)* Platform::Unknown => "unknown" }
             }
@@ -103,7 +102,6 @@ pub struct Dialect {
 
 impl Dialect {
     /// A short stable name: `pytorch-2.4-2.9`, `pytorch-hip-2.10`, `cuda-malloc-async`, `xla`.
-    #[must_use]
     pub fn name(&self) -> String {
         let base = match (self.writer, self.platform) {
             (Writer::PYTORCH, Platform::Hip | Platform::Xpu | Platform::Npu) => format!("pytorch-{}", self.platform.name()),
@@ -114,7 +112,6 @@ impl Dialect {
     }
 
     /// The program and its releases for people: `PyTorch 2.4 to 2.9`, `PyTorch 2.2 or later`, `XLA (JAX)`.
-    #[must_use]
     pub fn title(&self) -> String {
         self.writer.title().to_owned() + &self.releases([" ", " to ", " or later", " up to "])
     }
@@ -261,7 +258,6 @@ pub struct OomMessage {
 impl OomMessage {
     /// The figures that every message of PyTorch's allocator has but this text lacks, in words: it was truncated when copied, or
     /// a line could not be read. Empty for other writers, and for forms that never have more.
-    #[must_use]
     pub fn unread(&self) -> Vec<&'static str> {
         let f = &self.figures;
         let is_async = self.dialect.writer == Writer::CUDA_MALLOC_ASYNC;
@@ -305,21 +301,18 @@ impl OomMessage {
     }
 
     /// All memory that PyTorch has reserved: printed by 1.4 to 2.0, otherwise allocated + unallocated.
-    #[must_use]
     pub fn reserved(&self) -> Option<Figure> {
         let f = &self.figures;
         f.reserved.or_else(|| Some(f.allocated?.plus(f.unallocated?)))
     }
 
     /// Holes: reserved but not allocated. Printed from 2.1 on (and as "cached" before 1.4), otherwise reserved - allocated.
-    #[must_use]
     pub fn unallocated(&self) -> Option<Figure> {
         let f = &self.figures;
         f.unallocated.or_else(|| Some(f.reserved?.minus(f.allocated?)))
     }
 
     /// Bytes in live tensors: allocated, minus the free blocks of private pools that 2.4 and later include.
-    #[must_use]
     pub fn live(&self) -> Option<Figure> {
         let f = &self.figures;
         let allocated = f.allocated?;
@@ -327,32 +320,27 @@ impl OomMessage {
     }
 
     /// Memory of this process as the driver counts it, including context and libraries.
-    #[must_use]
     pub fn this_process(&self) -> Option<Figure> {
         // Where the driver tells nothing of the process (some containers), PyTorch prints 0 bytes.
         self.processes.iter().find(|p| p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited() && b.bytes > 0)
     }
 
     /// Sum of all listed processes with a figure.
-    #[must_use]
     pub fn listed_processes(&self) -> Option<Figure> {
         self.processes.iter().map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
     /// Sum of the other listed processes; `None` when none is listed (which does not prove that there are none).
-    #[must_use]
     pub fn other_processes(&self) -> Option<Figure> {
         self.processes.iter().filter(|p| !p.is_this).map(|p| p.bytes).filter(|b| !b.is_unlimited()).reduce(Figure::plus)
     }
 
     /// Memory of this process outside PyTorch's allocator: context, modules, libraries, graphs.
-    #[must_use]
     pub fn outside_pytorch(&self) -> Option<Figure> {
         Some(self.this_process()?.minus(self.reserved()?))
     }
 
     /// True for a request that no device has room for: more than 1 EiB, or 16 TiB and more on PyTorch's devices.
-    #[must_use]
     pub fn asks_for_the_impossible(&self) -> bool {
         const NO_DEVICE: u64 = 16 << 40;
         let is_pytorch = self.dialect.writer.neighbour().is_none() && !self.dialect.writer.is_host();
@@ -360,20 +348,17 @@ impl OomMessage {
     }
 
     /// False where the program goes on: the writer says so, or it tries again with less.
-    #[must_use]
     pub fn is_failure(&self) -> bool {
         !self.is_warning && !self.seen.contains("attempt")
     }
 
     /// True if the message has any figure.
-    #[must_use]
     pub fn has_figures(&self) -> bool {
         self.figures != Figures::default()
     }
 }
 
 /// The first message with figures, otherwise the first one; `None` when there is none.
-#[must_use]
 pub fn parse(text: &str) -> Option<OomMessage> {
     let all = find_all(text);
     let at = main_message(&all);
@@ -382,7 +367,6 @@ pub fn parse(text: &str) -> Option<OomMessage> {
 
 /// Index of the message to report first: a failure before an attempt that the program repeats, and that before a message of no
 /// failure; of each kind the first with figures.
-#[must_use]
 pub fn main_message(found: &[OomMessage]) -> usize {
     let rank = |m: &OomMessage| (m.is_warning, !m.is_failure(), !m.has_figures() && !m.is_absurd_request);
     (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
@@ -394,7 +378,6 @@ const CONTEXT: u64 = 64 << 20;
 const EXBIBYTE: u64 = 1 << 60;
 
 /// All messages of a text, in order. Takes a fraction of a second for 100 MB of log.
-#[must_use]
 pub fn find_all(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
     let low = squeezed.low.as_str();

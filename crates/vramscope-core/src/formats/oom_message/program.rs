@@ -74,19 +74,16 @@ impl Writer {
     }
 
     /// Its name in sentences.
-    #[must_use]
     pub fn title(self) -> &'static str {
         self.row().map_or(self.0, |program| program.title)
     }
 
     /// The program's name if memory other than PyTorch's ran out: PyTorch's settings and recordings do not apply then.
-    #[must_use]
     pub fn neighbour(self) -> Option<&'static str> {
         self.has("own").then(|| self.title())
     }
 
     /// True if host memory ran out, not a device's.
-    #[must_use]
     pub fn is_host(self) -> bool {
         self.has("host")
     }

@@ -57,7 +57,6 @@ impl SessionFile {
 }
 
 /// The process that writes a session according to its first record; `None` if unknown.
-#[must_use]
 pub fn writer_of(path: &Path) -> Option<u32> {
     let first = || -> io::Result<Option<Next>> {
         SessionReader::new(File::open(path)?)?.map(|mut reader| reader.next_record()).transpose()

@@ -107,12 +107,6 @@ impl<R: Read> SessionReader<R> {
         Ok(is_session.then_some(SessionReader { input, offset: magic.len() as u64 }))
     }
 
-    /// Number of bytes read so far.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
     /// The next record; blocks on a pipe.
     ///
     /// # Errors

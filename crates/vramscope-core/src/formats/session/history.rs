@@ -82,13 +82,11 @@ pub struct History {
 
 impl History {
     /// Limits memory: when a series is full its older half is thinned; peaks stay.
-    #[must_use]
     pub fn new() -> Self {
         History::default()
     }
 
     /// Keeps everything, for a file that is read whole.
-    #[must_use]
     pub fn unbounded() -> Self {
         History { is_unbounded: true, ..History::default() }
     }
@@ -99,19 +97,16 @@ impl History {
     }
 
     /// Increases with every record.
-    #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Why nothing can be sampled; `None` when sampling works.
-    #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
     /// Number of records about devices beyond the limit.
-    #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -122,7 +117,6 @@ impl History {
     }
 
     /// PIDs of the processes that are on any device now.
-    #[must_use]
     pub fn present(&self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.devices.iter().flat_map(|d| &d.present).map(|p| p.pid).collect();
         pids.sort_unstable();
@@ -137,13 +131,11 @@ impl History {
 
     /// True when every known device has a sample, or a reason why it has none. Devices are announced before their first sample,
     /// so then all are known.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(|d| !d.samples.is_empty() || d.track.trouble.is_some())
     }
 
     /// The newest sample of a device and its capacity.
-    #[must_use]
     pub fn latest(&self, device: u32) -> Option<(Sample, u64)> {
         let d = self.devices.iter().find(|d| d.number == device)?;
         Some((*d.samples.last()?, d.facts.total))
@@ -160,7 +152,6 @@ impl History {
     }
 
     /// The samples of a device; empty if it is unknown.
-    #[must_use]
     pub fn samples(&self, device: u32) -> &[Sample] {
         self.devices.iter().find(|d| d.number == device).map_or(&[], |d| &d.samples)
     }
@@ -497,7 +488,6 @@ impl History {
     }
 
     /// The session so far as a recording. Cost: a copy of the samples.
-    #[must_use]
     pub fn recording(&self, name: &str) -> Recording {
         let devices = self.devices.iter().map(|d| {
             let mut out = d.state.clone().unwrap_or_default();
@@ -522,7 +512,6 @@ impl History {
     }
 
     /// Name of the watched machine; empty when unknown.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }

@@ -2,7 +2,6 @@
 
 /// Frames of the recorder, of the allocator, and of the creation of empty tensors: innermost in every C++ stack, and without
 /// information.
-#[must_use]
 pub(super) fn is_plumbing(name: &str) -> bool {
     const PARTS: [&str; 13] = [
         "torch::unwind::",
@@ -25,7 +24,6 @@ pub(super) fn is_plumbing(name: &str) -> bool {
 
 /// The index of the frame that best names a stack without Python lines: the node of the backward pass that allocates, otherwise
 /// the outermost operator, otherwise the autograd engine. `names` are the stack's frames, innermost first.
-#[must_use]
 pub(super) fn telling<'a>(names: impl Iterator<Item = &'a str>) -> Option<usize> {
     let (mut operator, mut engine) = (None, None);
     for (i, name) in names.enumerate() {
@@ -52,7 +50,6 @@ const CALL: &str = "::call";
 /// Short form of a C++ function: `AddmmBackward0` for a node of the backward pass, `backward (autograd thread)` for the engine,
 /// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method, otherwise the function name without namespaces and
 /// arguments. Python names are unchanged.
-#[must_use]
 pub fn function_label(name: &str) -> &str {
     let function = function(name);
     if let Some(node) = function.strip_prefix(NODES).and_then(|rest| rest.strip_suffix(APPLY)) {

@@ -23,7 +23,6 @@ pub const NO_STACK: &str = "no Python stack";
 
 impl StackNames {
     /// Names every stack of a table.
-    #[must_use]
     pub fn of(stacks: &StackTable) -> Self {
         let mut names = StackNames::default();
         let mut seen: FxHashMap<FrameId, u32> = FxHashMap::default();
@@ -53,37 +52,31 @@ impl StackNames {
     }
 
     /// Number of distinct names.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
     /// True when no stack has a name.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
     /// The index of a stack's name; `None` without a stack.
-    #[must_use]
     pub fn index(&self, stack: StackId) -> Option<usize> {
         self.of_stack.get(stack.0 as usize).filter(|&&i| i != u32::MAX).map(|&i| i as usize)
     }
 
     /// A name by its index: `workloads.py:71`.
-    #[must_use]
     pub fn text(&self, index: usize) -> &str {
         self.texts.get(index).map_or(NO_STACK, String::as_str)
     }
 
     /// The name of a stack.
-    #[must_use]
     pub fn of_stack(&self, stack: StackId) -> &str {
         self.index(stack).map_or(NO_STACK, |i| self.text(i))
     }
 
     /// The frame a name stands for.
-    #[must_use]
     pub fn frame(&self, index: usize) -> Option<FrameId> {
         self.frames.get(index).copied()
     }
@@ -121,7 +114,6 @@ fn package(file: &str) -> Option<&str> {
 }
 
 /// True for a file of a package that only dispatches to an operator.
-#[must_use]
 pub fn is_of_operators(file: &str) -> bool {
     let is_installed = file.contains("-packages");
     is_generated(file)
@@ -131,7 +123,6 @@ pub fn is_of_operators(file: &str) -> bool {
 
 /// True for a file that `torch.compile` wrote: Inductor's cache names each after the hash of what is in it, in a folder of the hash's first
 /// letters, `/tmp/torchinductor_me/no/cnof55….py`. No person wrote its lines.
-#[must_use]
 pub fn is_generated(file: &str) -> bool {
     const SHORTEST_HASH: usize = 40;
     let mut parts = file.rsplit(['/', '\\']);
@@ -150,7 +141,6 @@ fn enters_compiled_backward(stacks: &StackTable, frame: Frame) -> bool {
 }
 
 /// True for a frame of PyTorch, Python itself or another installed package, or without a source file.
-#[must_use]
 pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
     let file = stacks.text(frame.file);
     const PARTS: [&str; 6] = ["site-packages/", "dist-packages/", "/torch/", "site-packages\\", "/lib/python3", "torch/csrc"];
@@ -163,7 +153,6 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
 }
 
 /// True for a frame of compiled code: a C++ function, or a file that is not Python. It is never in the user's code.
-#[must_use]
 pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
     const FILES: [&str; 8] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o", ".S"];
     let file = stacks.text(frame.file);
@@ -176,7 +165,6 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
 }
 
 /// `train.py:71`; for a frame without a place its function: `AddmmBackward0`, `addmm`.
-#[must_use]
 pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
     if enters_compiled_backward(stacks, frame) {
         return COMPILED_BACKWARD.to_owned();
@@ -191,7 +179,6 @@ pub fn place_or_function(stacks: &StackTable, frame: Frame) -> String {
 }
 
 /// `train.py:71 step`; for a frame without a place only its function.
-#[must_use]
 pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
     let (place, function) = (place_or_function(stacks, frame), function_label(stacks.text(frame.name)));
     if place == function || function.is_empty() { place } else { format!("{place} {function}") }
@@ -199,7 +186,6 @@ pub fn frame_text(stacks: &StackTable, frame: Frame) -> String {
 
 /// The lines of a stack worth showing, innermost first: `/home/me/train.py:71 step`. Compiled frames are dropped if there are
 /// Python frames; a stack of compiled frames only gives the functions, without those of allocator and recorder.
-#[must_use]
 pub fn shown_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     let frames = || stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     let line = |f: Frame| match f.line {
@@ -217,7 +203,6 @@ pub fn shown_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
 }
 
 /// The innermost frame of the user's own code; `None` if there is none.
-#[must_use]
 pub fn user_frame(stacks: &StackTable, stack: StackId) -> Option<Frame> {
     stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).find(|&f| !is_framework(stacks, f))
 }
@@ -227,7 +212,6 @@ const ENDS: (usize, usize) = (12, 4);
 
 /// Like [`shown_frames`], but each run of framework frames becomes one line: `7 framework frames, innermost linear`. Lists the
 /// frames themselves if none is the user's. Of a deep stack the middle is one line.
-#[must_use]
 pub fn folded_frames(stacks: &StackTable, stack: StackId) -> Vec<String> {
     let mut lines = folded(stacks, stack);
     let (inner, outer) = ENDS;
@@ -261,7 +245,6 @@ fn folded(stacks: &StackTable, stack: StackId) -> Vec<String> {
 
 /// The innermost informative frame: of Python if the stack has any, else the first that belongs neither to the recorder nor to
 /// the allocator. O(frames inside it).
-#[must_use]
 pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     let find = |is: &dyn Fn(Frame) -> bool| frames.iter().copied().find(|&f| stacks.frame(f).is_some_and(is));
@@ -271,7 +254,6 @@ pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
 }
 
 /// The innermost frame that says what is computed, including C++ operators; skips recorder and allocator. O(such frames).
-#[must_use]
 pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     let name = |f: FrameId| stacks.frame(f).map_or("", |f| stacks.text(f.name));
@@ -280,7 +262,6 @@ pub fn innermost_operation(stacks: &StackTable, stack: StackId) -> Option<FrameI
 
 /// The innermost frame of the user's own code. Without any, the frame that best says what allocates: a compiled backward pass, the
 /// node of the backward pass, the operator, the thread, else the [`innermost`]. `None` for stacks of allocator and recorder only.
-#[must_use]
 pub fn own_frame(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     own_frame_by(stacks, stack, &mut |id| stacks.frame(id).is_some_and(|f| !is_framework(stacks, f)))
 }
@@ -311,7 +292,6 @@ pub struct Apart {
 
 /// For each stack with a name that other stacks share: the frame that distinguishes it, or `None`. Prefers callers, because who
 /// called says more than what was called. `rows` are stacks with the name they are shown under. O(frames of the rows).
-#[must_use]
 pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId, K)]) -> Vec<Option<Apart>> {
     let mut same: FxHashMap<&K, Vec<usize>> = FxHashMap::default();
     for (i, (_, name)) in rows.iter().enumerate() {
@@ -360,7 +340,6 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
 
 /// A name with the frame that [distinguishes it](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` for a called frame.
 /// Without a name only the frame.
-#[must_use]
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
     let text = frame_text(stacks, frame);
@@ -372,7 +351,6 @@ pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
 }
 
 /// A stack as text, innermost frame first, one line per frame: `file:line name`.
-#[must_use]
 pub fn stack_text(stacks: &StackTable, stack: StackId) -> String {
     let lines: Vec<String> = stacks
         .frames(stack)

@@ -108,7 +108,6 @@ impl Publisher {
     }
 
     /// Address of the HTTP server.
-    #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }

@@ -12,18 +12,6 @@ const MOST_PROCESSES: usize = 32;
 /// Most characters of a name.
 const MOST_NAME: usize = 64;
 
-/// The parts of a card, in the order of the Live view.
-const PARTS: [(&str, fn(&Bands) -> u64); 8] = [
-    ("driver", |b| b.driver),
-    ("other_processes", |b| b.others),
-    ("unattributed", |b| b.unattributed),
-    ("process", |b| b.unsplit),
-    ("outside_pytorch", |b| b.outside),
-    ("allocated", |b| b.allocated),
-    ("cached", |b| b.cached),
-    ("free", |b| b.free),
-];
-
 /// PyTorch's figures of a process on a device.
 const TORCH: [(&str, &str, fn(&TorchFigures) -> u64); 6] = [
     ("vramscope_torch_reserved_bytes", "Memory that PyTorch has reserved, as memory_stats tells.", |t| t.reserved),
@@ -90,7 +78,6 @@ fn short(name: &str) -> String {
 }
 
 /// The text of all present figures. The cost depends on the present processes only.
-#[must_use]
 pub fn write(history: &History) -> String {
     let mut page = Page::default();
     page.add("vramscope_build_info", "The version of vramscope that watches.", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -120,7 +107,7 @@ fn write_device(page: &mut Page, device: &DeviceNow<'_>, gpu: &[(&'static str, &
         let capacity = facts.total;
         page.add("vramscope_gpu_memory_capacity_bytes", "All memory of the card.", gpu, capacity);
         if let Some(bands) = sample.bands(capacity) {
-            for (part, bytes) in PARTS {
+            for (part, _, bytes) in Bands::PARTS {
                 let labels = [gpu, &[("part", part)]].concat();
                 page.add(
                     "vramscope_gpu_memory_bytes",

@@ -42,7 +42,6 @@ impl Param {
     }
 
     /// A value as text.
-    #[must_use]
     pub fn show(&self, value: u64) -> String {
         match self.unit {
             Unit::Bytes => Bytes(value).to_string(),
@@ -80,7 +79,6 @@ pub struct Values(Vec<(Param, u64)>);
 
 impl Values {
     /// The defaults of a scenario.
-    #[must_use]
     pub fn of(scenario: &Scenario) -> Self {
         Values(scenario.params.iter().map(|&p| (p, p.default)).collect())
     }
@@ -103,7 +101,6 @@ impl Values {
     }
 
     /// The value of a parameter; 0 when the scenario lacks it.
-    #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.iter().find(|(p, _)| p.name == name).map_or(0, |e| e.1)
     }
@@ -114,7 +111,6 @@ impl Values {
     }
 
     /// Parameters and values as text: `steps 24, size 64.00 MiB`.
-    #[must_use]
     pub fn text(&self) -> String {
         self.0.iter().map(|(p, v)| format!("{} {}", p.name, p.show(*v))).collect::<Vec<_>>().join(", ")
     }

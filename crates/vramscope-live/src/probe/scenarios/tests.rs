@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::probe::card::SIMULATED_TOTAL;
 use crate::probe::program::Step;
 use crate::probe::{Card, Options, Recorder, Report, SimulatedCard, perform};
 use vramscope_core::formats::export::snapshot::DevicePart;
@@ -10,7 +11,7 @@ use vramscope_core::model::{Progress, Recording};
 
 fn run(scenario: &Scenario, values: &Values) -> (Report, Recording) {
     let mut opening = Vec::new();
-    let card = SimulatedCard::open(&mut |stage, sample| opening.push((stage.to_owned(), sample)));
+    let card = SimulatedCard::open_with(SIMULATED_TOTAL, &mut |stage, sample| opening.push((stage.to_owned(), sample)));
     let room = Room { total: card.info().total, free: card.info().free };
     let program = (scenario.build)(values, &room).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
     let mut options = Options::new(scenario.name);

@@ -146,6 +146,13 @@ fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
     assert!(low.open(Track::Card).is_none() && low.open(Track::Curves).is_some(), "{low:?}");
 }
 
+/// What stands in a pane from its top down; `None` where there was no room.
+fn from_top(t: &Tracks) -> [Option<Rect>; 7] {
+    let [overview, curves, steps, device] =
+        [Track::Overview, Track::Curves, Track::Steps, Track::Device].map(|track| t.open(track));
+    [overview, t.axis, curves, Some(t.strata), steps, device, t.legend]
+}
+
 #[test]
 fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
     let open = tracks(pane(998.0, 442.0), ALL);
@@ -163,17 +170,8 @@ fn a_folded_track_leaves_its_name_and_gives_its_room_to_the_strata() {
 fn a_full_pane_has_every_track_in_the_mockup_s_order() {
     let t = tracks(pane(998.0, 442.0), ALL);
     assert_eq!((t.x.min, t.x.max), (110.0, 990.0));
-    let stack = [
-        t.open(Track::Overview),
-        t.axis,
-        t.open(Track::Curves),
-        Some(t.strata),
-        t.open(Track::Steps),
-        t.open(Track::Device),
-        t.legend,
-    ];
     let mut last = 20.0;
-    for rect in stack {
+    for rect in from_top(&t) {
         let rect = rect.expect("all tracks fit");
         assert!(rect.top() >= last, "{rect:?} overlaps the track above");
         last = rect.bottom();
@@ -211,16 +209,7 @@ fn the_overview_is_the_last_lane_to_go() {
             let t = tracks(pane(562.0, height as f32), Contents { step_levels: levels, ..ALL });
             let is_any = [t.open(Track::Curves), t.open(Track::Steps), t.open(Track::Device)].iter().any(Option::is_some);
             assert!(!is_any || t.open(Track::Overview).is_some(), "{levels} levels, {height}: {t:?}");
-            let tops = [
-                t.open(Track::Overview),
-                t.axis,
-                t.open(Track::Curves),
-                Some(t.strata),
-                t.open(Track::Steps),
-                t.open(Track::Device),
-                t.legend,
-            ];
-            assert!(tops.iter().flatten().collect::<Vec<_>>().windows(2).all(|w| w[0].bottom() <= w[1].top()), "{t:?}");
+            assert!(from_top(&t).into_iter().flatten().is_sorted_by(|a, b| a.bottom() <= b.top()), "{t:?}");
         }
     }
     // The timeline in a window of 1000 by 700.
@@ -249,11 +238,7 @@ fn a_low_pane_keeps_the_strata_and_drops_the_rest_one_by_one() {
     let mut before = usize::MAX;
     for height in [600.0, 400.0, 340.0, 300.0, 250.0, 200.0, 150.0, 100.0, 40.0] {
         let t = tracks(pane(700.0, height), ALL);
-        let shown =
-            [t.open(Track::Overview), t.axis, t.open(Track::Curves), t.open(Track::Steps), t.open(Track::Device), t.legend]
-                .iter()
-                .flatten()
-                .count();
+        let shown = from_top(&t).into_iter().flatten().count();
         assert!(shown <= before);
         before = shown;
         assert!(t.strata.height() >= 8.0);

@@ -578,7 +578,6 @@ pub const RULES: &[Rule] = &[
 ];
 
 /// The table of rules as Markdown: what the documentation holds.
-#[must_use]
 pub fn as_table() -> String {
     let mut out = String::from(
         "| rule | class | finds | when | labels agree | source | shown in tests by |\n|---|---|---|---|---|---|---|\n",

@@ -1,47 +1,21 @@
-//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that
-//! nothing the helper does or fails to do blocks the caller.
+//! The thread of one process: finds the helper, greets it and listens.
 
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Thread;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde_json::json;
-
-use super::attach::{find_socket, inject, owner};
-use super::budget::Budget;
-use super::peer::{Lines, connect, peer, send};
-use super::wall_clock_us;
+use super::messages::{Message, clean, facts};
+use super::{Manner, News, Outlets, Request, Shared, Talk};
+use crate::live::attach::{find_socket, inject, owner};
+use crate::live::budget::Budget;
+use crate::live::peer::{Lines, connect, peer};
+use crate::live::wall_clock_us;
 use vramscope_core::formats::session::{Attached, Blocks, Detached, HostMemory, MarkPoint, Record, TorchPoint};
-use vramscope_core::model::{MarkKind, TorchFigures};
+use vramscope_core::model::MarkKind;
 use vramscope_core::units::counted;
-
-/// The helper: a single file that can be printed, put on a path, or loaded into a running interpreter.
-pub const HELPER: &str = include_str!("../../assets/python/vramscope/_agent.py");
-
-macro_rules! files {
-    ($($name:literal: $place:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../assets/", $place, $name)))),*] };
-}
-
-/// The Python package with the helper, and the file that starts it in every Python whose path begins with its folder. Each file
-/// with its place in that folder.
-pub const PACKAGE: &[(&str, &str)] = files![
-    "sitecustomize.py": "",
-    "vramscope/__init__.py": "python/",
-    "vramscope/_agent.py": "python/",
-    "vramscope/_callbacks.py": "python/",
-    "vramscope/_catch.py": "python/",
-    "vramscope/_keep.py": "python/",
-    "vramscope/_open.py": "python/",
-    "vramscope/_record.py": "python/",
-    "vramscope/pytest_plugin.py": "python/",
-];
 
 /// Time limit for connecting and greeting, which normally takes microseconds. A process that takes longer cannot be asked now.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,266 +34,12 @@ const FIGURES: (f64, f64) = (60.0, 20.0);
 /// Interval at which dropped marks are reported.
 const TELL_DROPPED: Duration = Duration::from_secs(10);
 
-/// The session's device number of each UUID; shared with the threads.
-pub type DeviceNumbers = Arc<Mutex<HashMap<String, u32>>>;
-
-/// The only requests that can be sent to a helper.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Request {
-    /// Send statistics this many times per second.
-    Rate(f64),
-    /// Send segments and blocks, without traces.
-    Blocks,
-    /// Record the newest `max_entries` events of the allocation history, or stop recording.
-    History {
-        /// True starts, false stops.
-        on: bool,
-        /// Maximum number of events kept; unused when stopping.
-        max_entries: u32,
-    },
-    /// Write a snapshot now.
-    Snapshot,
-    /// Write a snapshot at the next out-of-memory error, once; or cancel that.
-    SnapshotAtOom(bool),
-}
-
-impl Request {
-    fn line(self, id: u64) -> String {
-        let mut value = match self {
-            Request::Rate(hz) => json!({"cmd": "hz", "hz": hz}),
-            Request::Blocks => json!({"cmd": "blocks"}),
-            Request::History { on, max_entries } => json!({"cmd": "history", "on": on, "max_entries": max_entries}),
-            Request::Snapshot => json!({"cmd": "dump"}),
-            Request::SnapshotAtOom(on) => json!({"cmd": "at_oom", "on": on}),
-        };
-        value["id"] = json!(id);
-        format!("{value}\n")
-    }
-}
-
-/// What a helper reports besides its figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The helper answers; figures arrive from now on.
-    Answers {
-        /// PID of the process, as the driver reports it.
-        pid: u32,
-    },
-    /// A snapshot was written.
-    Snapshot {
-        /// PID of the process, as the driver reports it.
-        pid: u32,
-        /// Its path as this machine sees it (through `/proc/PID/root` for a container).
-        path: std::path::PathBuf,
-        /// Written because of an out-of-memory error.
-        is_oom: bool,
-        /// The session's device number for each device index of the process, which `CUDA_VISIBLE_DEVICES` may renumber.
-        devices: Vec<(i32, u32)>,
-    },
-    /// The process began or stopped recording its history.
-    History {
-        /// PID of the process, as the driver reports it.
-        pid: u32,
-        /// True since it records, false since it stopped.
-        on: bool,
-    },
-    /// The helper could not be reached, or could not do what a [`Request`] asked.
-    Failed {
-        /// PID of the process, as the driver reports it.
-        pid: u32,
-        /// One sentence about the reason.
-        sentence: String,
-    },
-    /// The helper no longer answers.
-    Gone {
-        /// PID of the process, as the driver reports it.
-        pid: u32,
-    },
-}
-
-/// Pinned host memory as reported by a helper.
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct HostFigures {
-    pinned: u64,
-    used: Option<u64>,
-}
-
-/// A line from a helper. Every field may be missing.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Message {
-    hello: Option<u32>,
-    pid: u32,
-    t: i64,
-    python: String,
-    torch: String,
-    cuda: String,
-    backend: String,
-    env: HashMap<String, String>,
-    devices: Option<HashMap<String, String>>,
-    stats: Option<HashMap<String, TorchFigures>>,
-    host: Option<HostFigures>,
-    event: Option<String>,
-    text: String,
-    path: Option<String>,
-    re: Option<u64>,
-    dropped: u64,
-    blocks: Option<serde_json::Value>,
-    history: Option<bool>,
-    error: Option<String>,
-}
-
-/// Where a helper's thread sends its results.
-#[derive(Clone)]
-pub(super) struct Outlets {
-    pub numbers: DeviceNumbers,
-    pub records: SyncSender<Record>,
-    pub news: Sender<News>,
-}
-
-/// How to talk to helpers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
-    /// Requested statistics per second.
-    pub rate: f64,
-    /// Also talk to helpers in programs of other users.
-    pub other_users: bool,
-}
-
-/// State shared by the thread and its owner.
-#[derive(Debug, Default)]
-struct Shared {
-    /// The owner was dropped.
-    is_over: AtomicBool,
-    /// The thread ended and gave the helper up.
-    has_ended: AtomicBool,
-    /// Start a helper when there is none.
-    enter: AtomicBool,
-    is_recording: AtomicBool,
-    talk: Mutex<Talk>,
-}
-
-/// State of the conversation with a helper that answers.
-#[derive(Debug, Default)]
-struct Talk {
-    stream: Option<UnixStream>,
-    requests: u64,
-    /// Requests without an answer, each with whether it asked for blocks.
-    asked: Vec<(u64, bool)>,
-    /// One snapshot at an out-of-memory error may be reported.
-    at_oom: bool,
-}
-
-impl Shared {
-    fn talk(&self) -> MutexGuard<'_, Talk> {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
-    }
-
-    /// Sends a request. Disconnects a helper that does not read.
-    fn request(&self, request: Request) -> bool {
-        let mut talk = self.talk();
-        let id = talk.requests;
-        let Some(stream) = &talk.stream else { return false };
-        if send(stream, request.line(id).as_bytes()).is_err() {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-            return false;
-        }
-        talk.requests += 1;
-        match request {
-            Request::Rate(_) => return true,
-            Request::SnapshotAtOom(on) => talk.at_oom = on,
-            _ => {}
-        }
-        talk.asked.push((id, request == Request::Blocks));
-        true
-    }
-}
-
-/// The thread for the helper of one process.
-#[derive(Debug)]
-pub struct Agent {
-    pid: u32,
-    shared: Arc<Shared>,
-    thread: Thread,
-}
-
-impl Agent {
-    /// Looks for the helper of a process until it appears, and listens to it. Results arrive as records and news.
-    ///
-    /// # Errors
-    /// When the system cannot start a thread.
-    pub(super) fn follow(pid: u32, manner: Manner, outlets: Outlets) -> io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let mut follower = Follower::new(pid, manner, outlets, Arc::clone(&shared));
-        let work = move || {
-            follower.work();
-            follower.shared.has_ended.store(true, Ordering::Release);
-        };
-        let thread = std::thread::Builder::new().name(format!("helper-{pid}")).spawn(work)?;
-        Ok(Agent { pid, shared, thread: thread.thread().clone() })
-    }
-
-    /// PID of the process, as the driver reports it.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// True while the helper answers.
-    #[must_use]
-    pub fn answers(&self) -> bool {
-        self.shared.talk().stream.is_some()
-    }
-
-    /// True when the helper was given up.
-    pub(super) fn has_ended(&self) -> bool {
-        self.shared.has_ended.load(Ordering::Acquire)
-    }
-
-    /// True while a helper is being started in the process.
-    pub(super) fn is_entering(&self) -> bool {
-        !self.has_ended() && self.shared.enter.load(Ordering::Acquire)
-    }
-
-    /// True while the process records its allocation history for this session.
-    #[must_use]
-    pub fn is_recording(&self) -> bool {
-        self.shared.is_recording.load(Ordering::Relaxed)
-    }
-
-    /// Starts a helper in the process when there is none. The outcome arrives as news.
-    pub(super) fn enter(&self) {
-        self.shared.enter.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-
-    /// Sends a request. The answer arrives as a record or as news. False when no helper answers.
-    pub fn request(&self, request: Request) -> bool {
-        self.shared.request(request)
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Release);
-        // Wakes the thread, which then ends.
-        if let Some(stream) = &self.shared.talk().stream {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-        self.thread.unpark();
-    }
-}
-
 /// State of an [`Agent`]'s thread.
-struct Follower {
+pub(super) struct Follower {
     pid: u32,
     manner: Manner,
     outlets: Outlets,
-    shared: Arc<Shared>,
+    pub shared: Arc<Shared>,
     /// The UUID of each device index of the process, as last reported. Numbers are looked up each time, because the driver's list
     /// may arrive after the helper's.
     devices: HashMap<String, String>,
@@ -333,7 +53,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(pid: u32, manner: Manner, outlets: Outlets, shared: Arc<Shared>) -> Self {
+    pub fn new(pid: u32, manner: Manner, outlets: Outlets, shared: Arc<Shared>) -> Self {
         Follower {
             pid,
             manner,
@@ -348,7 +68,7 @@ impl Follower {
         }
     }
 
-    fn work(&mut self) {
+    pub fn work(&mut self) {
         while !self.shared.is_over() {
             let found = match self.find() {
                 Ok(found) => found,
@@ -582,26 +302,6 @@ impl Follower {
 fn skew(helper_us: i64) -> i64 {
     let ahead = wall_clock_us().saturating_sub(helper_us);
     if helper_us == 0 || ahead.saturating_abs() < 2_000_000 { 0 } else { ahead }
-}
-
-/// A helper's text made safe to show, also in a terminal: shortened, control characters replaced.
-fn clean(text: &str) -> String {
-    text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn facts(hello: &Message) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    for (key, value) in
-        [("Python", &hello.python), ("PyTorch", &hello.torch), ("CUDA of PyTorch", &hello.cuda), ("allocator", &hello.backend)]
-    {
-        if !value.is_empty() {
-            facts.push((key.to_owned(), clean(value)));
-        }
-    }
-    let mut env: Vec<_> = hello.env.iter().map(|(k, v)| (clean(k), clean(v))).collect();
-    env.sort();
-    facts.extend(env);
-    facts
 }
 
 /// A connection to a helper, from greeting to end.

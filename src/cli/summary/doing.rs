@@ -165,7 +165,7 @@ impl Doing {
             peak: Peak {
                 bytes: held.bytes,
                 event: super::some_event(event),
-                phase: anatomy.phases.at(event).map(Phase::name),
+                phase: anatomy.phases.at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
                 by_role: roles(|r| r.bytes),
                 before_profiling: held.before,
                 probably: roles(|r| r.probable),

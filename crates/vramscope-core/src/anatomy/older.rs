@@ -45,10 +45,10 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
             continue;
         }
         let freed = case.tables.lifetimes.free_requested(id).min(gone);
-        let run = match phases.run_at(freed) {
+        let run = match phases.run_at(freed).map(|r| &phases.runs[r]) {
             // What the last parameter had is freed when the optimizer returns.
             None if has_gradients => phases.runs.last().filter(|r| freed >= r.events.1),
-            at => at.map(|r| &phases.runs[r]),
+            at => at,
         };
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);

@@ -302,6 +302,18 @@ impl Phases {
     }
 }
 
+impl Phases {
+    /// The forward pass or evaluation whose result the program works on at an event outside of all passes, as where it computes a loss
+    /// without a graph; `None` inside of a pass, and where that work is more than the pass was. O(log runs).
+    pub fn right_behind(&self, event: u32) -> Option<Phase> {
+        let at = self.run_at(event).filter(|&at| self.has_stacks && self.runs[at].phase == Phase::Between)?;
+        let before = self.runs.get(at.checked_sub(1)?)?;
+        let rows = |run: &Run| run.rows.1.saturating_sub(run.rows.0);
+        let is_pass = matches!(before.phase, Phase::Forward | Phase::Evaluation);
+        (is_pass && rows(&self.runs[at]) < rows(before)).then_some(before.phase)
+    }
+}
+
 /// How many allocations before one are of the same part as the last of them.
 fn stretch_before(parts: &[Part], at: usize) -> usize {
     let before = parts.get(..at).unwrap_or_default();

@@ -258,7 +258,7 @@ impl Because {
                 "It was made outside of the passes with others, of every weight's size, and was kept: a copy of the weights."
             }
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
-            B::OlderAndStays => "It is older than the history and was never freed.",
+            B::OlderAndStays => "It is older than the history, and no pass freed it.",
             B::OlderResult => {
                 "It is older than the history and was never freed. No gradient is as large, and the forward pass makes one of its size: a variable may hold its result."
             }

@@ -38,7 +38,8 @@ impl FlameView {
         let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
         let footer = ui.max_rect().with_min_y(ui.max_rect().bottom() - low);
         let width = ui.available_width() - 24.0;
-        let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
+        let is_opened = |node: u32| built.keys.get(node as usize).is_some_and(|key| self.opened.contains(key));
+        let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away, is_opened);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
         crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
@@ -100,6 +101,15 @@ impl FlameView {
         self.zoom = (node != 0).then(|| built.keys.get(node as usize).copied()).flatten();
     }
 
+    /// Shows every frame of a folded chain.
+    fn open_chain(&mut self, built: &Built, cell: Cell) {
+        let mut at = Some(cell.node);
+        while let Some(node) = at {
+            self.opened.extend(built.keys.get(node as usize));
+            at = built.flame.nodes.get(node as usize).and_then(|n| n.children.first().copied()).filter(|_| node != cell.last);
+        }
+    }
+
     fn frames(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, laid: &Layout, found: Option<&Found>) {
         let t = cx.tokens;
         let flame = &canvas.built.flame;
@@ -137,14 +147,17 @@ impl FlameView {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
             }
             if r.width() > 34.0 {
-                labels.push((r, node, hit));
+                labels.push((r, node, hit, cell.frames));
             }
         }
         batch.paint(&painter);
-        for (r, node, hit) in labels {
+        for (r, node, hit, frames) in labels {
             let inner = r.shrink2(vec2(6.0, 0.0));
             let ink = if hit { t.text1 } else { t.text3 };
-            let (name, place) = node_text(canvas.stacks, node);
+            let (name, place) = match frames {
+                1 => node_text(canvas.stacks, node),
+                _ => (format!("… {}", chain_text(frames)), String::new()),
+            };
             let mut right = inner.right();
             if inner.width() > 150.0 {
                 let text = match (&canvas.built.compared, node.after) {
@@ -187,7 +200,9 @@ impl FlameView {
             let node = &built.flame.nodes[cell.node as usize];
             self.hovered = built.keys.get(cell.node as usize).copied();
             // The first click of a double click has zoomed already, so the second one would hit another frame.
-            if response.clicked() && !response.double_clicked() {
+            if response.clicked() && cell.frames > 1 {
+                self.open_chain(built, cell);
+            } else if response.clicked() && !response.double_clicked() {
                 let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
                 self.select(cx, built, node);
@@ -196,7 +211,16 @@ impl FlameView {
                 self.menu = Some(cell.node);
             }
             if !response.context_menu_opened() {
-                canvas.tip(node, |w| self.figure(w)).show(response);
+                let tip = canvas.tip(node, |w| self.figure(w));
+                match cell.frames {
+                    1 => tip.show(response),
+                    frames => tip
+                        .note(format!(
+                            "The outermost of {}. Each calls only the next; a click shows them all.",
+                            chain_text(frames)
+                        ))
+                        .show(response),
+                }
             }
         }
         egui::Popup::context_menu(response).show(|ui| {
@@ -333,6 +357,10 @@ impl FlameView {
             }
         }
     }
+}
+
+fn chain_text(frames: u32) -> String {
+    counted(u64::from(frames), "frame", "frames")
 }
 
 /// Where frames are drawn and how they are coloured.

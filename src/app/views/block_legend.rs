@@ -85,7 +85,7 @@ impl BlockLegend {
         let mut classes = order;
         let is_there = |class: &usize| counts.is_none_or(|c| c.bytes.get(*class).is_some_and(|&n| n > 0));
         let is_ramp = matches!(cx.shared.colour_by, ColourBy::SizeClass | ColourBy::Age);
-        let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
+        let mut shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
         if let (Some(counts), Some(state)) = (counts, cx.state) {
@@ -95,6 +95,7 @@ impl BlockLegend {
                 let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
                 entries.insert(shown, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
                 classes.insert(shown, usize::MAX);
+                shown += 1;
             }
         }
         if has_segments {

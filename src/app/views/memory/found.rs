@@ -62,7 +62,7 @@ impl Whole {
             ),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
             (0, _) if found.held.beyond.all() > 0 => {
-                Some(format!("The trace has no events for all that is in use: {}.", found.held.beyond.words()))
+                Some(format!("Not all that is in use has an event in the trace: {}.", found.held.beyond.words()))
             }
             (0, _) => Some("Complete: nothing that is live here is older than its first event.".to_owned()),
             (blocks, bytes) => {

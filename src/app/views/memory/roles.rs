@@ -90,7 +90,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     let mut counts = vec![counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
     if held.beyond.all() > 0 {
         // A trace's total may hold more than the blocks of its events.
-        counts.splice(0..0, [format!("{} and what has none", counts[0]), format!("{} and more", counts[1])]);
+        counts.splice(0..0, [format!("{} and memory without blocks", counts[0]), format!("{} and more", counts[1])]);
     }
     let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
     label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[counts.len() - 1]), Type::Body, t.text2);

@@ -151,7 +151,10 @@ fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
         all.into_iter().find(|s| s.starts_with("Raise the limit (cap)")).unwrap()
     };
     let said = raise(&helped);
-    assert!(said.contains("at least 2.31 GiB for this request: ") && said.contains(" All recorded requests then succeed."), "{said}");
+    assert!(
+        said.contains("at least 2.31 GiB for this request: ") && said.contains(" All recorded requests then succeed."),
+        "{said}"
+    );
     let needed = helped.remedies.needed.as_mut().unwrap();
     needed.smallest_limit_bytes = 2000 * MEBIBYTE;
     let said = raise(&helped);

@@ -20,6 +20,8 @@ use vramscope_core::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
+/// Narrower frames have no room for a name.
+const LEAST_NAMED: f32 = 34.0;
 /// Below this width the notes and the legend under the graph take two lines.
 const TWO_LINES: f32 = 1000.0;
 
@@ -146,7 +148,7 @@ impl FlameView {
             } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
             }
-            if r.width() > 34.0 {
+            if r.width() > LEAST_NAMED {
                 labels.push((r, node, hit, cell.frames));
             }
         }
@@ -305,6 +307,10 @@ impl FlameView {
             } else {
                 format!("{who} {}, {} of all", self.figure(through), share(through, all.total))
             });
+        }
+        let room = f64::from(rect.width() - 24.0);
+        if laid.rows > 1 && laid.cells.iter().skip(1).all(|c| (c.to - c.from) * room <= f64::from(LEAST_NAMED)) {
+            notes.push("too narrow for names: click a frame, or choose tree".to_owned());
         }
         if laid.folded > 0 {
             notes.push(format!("{} thinner than a pixel not drawn", counted(laid.folded, "frame", "frames")));

@@ -91,10 +91,12 @@ impl BlockLegend {
         if let (Some(counts), Some(state)) = (counts, cx.state) {
             let class = cx.colours.class_of(cx.data, LifetimeId::NONE, state.event);
             let paint = cx.colours.classes.get(usize::from(class)).map_or(cx.tokens.other, |c| c.paint.colour(cx.tokens));
-            for (name, bytes) in counts.beyond.named() {
+            // A ramp keeps its order: what is beside it stands first.
+            let first = if is_ramp { 0 } else { shown };
+            for (at, (name, bytes)) in (first..).zip(counts.beyond.named()) {
                 let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
-                entries.insert(shown, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
-                classes.insert(shown, usize::MAX);
+                entries.insert(at, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
+                classes.insert(at, usize::MAX);
                 shown += 1;
             }
         }

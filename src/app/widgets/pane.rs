@@ -80,7 +80,7 @@ fn whole_parts<'t>(caption: &'t str, room: f32, width: impl Fn(&str) -> f32) -> 
         let cut = [" \u{b7} ", ", "].iter().filter_map(|mark| shown.rfind(mark)).max();
         match cut {
             Some(at) => shown = &shown[..at],
-            None if width(shown) > room * 1.5 => return "",
+            None if width(shown) > room * 1.2 => return "",
             None => break,
         }
     }
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(shown("at event 22,522 \u{b7} 1,339 segments", 40.0), "at event 22,522 \u{b7} 1,339 segments");
         assert_eq!(shown("at event 22,522 \u{b7} 1,339 segments", 20.0), "at event 22,522");
         assert_eq!(shown("by stack, 272 stacks", 10.0), "by stack");
-        assert_eq!(shown("the same time range", 15.0), "the same time range", "most of it is seen");
+        assert_eq!(shown("the same time range", 17.0), "the same time range", "most of it is seen");
         assert_eq!(shown("the same time range", 8.0), "");
     }
 }

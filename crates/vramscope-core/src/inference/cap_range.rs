@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::units::{Bytes, KIBIBYTE, told_apart};
+use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 
 /// How a cap is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +56,11 @@ impl fmt::Display for CapRange {
         let unit = |text: &str| text.rsplit_once(crate::units::NBSP).map(|(n, unit)| (n.to_owned(), unit.to_owned()));
         match (unit(&least), unit(&most)) {
             (Some((low, a)), Some((_, b))) if a == b => f.pad(&format!("{low} to {most}")),
+            // One unit for both ends, where it suits both.
+            _ if self.most < 10 * GIBIBYTE => {
+                let mib = SizeColumn::default();
+                f.pad(&format!("{} to {}", mib.figure(self.least), mib.sized(self.most)))
+            }
             _ => f.pad(&format!("{least} to {most}")),
         }
     }

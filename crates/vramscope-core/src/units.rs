@@ -162,7 +162,6 @@ impl Bytes {
     }
 
     /// A size that is the least enough, as it is shown: what is not whole is rounded up, so that the text is enough too.
-    #[must_use]
     pub fn at_least(self) -> String {
         let unit = u128::from(Unit::of(self.0).bytes());
         let hundredths = (u128::from(self.0) * 100).div_ceil(unit);

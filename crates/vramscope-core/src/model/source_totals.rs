@@ -82,7 +82,6 @@ impl Beyond {
     pub const GREW: &str = "grew during profiling (not in the trace)";
 
     /// Bytes of both.
-    #[must_use]
     pub fn all(self) -> u64 {
         self.before.saturating_add(self.grew)
     }
@@ -93,7 +92,6 @@ impl Beyond {
     }
 
     /// `100 MiB held before profiling, 5 MiB grew during profiling (not in the trace)`; empty where there is nothing.
-    #[must_use]
     pub fn words(self) -> String {
         self.named().map(|(name, bytes)| format!("{} {name}", crate::units::Bytes(bytes))).collect::<Vec<_>>().join(", ")
     }

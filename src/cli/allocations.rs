@@ -142,10 +142,10 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         if device.events.is_empty() {
             answer += &format!(": {} live when it was dumped; the file has no history", Bytes(peak));
         } else {
+            let at_peak = if at_device_peak == 0 { "nothing".to_owned() } else { Bytes(at_device_peak).to_string() };
             answer += &format!(
-                ": they hold {} at most, {when}, and {} at the peak of all; {} allocated in total",
+                ": they hold {} at most, {when}, and {at_peak} at the peak of all; {} allocated in total",
                 Bytes(peak),
-                Bytes(at_device_peak),
                 Bytes(matching.handed_out()),
             );
         }

@@ -97,7 +97,7 @@ fn write_text(e: &Explanation, all: &[Explanation], snapshot: Option<&str>, out:
             (false, Some(pid)) => format!("pid {pid}"),
             (false, None) => "a process".to_owned(),
         };
-        writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes))?;
+        writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes.bytes))?;
     }
     // The sentence above already has a single one.
     let several = e.contradictions.iter().map(String::as_str).filter(|_| e.contradictions.len() > 1);

@@ -58,7 +58,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         return Err(format!("{}: {what}, so there is no flame graph", recording.source.name));
     }
     // Dozens of frames of C++ around each allocation say less than the innermost alone.
-    let is_native = has_no_python(&recording.stacks, &entries);
+    let is_native = has_native(&recording.stacks, &entries);
     let folds_framework = args.fold_framework || (is_native && by != By::Stack);
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework });
     if !args.json {
@@ -106,10 +106,14 @@ fn has_stack(entry: &Entry) -> bool {
     entry.stack.is_some()
 }
 
-/// True where there are call stacks, and no frame of Python in any of them.
-fn has_no_python(stacks: &StackTable, entries: &[Entry]) -> bool {
-    let is_python = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with(".py"));
-    entries.iter().any(has_stack) && !entries.iter().any(|e| stacks.frames(e.stack).iter().any(is_python))
+/// True where a call stack is mostly of C++, as `stacks="all"` records them.
+fn has_native(stacks: &StackTable, entries: &[Entry]) -> bool {
+    let is_python = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| stacks.text(f.file).ends_with(".py"));
+    let is_native = |e: &Entry| {
+        let frames = stacks.frames(e.stack);
+        frames.iter().filter(is_python).count() * 2 < frames.len()
+    };
+    entries.iter().any(is_native)
 }
 
 /// The tree as nested objects, built from the leaves up so that deep stacks need no recursion.

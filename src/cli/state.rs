@@ -307,8 +307,8 @@ fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
 /// Before the rows what the source tells beyond its blocks: allocated before profiling began, or without an event.
 fn with_older(opened: &Opened, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
     let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let older = opened.device().source_totals.beyond_by_name(state.event, known).into_iter().filter(|(_, bytes)| *bytes > 0);
-    let older = older.map(|(name, bytes)| LiveRow {
+    let beyond = opened.device().source_totals.beyond_parts(state.event, known);
+    let older = beyond.named().map(|(name, bytes)| LiveRow {
         bytes,
         requested_bytes: None,
         count: 0,

@@ -85,8 +85,8 @@ fn what_can_not_be_asked_gets_one_sentence() {
     let file = sample("fragment_oom.pickle");
     let cases: [(&[&str], i32, &str); 8] = [
         (&[&file, "--limit", "60"], 2, "60GiB"),
-        (&[&file, "--limit", "-5GiB"], 2, "below zero"),
-        (&[&file, "--limit", "-1"], 2, "below zero"),
+        (&[&file, "--limit", "-5GiB"], 2, "is negative"),
+        (&[&file, "--limit", "-1"], 2, "is negative"),
         (&[&file, "--save", "out.pickle"], 2, "--conf"),
         (&[&file, "--conf", "max_split_size:64"], 2, "max_split_size"),
         (&[&file, "--limit", "much"], 2, "much"),

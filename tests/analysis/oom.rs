@@ -148,16 +148,19 @@ fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
     let mut helped = what_would_have_helped(&whatif, &Progress::new()).unwrap();
     let raise = |helped: &Helped| {
         let all = advice(&a, Some(helped)).into_iter().map(|x| x.sentence.replace(NBSP, " "));
-        all.into_iter().find(|s| s.starts_with("Raise the cap")).unwrap()
+        all.into_iter().find(|s| s.starts_with("Raise the limit (cap)")).unwrap()
     };
     let said = raise(&helped);
-    assert!(said.contains("at least 2,360 MiB for this request: ") && said.contains(" need a cap of 2,360 MiB."), "{said}");
+    assert!(
+        said.contains("at least 2.31 GiB for this request: ") && said.contains(" All recorded requests then succeed."),
+        "{said}"
+    );
     let needed = helped.remedies.needed.as_mut().unwrap();
     needed.smallest_limit_bytes = 2000 * MEBIBYTE;
     let said = raise(&helped);
     for part in [
-        "at least 2,360 MiB for this request (with memory as it was at the failure)",
-        "Set before the first allocation, 2,000 MiB is enough for all recorded requests",
+        "at least 2.31 GiB for this request (with memory as it was at the failure)",
+        "Set before the first allocation, 1.96 GiB is enough for all recorded requests",
     ] {
         assert!(said.contains(part), "no \"{part}\" in {said}");
     }

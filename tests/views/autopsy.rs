@@ -160,7 +160,7 @@ fn evidence_without_room_takes_more_lines() {
     let data = sample("kv_decode_oom.pickle.gz");
     let height = |width: f32| {
         let h = alone(&data, ViewKind::Findings, Theme::Dark, [width, 800.0], false, |_| {});
-        h.get_by_label(&format!("cap of this process: 1,080 to 1,100{NBSP}MiB")).rect().height()
+        h.get_by_label(&format!("cap of this process: 1.05 to 1.07{NBSP}GiB")).rect().height()
     };
     let [one, two, three] = [400.0, 240.0, 120.0].map(height);
     assert!(one < 21.0 && two > 30.0 && three > two + 10.0, "{one} {two} {three}");

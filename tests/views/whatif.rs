@@ -75,11 +75,11 @@ fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
     let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:64".to_owned()];
     let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], false, ask);
-    assert!(h.query_all_by_label_contains("1,600 to 2,100").next().is_some(), "the recording's own limit");
+    assert!(h.query_all_by_label_contains("1.56 to 2.05").next().is_some(), "the recording's own limit");
     enter(&mut h, "Limit", "1412 MiB");
     let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
     assert!(has("Fails after 3") && has("You chose a limit of 1,412"), "the limit in force");
-    assert!(!has("1,600 to 2,100"), "nothing of the recording's own limit");
+    assert!(!has("1.56 to 2.05"), "nothing of the recording's own limit");
     // What is true of the run without a limit is said of that run.
     assert!(has("Served without a limit:") && has("The request of event 176") && !has("Served under"));
 }

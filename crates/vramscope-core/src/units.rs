@@ -139,7 +139,7 @@ pub enum ParseError {
     #[error("\"{0}\" is not a size: write bytes (1536) or a number with a unit (60GiB, 512MiB, 4KiB)")]
     NotASize(String),
     /// A number with a minus.
-    #[error("\"{0}\" is below zero, which no size is: write it without the minus")]
+    #[error("\"{0}\" is negative: write a size such as 24GiB")]
     Negative(String),
     /// A limit of 0.
     #[error("0 serves nothing: write a size such as 24GiB")]
@@ -159,6 +159,13 @@ impl Bytes {
             return format!("{}{NBSP}{}", Unit::Mib.figure(self.0), Unit::Mib.name());
         }
         text
+    }
+
+    /// A size that is the least enough, as it is shown: what is not whole is rounded up, so that the text is enough too.
+    pub fn at_least(self) -> String {
+        let unit = u128::from(Unit::of(self.0).bytes());
+        let hundredths = (u128::from(self.0) * 100).div_ceil(unit);
+        Bytes(u64::try_from(hundredths * unit / 100).unwrap_or(u64::MAX)).to_string()
     }
 
     /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
@@ -401,6 +408,13 @@ mod tests {
     }
 
     #[test]
+    fn the_least_that_is_enough_is_rounded_up() {
+        let least = |bytes: u64| plain(Bytes(bytes).at_least());
+        assert_eq!([least(2100 * MEBIBYTE), least(2 * GIBIBYTE), least(GIBIBYTE + 1)], ["2.06 GiB", "2 GiB", "1.01 GiB"]);
+        assert_eq!([least(500 * MEBIBYTE), least(0)], ["500 MiB", "0 B"]);
+    }
+
+    #[test]
     fn from_one_gibibyte_on_sizes_are_in_gibibytes() {
         assert_eq!(plain(Bytes(GIBIBYTE - 6000)), "1,023.99 MiB");
         assert_eq!(plain(Bytes(GIBIBYTE - 512)), "1.00 GiB", "never 1,024 MiB");
@@ -459,7 +473,7 @@ mod tests {
         assert_eq!(refused("1"), "1 without a unit is 1 byte: write the unit, as in 1GiB or 1MiB");
         assert_eq!(refused("60"), "60 without a unit is 60 bytes: write the unit, as in 60GiB or 60MiB");
         assert!(refused("0").contains("serves nothing"));
-        assert_eq!(refused("-5GiB"), "\"-5GiB\" is below zero, which no size is: write it without the minus");
+        assert_eq!(refused("-5GiB"), "\"-5GiB\" is negative: write a size such as 24GiB");
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub struct RunOptions {
     pub watch: Option<PathBuf>,
 }
 
-const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. On a machine without one use the text commands \
-(vramscope summary FILE, vramscope state FILE, vramscope --help), or start a virtual display: xvfb-run -a vramscope FILE";
+const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. Draw a picture without one (vramscope screenshot --svg \
+FILE OUT.svg, or xvfb-run -a vramscope screenshot FILE OUT.png), or use the text commands (vramscope summary FILE, vramscope --help)";
 
 const NO_WAYLAND_EGL: &str = "the window cannot be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
 libwayland-egl1; Fedora: libwayland-egl). To use X11 instead start vramscope with WAYLAND_DISPLAY= in front";

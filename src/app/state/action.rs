@@ -54,6 +54,8 @@ pub enum Action {
     SaveReport(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
+    /// Open the bundled watch of a GPU.
+    OpenWatchSample,
     /// Bring a document to the front.
     Activate(DocumentId),
     /// Close a document; loading stops.

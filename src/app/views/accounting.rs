@@ -209,7 +209,7 @@ fn line(
 fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     match part {
         Part::CachedWhole | Part::CachedPinned | Part::Cached | Part::DeviceFree => None,
-        Part::Driver | Part::OtherProcesses | Part::Before => Some(t.other),
+        Part::Driver | Part::OtherProcesses | Part::Before | Part::Grew => Some(t.other),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
         // Neither of the reds, nor a hue of a role beside it.

@@ -11,8 +11,12 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, ColourBy};
 use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
+use vramscope_core::model::Beyond;
 use vramscope_core::tables::{LifetimeId, Quantity, State};
 use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
+
+/// What the tooltip says of memory that a trace's total holds beyond its blocks.
+pub(super) const NO_BLOCKS: &str = "PyTorch's own total says so. The trace has no block and no stack for it.";
 
 /// Height of the row.
 pub(super) const HEIGHT: f32 = 24.0;
@@ -81,9 +85,21 @@ impl BlockLegend {
         let mut classes = order;
         let is_there = |class: &usize| counts.is_none_or(|c| c.bytes.get(*class).is_some_and(|&n| n > 0));
         let is_ramp = matches!(cx.shared.colour_by, ColourBy::SizeClass | ColourBy::Age);
-        let shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
+        let mut shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
+        if let (Some(counts), Some(state)) = (counts, cx.state) {
+            let class = cx.colours.class_of(cx.data, LifetimeId::NONE, state.event);
+            let paint = cx.colours.classes.get(usize::from(class)).map_or(cx.tokens.other, |c| c.paint.colour(cx.tokens));
+            // A ramp keeps its order: what is beside it stands first.
+            let first = if is_ramp { 0 } else { shown };
+            for (at, (name, bytes)) in (first..).zip(counts.beyond.named()) {
+                let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
+                entries.insert(at, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
+                classes.insert(at, usize::MAX);
+                shown += 1;
+            }
+        }
         if has_segments {
             let tip = figures.map(|figures| Term::Inactive.tip(&figures, cx.words()));
             let entry = LegendEntry::new(Swatch::Free, "free").value(free);
@@ -128,12 +144,18 @@ struct ClassCounts {
     bytes: Vec<u64>,
     /// Bytes reserved and not in a live block.
     free: u64,
+    /// What a trace's total holds beyond its blocks: it has the colour of blocks without a stack.
+    beyond: Beyond,
 }
 
 impl ClassCounts {
     /// Counts a state's blocks.
     fn of(data: &DeviceData, state: &State, colours: &Colours) -> Self {
-        let mut counts = ClassCounts { blocks: vec![0; colours.classes.len()], bytes: vec![0; colours.classes.len()], free: 0 };
+        let mut counts = ClassCounts {
+            blocks: vec![0; colours.classes.len()],
+            bytes: vec![0; colours.classes.len()],
+            ..ClassCounts::default()
+        };
         for block in &state.blocks {
             if !block.lifetime.is_some() {
                 counts.free += block.size;
@@ -145,12 +167,7 @@ impl ClassCounts {
                 counts.bytes[class] += block.size;
             }
         }
-        // What is older than the source has no block; it has a colour all the same.
-        let before = data.device().source_totals.beyond(state.event, counts.bytes.iter().sum());
-        let class = usize::from(colours.class_of(data, LifetimeId::NONE, state.event));
-        if let Some(bytes) = counts.bytes.get_mut(class) {
-            *bytes += before;
-        }
+        counts.beyond = data.device().source_totals.beyond_parts(state.event, counts.bytes.iter().sum());
         if !data.tables.curves.has_all_segments() {
             counts.free = state.totals.reserved.saturating_sub(state.totals.active);
         }
@@ -171,7 +188,8 @@ enum Sums {
 impl Sums {
     /// Where some are large enough that their MiB say it, and the names of the classes have no unit of their own.
     fn of(counts: &ClassCounts, by: ColourBy) -> Self {
-        let is_large = counts.bytes.iter().chain([&counts.free]).any(|&n| n >= 10 * MEBIBYTE);
+        let is_large =
+            counts.bytes.iter().chain([&counts.free, &counts.beyond.before, &counts.beyond.grew]).any(|&n| n >= 10 * MEBIBYTE);
         let is_ramp = matches!(by, ColourBy::SizeClass | ColourBy::Age);
         if is_large && !is_ramp { Sums::Mebibytes } else { Sums::Sized }
     }

@@ -64,11 +64,27 @@ impl<'a> PaneHeader<'a> {
         let title =
             label::text_in(ui.painter(), inner.with_max_x((free - 8.0).max(inner.left())), self.title, Type::Title, t.text1);
         let room = inner.across(title.right() + 8.0, free - 8.0);
-        if room.width() > 24.0 && !self.caption.is_empty() {
-            label::text_in(ui.painter(), room, self.caption, Type::Caption, t.text3);
+        if room.width() > 24.0 {
+            let fits = |text: &str| label::width(ui.painter(), text, Type::Caption);
+            let caption = whole_parts(self.caption, room.width(), fits);
+            label::text_in(ui.painter(), room, caption, Type::Caption, t.text3);
         }
         response
     }
+}
+
+/// As many parts of a caption as fit: half a word says nothing. A caption of one part is cut if most of it is seen, or left out.
+fn whole_parts<'t>(caption: &'t str, room: f32, width: impl Fn(&str) -> f32) -> &'t str {
+    let mut shown = caption;
+    while width(shown) > room {
+        let cut = [" \u{b7} ", ", "].iter().filter_map(|mark| shown.rfind(mark)).max();
+        match cut {
+            Some(at) => shown = &shown[..at],
+            None if width(shown) > room * 1.2 => return "",
+            None => break,
+        }
+    }
+    shown
 }
 
 /// A "?" that shows what explains a thing, up to `width` wide.
@@ -147,12 +163,18 @@ pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
 /// Replaces a picture when there is nothing to draw: one sentence about what is missing, the line of code that would record it, and
 /// a link to the guide.
 pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
-    let height = if line_to_copy.is_some() { 92.0 } else { 20.0 };
-    empty_with(ui, sentence, height, |ui| {
+    empty_offering(ui, sentence, line_to_copy, 0.0, |_| {});
+}
+
+/// As [`empty_state`], with something to do below, about `height` high.
+pub fn empty_offering(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>, height: f32, below: impl FnOnce(&mut Ui)) {
+    let own = if line_to_copy.is_some() { 92.0 } else { 20.0 };
+    empty_with(ui, sentence, own + height, |ui| {
         if let Some(line) = line_to_copy {
             ui.add_space(10.0);
             recorded_by(ui, line);
         }
+        below(ui);
     });
 }
 
@@ -170,4 +192,19 @@ pub fn empty_with(ui: &mut Ui, sentence: &str, height: f32, below: impl FnOnce(&
             below(ui);
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_parts;
+
+    #[test]
+    fn a_caption_loses_whole_parts_before_it_is_cut() {
+        let shown = |caption, room| whole_parts(caption, room, |text| text.chars().count() as f32);
+        assert_eq!(shown("at event 22,522 \u{b7} 1,339 segments", 40.0), "at event 22,522 \u{b7} 1,339 segments");
+        assert_eq!(shown("at event 22,522 \u{b7} 1,339 segments", 20.0), "at event 22,522");
+        assert_eq!(shown("by stack, 272 stacks", 10.0), "by stack");
+        assert_eq!(shown("the same time range", 17.0), "the same time range", "most of it is seen");
+        assert_eq!(shown("the same time range", 8.0), "");
+    }
 }

@@ -52,6 +52,11 @@ impl App {
                     self.open_sample(sample);
                 }
             }
+            Action::OpenWatchSample => {
+                if let Some(sample) = self.samples.iter().find(|sample| sample.is_watch()).copied() {
+                    self.open_sample(sample);
+                }
+            }
             Action::Activate(id) => self.documents.show(id),
             Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),

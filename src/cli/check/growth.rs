@@ -74,7 +74,7 @@ impl AtPeak {
         let (bytes, event) = tables.curves.peak(Quantity::Allocated);
         let roles = Roles::build(rec, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
         let names = StackNames::of(&rec.stacks);
-        let is_allocated = |id: Option<_>| id.is_none_or(|id| !tables.lifetimes.is_requested_free_at(id, event));
+        let is_allocated = |id: Result<_, _>| !id.is_ok_and(|id| tables.lifetimes.is_requested_free_at(id, event));
         let held = Composition::at(rec, device, tables, &names, &roles, event, is_allocated);
         let caveat = if device.events.is_empty() && device.has_blocks() {
             Some(ONE_INSTANT)

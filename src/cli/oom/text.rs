@@ -9,7 +9,7 @@ use vramscope_core::anatomy::Composition;
 use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::oom::Support;
 use vramscope_core::inference::CapRange;
-use vramscope_core::model::{BEFORE_PROFILING, EventTable, Format, Recording};
+use vramscope_core::model::{Beyond, EventTable, Format, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 /// Kinds of earlier failures that get a line; the rest is counted.
@@ -326,22 +326,20 @@ fn held(out: &mut String, held: &Composition) {
     /// Lines that get a row.
     const FEW: usize = 8;
     let blocks = counted(held.count, "block", "blocks");
-    let _ = match held.before {
-        0 => writeln!(out, "  held at that moment, {} in {blocks}", Bytes(held.bytes)),
-        before => {
-            writeln!(out, "  held at that moment, {}: {} from before profiling, and {blocks}", Bytes(held.bytes), Bytes(before))
-        }
+    let _ = match held.beyond.words().as_str() {
+        "" => writeln!(out, "  held at that moment, {} in {blocks}", Bytes(held.bytes)),
+        beyond => writeln!(out, "  held at that moment, {}: {beyond}, the rest in {blocks}", Bytes(held.bytes)),
     };
-    // The blocks of memory held before profiling are unknown.
+    // No blocks are known of what a trace's total holds beyond its events.
     let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
     for r in &held.roles {
-        let before = if r.role == Role::Unknown { held.before } else { 0 };
-        if before > 0 {
-            table.row([format!("    {}", size.sized(before)), String::new(), BEFORE_PROFILING.to_owned()]);
+        let beyond = if r.role == Role::Unknown { held.beyond } else { Beyond::default() };
+        for (name, bytes) in beyond.named() {
+            table.row([format!("    {}", size.sized(bytes)), String::new(), name.to_owned()]);
         }
-        let bytes = r.bytes - before;
+        let bytes = r.bytes - beyond.all();
         if bytes > 0 {
             table.row([format!("    {}", size.sized(bytes)), times(r.count), r.words()]);
         }
@@ -367,7 +365,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         Some(bytes) if w.is_of_device => {
             format!("in the {} that the full device had for this process (no cap is known)", Bytes(bytes))
         }
-        Some(bytes) => format!("under a cap of {}", Bytes(bytes).limit()),
+        Some(bytes) => format!("under a cap of {}", Bytes(bytes)),
     };
     let _ = writeln!(out, "The {} requests replayed{device} by the allocator model, {limit}:", count(w.own_requests));
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
@@ -402,7 +400,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
             Some(request) => format!("fails after {}", count(request)),
             None if r.certain => "all served".to_owned(),
             None if r.oom_varies => match r.passes_from_bytes {
-                Some(from) => format!("may serve all: from a cap of {} on", Bytes(from).limit()),
+                Some(from) => format!("may serve all: from a cap of {} on", Bytes(from).at_least()),
                 None => "may serve all, depending on where the driver puts segments".to_owned(),
             },
             None => "may serve all: an estimate".to_owned(),
@@ -424,10 +422,10 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         let _ = writeln!(
             out,
             "  {what} that serves all recorded requests with their own settings: {}.",
-            Bytes(n.smallest_limit_bytes).limit()
+            Bytes(n.smallest_limit_bytes).at_least()
         );
     }
     if let Some(n) = w.needed_with_best {
-        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).limit());
+        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).at_least());
     }
 }

@@ -12,6 +12,7 @@ use crate::cli::summary::doing::Held;
 use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::explain::Explanation;
 use vramscope_core::diagnose::findings::{Class, Finding};
+use vramscope_core::model::Beyond;
 use vramscope_core::plan::Trust;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
@@ -219,7 +220,7 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
         swatch(page, class);
         let probable = peak.probably.get(name).copied().unwrap_or(0);
         let how = match (probable, name) {
-            (0, "unknown") if peak.before_profiling > 0 => format!("{} from before profiling", Bytes(peak.before_profiling)),
+            (0, "unknown") => Beyond { before: peak.before_profiling, grew: peak.grew_during_profiling }.words(),
             (0, _) => String::new(),
             (p, _) if p == bytes => "inferred".to_owned(),
             (p, _) => format!("{} of it inferred", Bytes(p)),
@@ -229,19 +230,20 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
     page.raw("</table></div>\n");
     if !peak.by_module.is_empty() {
         page.raw("<h4 class=next>By module or layer</h4>");
-        held(page, &peak.by_module, false);
+        held(page, &peak.by_module, false, peak.bytes);
     }
     page.raw("</div>\n<div><h4>By line</h4>");
     if peak.by_line.is_empty() {
         page.empty("No line is known.");
     } else {
-        held(page, &peak.by_line, true);
+        held(page, &peak.by_line, true, peak.bytes);
     }
     page.raw("</div>\n");
     page.raw("</div>\n");
 }
 
-fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool) {
+/// Rows that hold `all` together with those that are not shown.
+fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool, all: u64) {
     // The longest bar is that of the first row.
     let whole = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let size = SizeColumn::of(rows.iter().take(ROWS).map(|r| r.bytes));
@@ -264,8 +266,8 @@ fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool) {
         }
     }
     page.raw("</table></div>\n");
-    if rows.len() > ROWS {
-        page.note(format!("{ROWS} of the {} largest shown.", rows.len()));
+    if let Some(note) = super::not_shown(rows, ROWS, all) {
+        page.note(note);
     }
 }
 

@@ -184,8 +184,8 @@ fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
             let role = held.role.map_or("", |r| Role::from_name(r).map_or(r, Role::text));
             out += &format!("| {} | {} | {} | {role} |\n", text.code(&held.name), Bytes(held.bytes), count(held.count));
         }
-        if rows.len() > ROWS {
-            out += &format!("\n{ROWS} of the {} largest shown.\n", rows.len());
+        if let Some(note) = super::not_shown(rows, ROWS, peak.bytes) {
+            out += &format!("\n{note}\n");
         }
         if !rows.is_empty() {
             text.add(&out);

@@ -21,7 +21,7 @@ use super::args::{PlanArgs, ReportArgs, ReportFormat};
 use super::findings::Found;
 use super::oom::{OomEntry, OomReport, PeakEntry};
 use super::plan::PlanReport;
-use super::summary::doing::Peak;
+use super::summary::doing::{Held, Peak};
 use super::summary::{DeviceSummary, Summary};
 use super::{Failure, choose_device, explain, open_any, print};
 use vramscope_core::anatomy::Roles;
@@ -372,6 +372,14 @@ fn short(name: &str) -> std::borrow::Cow<'_, str> {
         Some((at, _)) => format!("{}…", &name[..at]).into(),
         None => name.into(),
     }
+}
+
+/// What the rows beyond the first hold, where those and the rest are `all` together; `None` where there are none. Without it two
+/// tables of the same bytes seem to differ.
+fn not_shown(rows: &[Held], shown: usize, all: u64) -> Option<String> {
+    let rest = all.saturating_sub(rows.iter().take(shown).map(|row| row.bytes).sum());
+    let shown = rows.len().min(shown);
+    (rest > 0).then(|| format!("The {shown} largest are shown; all others together hold {}.", Bytes(rest)))
 }
 
 /// A clause as a sentence.

@@ -67,6 +67,8 @@ pub(in crate::cli) struct Peak {
     pub(in crate::cli) by_role: BTreeMap<&'static str, u64>,
     /// Of `unknown` what was allocated before profiling began, by the trace's own totals.
     pub(in crate::cli) before_profiling: u64,
+    /// Of `unknown` what these totals gained during profiling without an event in the trace.
+    pub(in crate::cli) grew_during_profiling: u64,
     /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
     pub(in crate::cli) probably: BTreeMap<&'static str, u64>,
     pub(in crate::cli) by_line: Vec<Held>,
@@ -167,7 +169,8 @@ impl Doing {
                 event: super::some_event(event),
                 phase: anatomy.phases.at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
                 by_role: roles(|r| r.bytes),
-                before_profiling: held.before,
+                before_profiling: held.beyond.before,
+                grew_during_profiling: held.beyond.grew,
                 probably: roles(|r| r.probable),
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
                 other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
@@ -242,20 +245,21 @@ impl Doing {
 fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     const NAMED: usize = 5;
     let is_worth_it = |bytes: u64| bytes > 0 && bytes * 200 >= held.bytes;
-    let before = is_worth_it(held.before).then(|| format!("from before profiling {}", Bytes(held.before)));
+    let beyond: Vec<(&str, u64)> = held.beyond.named().filter(|&(_, bytes)| is_worth_it(bytes)).collect();
     let named = held.roles.iter().map(|r| {
-        let before = if r.role == Role::Unknown { held.before } else { 0 };
-        (r, r.bytes - before)
+        let beyond = if r.role == Role::Unknown { held.beyond.all() } else { 0 };
+        (r, r.bytes - beyond)
     });
     let named: Vec<_> = named.filter(|&(_, bytes)| is_worth_it(bytes)).take(NAMED).collect();
-    let told = named.iter().map(|(_, bytes)| bytes).sum::<u64>() + if before.is_some() { held.before } else { 0 };
+    let told = named.iter().map(|(_, bytes)| bytes).sum::<u64>() + beyond.iter().map(|(_, bytes)| bytes).sum::<u64>();
     let others = held.bytes.saturating_sub(told);
     let others = is_worth_it(others).then(|| format!("others {}", Bytes(others)));
     let named = named.into_iter().map(|(r, bytes)| format!("{} {}", r.words(), Bytes(bytes)));
-    let named: Vec<String> = before.into_iter().chain(named).chain(others).collect();
+    let beyond = beyond.into_iter().map(|(name, bytes)| format!("{name} {}", Bytes(bytes)));
+    let named: Vec<String> = beyond.chain(named).chain(others).collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
     let when = if is_state { "live when the file was written" } else { "at the peak" };
-    let is_told = held.before > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);
+    let is_told = held.beyond.all() > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);
     let what = match is_told {
         true => format!(": {}", named.join(", ")),
         false => "; the recording does not show what it is for".to_owned(),

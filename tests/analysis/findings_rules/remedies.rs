@@ -44,7 +44,7 @@ fn what_serves_a_recording_that_ends_at_its_failure_may_only_postpone_it() {
     // Live memory was higher long before the end of this one.
     let all = advised(&sample("fragment_oom.pickle"));
     let first = all.iter().find(|a| a.sentence.contains("n a replay")).unwrap();
-    assert!(first.sentence.contains("What comes after the failure is not recorded"), "{}", first.sentence);
+    assert!(first.sentence.contains("Whether later requests would fit is not known"), "{}", first.sentence);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     assert_eq!(caps.first().map(|c| c.from), Some(CapFrom::Device), "{caps:?}");
     // How large the device is stands nowhere: others may hold the rest.
     assert!(a.sentence.contains("nor what other processes hold"), "{}", a.sentence);
-    assert_eq!(a.tests[0].what, "less than free + reserved");
+    assert_eq!(a.tests[0].what, "fits if everything is freed");
     let all = advised(&recording);
     assert!(all.iter().all(|x| x.support == Support::Formula && x.setting.is_none()), "{all:?}");
     let found = said(&recording, "out_of_memory");

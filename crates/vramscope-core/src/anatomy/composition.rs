@@ -6,7 +6,7 @@ use super::Role;
 use super::places::{Call, PlaceKey, Places, Which, made_in};
 use super::repeats::{Repeats, of_call};
 use crate::anatomy::roles::Roles;
-use crate::model::{BEFORE_PROFILING, DeviceRecording, FrameId, Recording, StackId};
+use crate::model::{Beyond, DeviceRecording, FrameId, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, StackNames};
 
 /// What one role holds.
@@ -88,9 +88,9 @@ pub struct Composition {
     pub event: u32,
     /// Bytes of whole blocks, those that wait for another stream included.
     pub bytes: u64,
-    /// The part of these that the source reports beyond its blocks: allocated before profiling began. Its role is unknown.
-    pub before: u64,
-    /// Number of blocks, those that wait for another stream included; [`before`](Self::before) adds none.
+    /// The part of these that the source reports beyond its blocks. Its role is unknown.
+    pub beyond: Beyond,
+    /// Number of blocks, those that wait for another stream included; [`beyond`](Self::beyond) adds none.
     pub count: u64,
     /// Every role that holds something, most bytes first.
     pub roles: Vec<RoleHeld>,
@@ -104,8 +104,8 @@ pub struct Composition {
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What the blocks that are `asked` for hold after an event. `asked(None)` is the memory that a trace reports from before
-    /// profiling, without blocks. O(live blocks × depth of their stacks).
+    /// What the blocks that are `asked` for hold after an event; `Err` asks for a part of [`Beyond`] by its name, which has no
+    /// blocks. O(live blocks × depth of their stacks).
     pub fn at(
         recording: &Recording,
         device: &DeviceRecording,
@@ -113,7 +113,7 @@ impl Composition {
         names: &StackNames,
         roles: &Roles,
         event: u32,
-        asked: impl Fn(Option<LifetimeId>) -> bool,
+        asked: impl Fn(Result<LifetimeId, &'static str>) -> bool,
     ) -> Self {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
@@ -133,7 +133,7 @@ impl Composition {
         }
         for &(id, kind) in &kinds {
             let Some((place, path)) = of_kind.get(&kind) else { continue };
-            if !asked(Some(id)) {
+            if !asked(Ok(id)) {
                 continue;
             }
             let (role, bytes) = (kind.role, tables.lifetimes.block_size(id));
@@ -171,18 +171,20 @@ impl Composition {
             })
             .collect();
         let known = kinds.iter().fold(0u64, |sum, &(id, _)| sum.saturating_add(tables.lifetimes.block_size(id)));
-        let before = if asked(None) { device.source_totals.beyond(event, known) } else { 0 };
-        if before > 0 {
-            let name = BEFORE_PROFILING.to_owned();
-            by_role[Role::Unknown.index()].bytes += before;
-            lines.push(LineHeld { place: name.clone(), bytes: before, ..LineHeld::default() });
-            tree.parts.push(ModuleHeld { path: vec![name.clone()], name, bytes: before, repeats: 1, ..ModuleHeld::default() });
+        let mut beyond = device.source_totals.beyond_parts(event, known);
+        beyond.before *= u64::from(asked(Err(Beyond::BEFORE)));
+        beyond.grew *= u64::from(asked(Err(Beyond::GREW)));
+        for (name, bytes) in beyond.named() {
+            let name = name.to_owned();
+            by_role[Role::Unknown.index()].bytes += bytes;
+            lines.push(LineHeld { place: name.clone(), bytes, ..LineHeld::default() });
+            tree.parts.push(ModuleHeld { path: vec![name.clone()], name, bytes, repeats: 1, ..ModuleHeld::default() });
             tree.sort();
         }
         lines.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
         let mut roles: Vec<RoleHeld> = by_role.into_iter().filter(|r| r.count > 0 || r.bytes > 0).collect();
         roles.sort_by_key(|r| (std::cmp::Reverse(r.bytes), r.role));
-        Composition { event, bytes: tree.bytes + before, before, count: tree.count, roles, lines, modules: tree.parts }
+        Composition { event, bytes: tree.bytes + beyond.all(), beyond, count: tree.count, roles, lines, modules: tree.parts }
     }
 
     /// What a role holds; zeros if it holds nothing.

@@ -8,7 +8,7 @@ use super::sense::Part;
 use super::{Anatomy, Role};
 use crate::anatomy::modules::module_class;
 use crate::anatomy::roles::Roles;
-use crate::model::{BEFORE_PROFILING, DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
+use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
 use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::tables::{DeviceTables, LifetimeId, StackNames};
 
@@ -166,12 +166,12 @@ impl OwnBlocks {
         }
     }
 
-    /// True where what a trace says was held before profiling is of the row.
-    pub fn has_before_profiling(&self) -> bool {
+    /// True where a part of [`Beyond`] is of the row.
+    pub fn contains_beyond(&self, part: &str) -> bool {
         match &self.which {
             Which::Role(role) => *role == Role::Unknown,
-            Which::Line(name) => name == BEFORE_PROFILING,
-            Which::Module(path) | Which::Directly(path) => matches!(&path[..], [name] if name == BEFORE_PROFILING),
+            Which::Line(name) => name == part,
+            Which::Module(path) | Which::Directly(path) => matches!(&path[..], [name] if name == part),
             Which::Size(_) => false,
         }
     }

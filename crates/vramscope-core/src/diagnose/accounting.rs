@@ -1,6 +1,6 @@
 //! The whole card accounted for: from its total to the last byte a tensor asked for, at one instant.
 
-use crate::model::{BEFORE_PROFILING, BlockState, DeviceRecording, Sample};
+use crate::model::{Beyond, BlockState, DeviceRecording, Sample};
 use crate::tables::State;
 
 /// What a part of the waterfall is.
@@ -24,6 +24,8 @@ pub enum Part {
     Rounding,
     /// Allocated before profiling began: the source tells its bytes and nothing else.
     Before,
+    /// What the source's total gained without an event.
+    Grew,
     /// What tensors asked for.
     Requested,
     /// Free on the device.
@@ -42,7 +44,8 @@ impl Part {
             Part::Cached => "cached",
             Part::PendingFree => "freed, waiting for a stream",
             Part::Rounding => "lost to rounding",
-            Part::Before => BEFORE_PROFILING,
+            Part::Before => Beyond::BEFORE,
+            Part::Grew => Beyond::GREW,
             Part::Requested => "tensors",
             Part::DeviceFree => "free on the device",
         }
@@ -66,7 +69,10 @@ impl Part {
             Part::PendingFree => "Freed by the program, but another stream may still use it (record_stream).",
             Part::Rounding => "The difference between blocks and what was requested.",
             Part::Before => {
-                "Allocated before profiling began, or without an event in the trace. Its totals count it, but it has no blocks and no stacks for it."
+                "Allocated before profiling began. The trace's totals count it, but it has no blocks and no stacks for it."
+            }
+            Part::Grew => {
+                "PyTorch's total rose by this much while the trace ran, but no event of the trace says what was allocated."
             }
             Part::Requested => "What live tensors requested; their whole blocks where the file has no requested sizes.",
             Part::DeviceFree => "Nobody uses it.",
@@ -133,8 +139,8 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     }
     let sample = nearest_sample(device, state.event);
     let reserved = Some(state.totals.reserved).filter(|_| has_segments || device.source_totals.reserved.is_known());
-    let before = device.source_totals.beyond(state.event, live);
-    let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(before + live + pending));
+    let beyond = device.source_totals.beyond_parts(state.event, live);
+    let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(beyond.all() + live + pending));
     let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
     // A trace of the profiler has whole blocks, and only the moment at which their memory is reusable.
     let tells_requested = has_segments && device.can_show.requested.is_known();
@@ -165,7 +171,8 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
             row(Part::PendingFree, (tells_pending || pending > 0).then_some(pending)),
             row(Part::Rounding, tells_requested.then_some(live - requested)),
         ])
-        .chain((before > 0).then(|| row(Part::Before, Some(before))))
+        .chain((beyond.before > 0).then(|| row(Part::Before, Some(beyond.before))))
+        .chain((beyond.grew > 0).then(|| row(Part::Grew, Some(beyond.grew))))
         .chain([row(Part::Requested, Some(requested))])
         .collect(),
     }

@@ -103,14 +103,11 @@ impl Limit {
         let older = Bytes(bare).to_string();
         let kept = device.events.len();
         if recording.source.format == Format::KinetoTrace {
-            let [_, (_, unexplained)] = device.source_totals.beyond_by_name(event, all - before);
-            let sentence = match unexplained.saturating_mul(PART) > all {
-                true => format!("{} came while the trace ran without an event in it and have no stack.", Bytes(unexplained)),
-                false => {
-                    format!(
-                        "{older} were allocated before profiling began and have no stack. Profile from the start to see them."
-                    )
-                }
+            let grew = device.source_totals.beyond_parts(event, all - before).grew;
+            let sentence = if grew.saturating_mul(PART) > all {
+                format!("{} more were in use than when profiling began, and the trace does not say for what.", Bytes(grew))
+            } else {
+                format!("{older} were allocated before profiling began and have no stack. Profile from the start to see them.")
             };
             return Some(Limit { sentence, line });
         }

@@ -43,16 +43,11 @@ impl CapRange {
 }
 
 impl fmt::Display for CapRange {
-    /// `1,760 MiB`, or `1,600 to 2,100 MiB` where only that much is known. The upper end is exclusive then: so much was refused.
+    /// `1.72 GiB`, or `1.56 to 2.05 GiB` where only that much is known. The upper end is exclusive then: so much was refused.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A range narrower than figures show is one figure.
         if self.most.saturating_sub(self.least) < 10 * KIBIBYTE {
-            return f.pad(&Bytes(self.most).limit());
-        }
-        // Both ends are limits: their digits count.
-        if (GIBIBYTE..10 * GIBIBYTE).contains(&self.most) && self.least > 0 {
-            let figure = |bytes| SizeColumn::default().figure(bytes);
-            return f.pad(&format!("{} to {}", figure(self.least), SizeColumn::default().sized(self.most)));
+            return f.pad(&Bytes(self.most).to_string());
         }
         let [least, most] = told_apart([self.least, self.most]);
         if self.least == 0 {
@@ -61,6 +56,11 @@ impl fmt::Display for CapRange {
         let unit = |text: &str| text.rsplit_once(crate::units::NBSP).map(|(n, unit)| (n.to_owned(), unit.to_owned()));
         match (unit(&least), unit(&most)) {
             (Some((low, a)), Some((_, b))) if a == b => f.pad(&format!("{low} to {most}")),
+            // One unit for both ends, where it suits both.
+            _ if self.most < 10 * GIBIBYTE => {
+                let mib = SizeColumn::default();
+                f.pad(&format!("{} to {}", mib.figure(self.least), mib.sized(self.most)))
+            }
             _ => f.pad(&format!("{least} to {most}")),
         }
     }
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn a_range_is_written_with_one_unit() {
-        assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1,600 to 2,100 MiB");
+        assert_eq!(range(1600, 2100).to_string().replace(crate::units::NBSP, " "), "1.56 to 2.05 GiB");
         assert_eq!(range(2100, 2102).to_string().replace(crate::units::NBSP, " "), "2,100 to 2,102 MiB");
-        assert_eq!(CapRange::exact(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1,760 MiB");
+        assert_eq!(CapRange::exact(1760 << 20).to_string().replace(crate::units::NBSP, " "), "1.72 GiB");
         let wide = CapRange { least: 512 << 20, most: 64 << 30, ..CapRange::exact(0) };
         assert_eq!(range(0, 64).to_string().replace(crate::units::NBSP, " "), "under 64 MiB");
         assert_eq!(wide.to_string().replace(crate::units::NBSP, " "), "512 MiB to 64 GiB");

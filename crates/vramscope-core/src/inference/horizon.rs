@@ -54,7 +54,7 @@ impl Horizon {
         if self.is_growing {
             "memory was still growing at the end, so it may only postpone the failure"
         } else {
-            "what comes after the failure is not recorded"
+            "whether later requests would fit is not known"
         }
     }
 }

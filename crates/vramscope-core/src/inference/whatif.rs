@@ -197,16 +197,19 @@ fn places_tried(requests: u64) -> usize {
 pub const SUGGESTED: [(&str, &str); 12] = [
     ("", "PyTorch's defaults"),
     ("expandable_segments:True", "segments grow in place, so holes between them do not arise"),
-    ("expandable_segments:True,garbage_collection_threshold:0.8", "growing segments, unused ones given back before the limit"),
+    (
+        "expandable_segments:True,garbage_collection_threshold:0.8",
+        "segments grow in place, and unused ones go back before the limit",
+    ),
     ("max_split_size_mb:512", "blocks of 512 MiB and more are kept whole"),
     ("max_split_size_mb:128", "blocks of 128 MiB and more are kept whole"),
     ("max_split_size_mb:64", "blocks of 64 MiB and more are kept whole"),
     ("garbage_collection_threshold:0.8", "old unused segments go back at 80 % of the limit"),
     ("garbage_collection_threshold:0.6", "old unused segments go back at 60 % of the limit"),
-    ("max_split_size_mb:128,garbage_collection_threshold:0.8", "whole large blocks, old ones given back"),
+    ("max_split_size_mb:128,garbage_collection_threshold:0.8", "large blocks are kept whole, and old unused segments go back"),
     ("roundup_power2_divisions:4", "sizes that vary a little share blocks"),
     ("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "coarser sizes for large requests, as in PyTorch's documentation"),
-    ("expandable_segments:True,roundup_power2_divisions:8", "growing segments, similar sizes share blocks"),
+    ("expandable_segments:True,roundup_power2_divisions:8", "segments grow in place, and similar sizes share blocks"),
 ];
 
 /// Answers questions about one device of a recording.

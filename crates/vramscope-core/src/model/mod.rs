@@ -38,7 +38,7 @@ pub use recording::{Added, Clock, Format, NoSuchDevice, Recording, SnapshotLists
 pub use report::{LoadReport, LoadWarning, WarningKind};
 pub use sample::{Bands, Sample, SampleSeries};
 pub use segment::{Block, BlockState, PoolId, PoolKey, Segment, SizeClass, StreamId};
-pub use source_totals::{BEFORE_PROFILING, SourceTotal, SourceTotals, UNEXPLAINED};
+pub use source_totals::{Beyond, SourceTotal, SourceTotals};
 pub use stack::{Frame, FrameId, StackId, StackTable, StackTableBuilder, StrId};
 pub use stats::{Counter, Gauge, MemoryStats, StatsKind};
 pub use version::TorchVersion;

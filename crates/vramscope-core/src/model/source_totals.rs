@@ -58,18 +58,44 @@ impl SourceTotals {
 }
 
 impl SourceTotals {
-    /// The same by name, as far as what was held at the start reaches: no event explains more than that.
-    pub fn beyond_by_name(&self, event: u32, known: u64) -> [(&'static str, u64); 2] {
-        let beyond = self.beyond(event, known);
-        let before = beyond.min(self.allocated.start);
-        [(BEFORE_PROFILING, before), (UNEXPLAINED, beyond - before)]
+    /// The same in its parts: what was held at the start, as far as that reaches, and the rest.
+    pub fn beyond_parts(&self, event: u32, known: u64) -> Beyond {
+        let all = self.beyond(event, known);
+        let before = all.min(self.allocated.start);
+        Beyond { before, grew: all - before }
     }
 }
 
-/// Name of what a trace's total gained during profiling without an event of its own.
-pub const UNEXPLAINED: &str = "no event explains it";
-/// Name of the memory that was allocated before the trace began, wherever blocks are listed.
-pub const BEFORE_PROFILING: &str = "before profiling, no stack";
+/// What a trace's own total holds beyond its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beyond {
+    /// Bytes held before profiling began.
+    pub before: u64,
+    /// Bytes that the total gained during profiling without an event in the trace.
+    pub grew: u64,
+}
+
+impl Beyond {
+    /// Name of [`before`](Self::before), wherever blocks are listed.
+    pub const BEFORE: &str = "held before profiling";
+    /// Name of [`grew`](Self::grew).
+    pub const GREW: &str = "grew during profiling (not in the trace)";
+
+    /// Bytes of both.
+    pub fn all(self) -> u64 {
+        self.before.saturating_add(self.grew)
+    }
+
+    /// The parts that are not empty, by name.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
+        [(Self::BEFORE, self.before), (Self::GREW, self.grew)].into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+
+    /// `100 MiB held before profiling, 5 MiB grew during profiling (not in the trace)`; empty where there is nothing.
+    pub fn words(self) -> String {
+        self.named().map(|(name, bytes)| format!("{} {name}", crate::units::Bytes(bytes))).collect::<Vec<_>>().join(", ")
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +111,12 @@ mod tests {
         assert_eq!([u32::MAX, 1, 2, 4, 5, 9].map(|e| totals.allocated.at(e)), [100, 100, 110, 110, 90, 90].map(Some));
         assert_eq!(totals.allocated.events, [2, 5]);
         assert_eq!((totals.beyond(2, 10), totals.beyond(5, 91)), (100, 0));
-        assert_eq!(totals.beyond_by_name(2, 5), [(BEFORE_PROFILING, 100), (UNEXPLAINED, 5)]);
-        assert_eq!(totals.beyond_by_name(2, 20), [(BEFORE_PROFILING, 90), (UNEXPLAINED, 0)]);
+        assert_eq!(totals.beyond_parts(2, 5), Beyond { before: 100, grew: 5 });
+        assert_eq!(
+            totals.beyond_parts(2, 5).words(),
+            "100\u{a0}B held before profiling, 5\u{a0}B grew during profiling (not in the trace)"
+        );
+        assert_eq!(totals.beyond_parts(2, 20), Beyond { before: 90, grew: 0 });
+        assert_eq!(totals.beyond_parts(2, 110).words(), "");
     }
 }

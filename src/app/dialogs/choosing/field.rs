@@ -105,8 +105,11 @@ impl Asking {
             (a, b) => a.is_some() != b.is_some(),
         };
         if self.rows.0 != tail || is_old(&self.rows.1) {
-            let up = (tail.is_empty() && folder.parent().is_some()).then_some(Row::Up);
-            let entries = listing.iter().flat_map(|l| l.fitting(&tail)).map(Row::Entry);
+            // A file to be written has a name from the start: the folders that it may go to stay listed.
+            let is_new = purpose.is_new();
+            let up = ((tail.is_empty() || is_new) && folder.parent().is_some()).then_some(Row::Up);
+            let entries = listing.iter().flat_map(|l| if is_new { l.fitting_with_folders(&tail) } else { l.fitting(&tail) });
+            let entries = entries.map(Row::Entry);
             let rows = up.into_iter().chain(entries).collect();
             self.rows = (tail, listing.clone(), rows);
         }
@@ -427,6 +430,9 @@ mod tests {
         assert_eq!(entered(&mut asking(&folder, Choosing::WatchFolder, "runs")), Some(folder.path().join("runs")));
         assert_eq!(entered(&mut asking(&folder, Choosing::WatchFolder, "")), Some(folder.path().join("")));
         let mut save = asking(&folder, Choosing::Save, "new.pickle");
+        let (listing, _) = save.fill(&Jobs::synchronous());
+        let is_folder = |row: &Row| matches!(row, Row::Entry(i) if listing.entries[*i as usize].text == "runs");
+        assert!(save.rows.2.contains(&Row::Up) && save.rows.2.iter().any(is_folder), "a new name hides no folder");
         save.go(folder.path().join("runs"));
         assert_eq!(entered(&mut save), Some(folder.path().join("runs/new.pickle")), "the name goes along");
     }

@@ -105,6 +105,15 @@ impl Listing {
         begin
     }
 
+    /// The same, and after them every other folder.
+    pub fn fitting_with_folders(&self, typed: &str) -> Vec<u32> {
+        let mut fitting = self.fitting(typed);
+        let is_folder = |i: &u32| self.entries.get(*i as usize).is_some_and(|entry| entry.kind == EntryKind::Folder);
+        let others: Vec<u32> = self.fitting("").into_iter().filter(|i| is_folder(i) && !fitting.contains(i)).collect();
+        fitting.extend(others);
+        fitting
+    }
+
     /// What Tab makes of the start of a name: as much as all names that begin with it have in common, and the slash of a folder
     /// that is the only one. Upper and lower case are one, as long as what is typed fits nothing better.
     pub fn completed(&self, typed: &str) -> Option<String> {

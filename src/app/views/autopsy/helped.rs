@@ -28,7 +28,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
     let caption = match ready {
         Ready::Done(h) if failed => format!("{} requests replayed", count(h.requests)),
         Ready::Done(h) => {
-            h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap).limit()))
+            h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap)))
         }
         _ => String::new(),
     };
@@ -116,7 +116,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         let bound = if h.is_of_device() { "device" } else { "cap" };
         let text = match h.limit.filter(|range| !range.is_known()) {
             Some(range) => format!("{bound} {range}"),
-            None => format!("{bound} {}", Bytes(limit).limit()),
+            None => format!("{bound} {}", Bytes(limit)),
         };
         // A figure cut in half says something else.
         let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
@@ -263,7 +263,7 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
             format!("{} after {}", if r.oom_varies { "may fail" } else { "fails" }, count(r.oom_request.unwrap_or(0)))
         }
         (false, true) => format!("all {} served", count(h.requests)),
-        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from).limit())),
+        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from).at_least())),
     }
 }
 
@@ -291,7 +291,7 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).limit());
+    let with = |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).at_least());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };

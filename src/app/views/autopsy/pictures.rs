@@ -263,7 +263,12 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
             }
             _ => None,
         };
-        let at = if let Some(x) = inside {
+        // Between low bars there is no room for a line of text: then it is on its own bar.
+        let has_gap = pitch - bar_height >= 16.0;
+        let on_bar = !has_gap && bar.width() > width + 20.0 && !fits(beside[1]) && (crosses || !fits(beside[0]));
+        let at = if on_bar {
+            pos2(bar.left() + 10.0, y)
+        } else if let Some(x) = inside {
             pos2(x, y)
         } else if fits(beside[0]) && !crosses {
             pos2(beside[0], y)
@@ -280,7 +285,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         };
         // On a ground of its own, where it fits on no side of the line: that does not run through the words.
         let ground = Rect::from_min_size(at - vec2(3.0, 7.0), vec2(width + 6.0, 14.0));
-        if ground.x_range().contains(line) {
+        if on_bar || ground.x_range().contains(line) {
             painter.rect_filled(ground, 0.0, t.s1);
         }
         label::text(&painter, at, Align2::LEFT_CENTER, &row.note, Type::Body, t.text2);

@@ -200,7 +200,7 @@ impl AutopsyView {
         }
         match Bytes::parse_limit(&self.cap_text) {
             Ok(Bytes(cap)) if cap < least => {
-                let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved).limit());
+                let sentence = format!("{} were reserved {when}, so the cap was not below that.", Bytes(reserved));
                 self.cap_error = Some(sentence);
             }
             Ok(Bytes(cap)) => {
@@ -216,13 +216,13 @@ impl AutopsyView {
 /// it.
 fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<String> {
     if let Some(all) = cx.data.device().capacity.filter(|&all| all < cap) {
-        return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all).limit()));
+        return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all)));
     }
     let known = cx.findings.into_iter().flat_map(|found| found.ooms.iter().map(|a| &**a)).chain(shown);
     let below = known.filter_map(|a| Some((a.cap_below()?, a.event))).min()?;
     (below.0 <= cap).then(|| {
         let event = count(u64::from(below.1));
-        format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0).limit())
+        format!("With that the request of event {event} would not have failed, so the cap is below {}.", Bytes(below.0))
     })
 }
 

@@ -152,9 +152,10 @@ fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [Str
         x += width;
     }
     batch.paint(ui.painter());
+    let sizes = SizeColumn::of(bytes);
     for i in 0..3 {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        let size = Bytes(bytes[i]).to_string();
+        let size = sizes.sized(bytes[i]);
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, format!("{}: {size} {}", names[i], notes[i])));
         let inner = rect.shrink2(vec2(PAD, 0.0));
         let p = ui.painter();

@@ -40,10 +40,10 @@ impl CompareView {
         // This many rows decide how the columns are written.
         let size = SizeColumn::of(rows.iter().take(2_000).flat_map(|g| [g.a.bytes, g.b.bytes]));
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
-            Column::text("allocated in", Width::Share(1.0, 130.0), |c, l: &Line<'_>| {
+            Column::text("allocated in", Width::Share(1.4, 130.0), |c, l: &Line<'_>| {
                 l.names.paint_first(&c.swatch(swatch(l.group, t, l.is_lit)));
             }),
-            Column::text("called from", Width::Share(0.9, 110.0), |c, l: &Line<'_>| l.names.paint_caller(c)).goes(3),
+            Column::text("called from", Width::Share(1.2, 110.0), |c, l: &Line<'_>| l.names.paint_caller(c)).goes(3),
             Column::figure(size.head("A"), 68.0, |c, l: &Line<'_>| c.figure(size.figure(l.group.a.bytes), l.quiet(t.text2, t)))
                 .by(Order::A, |i| rows[i].a.bytes as f64)
                 .goes(5),
@@ -59,7 +59,7 @@ impl CompareView {
             })
             // Both directions are changes: the largest of either kind come first.
             .by(Order::Change, |i| rows[i].change().unsigned_abs() as f64),
-            Column::text("change", Width::Share(0.9, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
+            Column::text("change", Width::Share(0.5, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
             Column::figure("B / A", 48.0, |c, l: &Line<'_>| {
                 let text = layout::ratio(l.group.a.bytes, l.group.b.bytes).unwrap_or_else(|| "new".to_owned());
                 c.figure(if l.group.b.bytes == 0 { "gone" } else { &text }, l.ink(t));

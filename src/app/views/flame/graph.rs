@@ -20,6 +20,8 @@ use vramscope_core::units::{Bytes, NBSP, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
+/// Narrower frames have no room for a name.
+const LEAST_NAMED: f32 = 34.0;
 /// Below this width the notes and the legend under the graph take two lines.
 const TWO_LINES: f32 = 1000.0;
 
@@ -38,7 +40,8 @@ impl FlameView {
         let low = if ui.available_width() < TWO_LINES && ui.available_height() > 160.0 { 40.0 } else { 22.0 };
         let footer = ui.max_rect().with_min_y(ui.max_rect().bottom() - low);
         let width = ui.available_width() - 24.0;
-        let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away);
+        let is_opened = |node: u32| built.keys.get(node as usize).is_some_and(|key| self.opened.contains(key));
+        let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away, is_opened);
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
         crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
@@ -100,6 +103,15 @@ impl FlameView {
         self.zoom = (node != 0).then(|| built.keys.get(node as usize).copied()).flatten();
     }
 
+    /// Shows every frame of a folded chain.
+    fn open_chain(&mut self, built: &Built, cell: Cell) {
+        let mut at = Some(cell.node);
+        while let Some(node) = at {
+            self.opened.extend(built.keys.get(node as usize));
+            at = built.flame.nodes.get(node as usize).and_then(|n| n.children.first().copied()).filter(|_| node != cell.last);
+        }
+    }
+
     fn frames(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, laid: &Layout, found: Option<&Found>) {
         let t = cx.tokens;
         let flame = &canvas.built.flame;
@@ -136,15 +148,18 @@ impl FlameView {
             } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
             }
-            if r.width() > 34.0 {
-                labels.push((r, node, hit));
+            if r.width() > LEAST_NAMED {
+                labels.push((r, node, hit, cell.frames));
             }
         }
         batch.paint(&painter);
-        for (r, node, hit) in labels {
+        for (r, node, hit, frames) in labels {
             let inner = r.shrink2(vec2(6.0, 0.0));
             let ink = if hit { t.text1 } else { t.text3 };
-            let (name, place) = node_text(canvas.stacks, node);
+            let (name, place) = match frames {
+                1 => node_text(canvas.stacks, node),
+                _ => (format!("… {}", chain_text(frames)), String::new()),
+            };
             let mut right = inner.right();
             if inner.width() > 150.0 {
                 let text = match (&canvas.built.compared, node.after) {
@@ -187,7 +202,9 @@ impl FlameView {
             let node = &built.flame.nodes[cell.node as usize];
             self.hovered = built.keys.get(cell.node as usize).copied();
             // The first click of a double click has zoomed already, so the second one would hit another frame.
-            if response.clicked() && !response.double_clicked() {
+            if response.clicked() && cell.frames > 1 {
+                self.open_chain(built, cell);
+            } else if response.clicked() && !response.double_clicked() {
                 let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
                 self.select(cx, built, node);
@@ -196,7 +213,16 @@ impl FlameView {
                 self.menu = Some(cell.node);
             }
             if !response.context_menu_opened() {
-                canvas.tip(node, |w| self.figure(w)).show(response);
+                let tip = canvas.tip(node, |w| self.figure(w));
+                match cell.frames {
+                    1 => tip.show(response),
+                    frames => tip
+                        .note(format!(
+                            "The outermost of {}. Each calls only the next; a click shows them all.",
+                            chain_text(frames)
+                        ))
+                        .show(response),
+                }
             }
         }
         egui::Popup::context_menu(response).show(|ui| {
@@ -282,6 +308,10 @@ impl FlameView {
                 format!("{who} {}, {} of all", self.figure(through), share(through, all.total))
             });
         }
+        let room = f64::from(rect.width() - 24.0);
+        if laid.rows > 1 && laid.cells.iter().skip(1).all(|c| (c.to - c.from) * room <= f64::from(LEAST_NAMED)) {
+            notes.push("too narrow for names: click a frame, or choose tree".to_owned());
+        }
         if laid.folded > 0 {
             notes.push(format!("{} thinner than a pixel not drawn", counted(laid.folded, "frame", "frames")));
         }
@@ -333,6 +363,10 @@ impl FlameView {
             }
         }
     }
+}
+
+fn chain_text(frames: u32) -> String {
+    counted(u64::from(frames), "frame", "frames")
 }
 
 /// Where frames are drawn and how they are coloured.

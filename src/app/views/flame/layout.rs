@@ -6,10 +6,17 @@ use egui::Rect;
 
 use vramscope_core::compare::flame::{Flame, What};
 
+/// From this many frames on, a chain in which each frame calls only the next one is drawn as one row until it is opened.
+const LONG_CHAIN: u32 = 12;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cell {
-    /// Index into [`Flame::nodes`].
+    /// Index into [`Flame::nodes`]; the outermost frame of a folded chain.
     pub node: u32,
+    /// The frame whose children stand below: the innermost of a folded chain, otherwise `node` itself.
+    pub last: u32,
+    /// Number of frames that the cell stands for.
+    pub frames: u32,
     /// Row from the top; the zoomed frame is in row 0.
     pub row: u32,
     /// Left edge, 0 to 1.
@@ -57,9 +64,28 @@ pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
     away
 }
 
+/// The frames from `first` on that only hand on to the next one: those before the frame at the chain's end, where memory ends or
+/// paths part. Returns the innermost of them and their number.
+pub fn chain(flame: &Flame, first: u32) -> (u32, u32) {
+    let only = |node: u32| match flame.nodes.get(node as usize) {
+        Some(n) if n.own == 0 && n.children.len() == 1 => n.children.first().copied(),
+        _ => None,
+    };
+    let (mut last, mut next, mut frames) = (first, only(first), 0);
+    while let Some(inner) = next {
+        frames += 1;
+        next = only(inner);
+        if next.is_some() {
+            last = inner;
+        }
+    }
+    (last, frames)
+}
+
 /// Lays out `zoom` over the whole width and its descendants below. Frames narrower than `thinnest` (a share of the width) are
-/// only counted. The weight in `away` is subtracted. O(frames drawn and their children).
-pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>) -> Layout {
+/// only counted. The weight in `away` is subtracted. Long chains are folded unless `is_opened` holds for their first frame.
+/// O(frames drawn or folded, and their children).
+pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>, is_opened: impl Fn(u32) -> bool) -> Layout {
     let mut layout = Layout::default();
     let left = |node: u32| {
         let total = flame.nodes.get(node as usize).map_or(0, |n| n.total);
@@ -69,17 +95,22 @@ pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>
         return layout;
     }
     let whole = left(zoom).max(1) as f64;
-    let mut level = vec![Cell { node: zoom, row: 0, from: 0.0, to: 1.0 }];
+    let mut level = vec![Cell { node: zoom, last: zoom, frames: 1, row: 0, from: 0.0, to: 1.0 }];
     while !level.is_empty() {
         let mut next = Vec::new();
         for parent in &level {
             let mut from = parent.from;
-            for &child in &flame.nodes[parent.node as usize].children {
+            let children = &flame.nodes[parent.last as usize].children;
+            for &child in children {
                 let width = left(child) as f64 / whole;
                 if width > 0.0 && width < thinnest {
                     layout.folded += 1;
                 } else if width > 0.0 {
-                    next.push(Cell { node: child, row: parent.row + 1, from, to: from + width });
+                    let (last, frames) = match chain(flame, child) {
+                        (last, frames) if frames >= LONG_CHAIN && !is_opened(child) => (last, frames),
+                        _ => (child, 1),
+                    };
+                    next.push(Cell { node: child, last, frames, row: parent.row + 1, from, to: from + width });
                 }
                 from += width;
             }
@@ -210,7 +241,7 @@ mod tests {
 
     #[test]
     fn children_stand_under_their_parent_and_thin_ones_are_counted() {
-        let l = lay_out(&flame(), 0, 0.02, &HashMap::new());
+        let l = lay_out(&flame(), 0, 0.02, &HashMap::new(), |_| false);
         assert_eq!((l.cells.len(), l.folded, l.rows), (4, 1, 3));
         assert_eq!(hit(&l, 1, 0.7).map(|c| c.node), Some(2));
         assert_eq!(hit(&l, 2, 0.1).map(|c| c.node), Some(4));
@@ -220,9 +251,27 @@ mod tests {
 
     #[test]
     fn zooming_starts_at_the_zoomed_frame() {
-        let l = lay_out(&flame(), 1, 0.0, &HashMap::new());
+        let l = lay_out(&flame(), 1, 0.0, &HashMap::new(), |_| false);
         assert_eq!(l.cells.iter().map(|c| (c.node, c.row)).collect::<Vec<_>>(), [(1, 0), (4, 1)]);
         assert!((l.cells[1].to - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_long_chain_is_one_row_until_it_is_opened() {
+        // All, a chain of twenty frames, and the two frames that the last of them calls.
+        let mut nodes: Vec<Node> = (0..=20).map(|i| node(u32::max(i, 1) - 1, i, 10, &[i + 1])).collect();
+        nodes.iter_mut().for_each(|n| n.own = 0);
+        nodes[20].children = vec![21, 22];
+        nodes.extend([node(20, 21, 6, &[]), node(20, 21, 4, &[])]);
+        let flame = Flame { nodes, folded_frames: 0 };
+        assert_eq!(chain(&flame, 1), (19, 19));
+        let rows = |opened: u32| {
+            let l = lay_out(&flame, 0, 0.0, &HashMap::new(), |n| n <= opened);
+            (l.rows, l.cells.iter().map(|c| (c.node, c.frames)).collect::<Vec<_>>())
+        };
+        assert_eq!(rows(0), (4, vec![(0, 1), (1, 19), (20, 1), (21, 1), (22, 1)]));
+        assert_eq!(rows(20).0, 22);
+        assert_eq!(chain(&flame, 15), (19, 5), "what is left below an open frame is short");
     }
 
     #[test]
@@ -230,7 +279,7 @@ mod tests {
         let f = flame();
         let away = taken_away(&f, &[1, 4]);
         assert_eq!(away.get(&0), Some(&60), "a frame below a hidden one counts once");
-        let l = lay_out(&f, 0, 0.0, &away);
+        let l = lay_out(&f, 0, 0.0, &away, |_| false);
         assert_eq!(l.cells.iter().map(|c| c.node).collect::<Vec<_>>(), [0, 2, 3]);
         assert!((l.cells[1].to - 39.0 / 40.0).abs() < 1e-12);
     }

@@ -32,6 +32,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("lower edge", "a frame that ends in several kinds of memory: its shares; its own colour is the largest's"),
         ("solid, pale", "where A and B are compared: as much as at A, and grown since; an outline is gone since A"),
         ("click", "zoom to a frame and select its heaviest stack in all views"),
+        ("… 180 frames", "a chain in which each frame calls only the next; a click opens it, Esc folds it again"),
         ("out again", "Esc, a click on the zoomed frame, or a name in the line above it"),
         ("right click", "zoom, hide this frame, copy, show all again"),
         ("find", "frames whose name or file matches stay bright; their sum stands below"),
@@ -106,6 +107,8 @@ struct FlameView {
     /// Key of the frame that fills the width; `None` for all.
     zoom: Option<u64>,
     hidden: HashSet<u64>,
+    /// Keys of the frames of long chains that the user opened.
+    opened: HashSet<u64>,
     find: String,
     sort: Sort<Order>,
     toggled: HashSet<u64>,
@@ -135,6 +138,7 @@ impl Default for FlameView {
             shows_tree: false,
             zoom: None,
             hidden: HashSet::new(),
+            opened: HashSet::new(),
             find: String::new(),
             sort: Sort::new(Order::Total, true),
             toggled: HashSet::new(),
@@ -333,6 +337,7 @@ impl View for FlameView {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if std::mem::replace(&mut self.cleared, cx.shared.cleared) != cx.shared.cleared {
             self.zoom = None;
+            self.opened.clear();
         }
         let (built, is_fresh) = self.build(cx);
         if !is_fresh {

@@ -7,7 +7,7 @@ use crate::app::state::Item;
 use crate::app::views::block_name::short_role;
 use vramscope_core::anatomy::{Composition, ModuleHeld, OwnBlocks, RoleHeld, Which};
 use vramscope_core::anatomy::{Role, Roles};
-use vramscope_core::tables::State;
+use vramscope_core::tables::{LifetimeId, State};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Kind of a row for a single line.
@@ -18,11 +18,11 @@ const LINES: usize = 12;
 /// The card of a row: its bytes, their roles, the lines that allocated them. O(live blocks × stack depth).
 pub(super) fn card(data: &DeviceData, state: &State, roles: &Roles, own: &OwnBlocks) -> Card {
     let (device, tables) = (data.device(), &data.tables);
-    let of = |asked: &dyn Fn(Option<vramscope_core::tables::LifetimeId>) -> bool| {
+    let of = |asked: &dyn Fn(Result<LifetimeId, &'static str>) -> bool| {
         Composition::at(&data.recording, device, tables, &data.names, roles, state.event, asked)
     };
     let is_own = |id| own.contains(device, tables, id);
-    let (whole, held) = (of(&|_| true), of(&|id| id.map_or_else(|| own.has_before_profiling(), is_own)));
+    let (whole, held) = (of(&|_| true), of(&|asked| asked.map_or_else(|part| own.contains_beyond(part), is_own)));
     let (kind, name) = title(&own.which, &whole.modules);
     let is_line = kind == LINE;
     let share = held.bytes as f64 / whole.bytes.max(1) as f64 * 100.0;

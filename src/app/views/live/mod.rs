@@ -13,7 +13,7 @@ use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::{Action, Command, LiveAction, ViewKind, last_known};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, Icon, PaneHeader, Push, legend_row, pane, row, selector};
+use crate::app::widgets::{Cut, Icon, PaneHeader, Push, label, legend_row, pane, row, selector};
 use layout::{Peaks, areas, sample_at};
 use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
@@ -118,12 +118,12 @@ impl View for LiveView {
         let device = cx.data.device();
         let Some(track) = device.live.as_deref() else {
             let (sentence, line) = NOT_WATCHED;
-            pane::empty_state(ui, sentence, Some(line));
-            ui.add_space(16.0);
-            ui.vertical_centered(|ui| {
+            pane::empty_offering(ui, sentence, Some(line), 120.0, |ui| {
+                ui.add_space(16.0);
                 if Push::primary("Watch this machine's GPUs").show(ui).clicked() {
                     cx.actions.run(Command::WatchMachine);
                 }
+                see_sample(ui, cx);
             });
             return;
         };
@@ -136,7 +136,11 @@ impl View for LiveView {
             } else {
                 sentence.to_owned()
             };
-            pane::empty_state(ui, &sentence, line);
+            pane::empty_offering(ui, &sentence, line, 80.0, |ui| {
+                if line.is_some() {
+                    see_sample(ui, cx);
+                }
+            });
             return;
         }
         self.peaks.update(&device.samples);
@@ -167,6 +171,17 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
     child.set_clip_rect(rect.intersect(ui.clip_rect()));
     child.spacing_mut().item_spacing.y = 0.0;
     draw(&mut child);
+}
+
+/// What a machine without a GPU can open in place of a watch.
+fn see_sample(ui: &mut Ui, cx: &ViewContext<'_>) {
+    ui.add_space(20.0);
+    let sentence = "To see what a watch shows, open one that comes with vramscope. It needs no GPU.";
+    label::paragraph(ui, sentence, Type::Body, cx.tokens.text2);
+    ui.add_space(8.0);
+    if Push::outlined("Open the bundled watch").show(ui).clicked() {
+        cx.actions.send(Action::OpenWatchSample);
+    }
 }
 
 /// Draws the bar of the card and its legend.

@@ -7,7 +7,7 @@ use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::{Composition, LineHeld, Role};
 use vramscope_core::diagnose::limits::Limit;
 use vramscope_core::diagnose::steady::no_growth;
-use vramscope_core::model::BEFORE_PROFILING;
+use vramscope_core::model::Beyond;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 use vramscope_core::units::{Bytes, count, counted};
 
@@ -61,10 +61,9 @@ impl Whole {
                     .to_owned(),
             ),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
-            (0, _) if found.held.before > 0 => Some(format!(
-                "{} of what is live here were allocated before profiling began. Profile from the start to see them.",
-                Bytes(found.held.before)
-            )),
+            (0, _) if found.held.beyond.all() > 0 => {
+                Some(format!("Not all that is in use has an event in the trace: {}.", found.held.beyond.words()))
+            }
             (0, _) => Some("Complete: nothing that is live here is older than its first event.".to_owned()),
             (blocks, bytes) => {
                 let are = if blocks == 1 { "is" } else { "are" };
@@ -99,8 +98,8 @@ impl Found {
         let (device, tables) = (data.device(), &data.tables);
         let is_role = |role: Role| only.is_empty() || only.contains(&role);
         let is_of = |id: LifetimeId| is_role(roles.of(id));
-        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, |id| {
-            id.map_or(is_role(Role::Unknown), is_of)
+        let held = Composition::at(&data.recording, device, tables, &data.names, roles, event, |asked| {
+            asked.map_or(is_role(Role::Unknown), is_of)
         });
         let has_stacks = !data.names.is_empty();
         let lifetimes = &tables.lifetimes;
@@ -111,7 +110,7 @@ impl Found {
             lines: if has_stacks {
                 held.lines.clone()
             } else {
-                sizes(data, live.into_iter().filter(|&id| is_of(id)), held.before)
+                sizes(data, live.into_iter().filter(|&id| is_of(id)), held.beyond)
             },
             has_stacks,
             has_modules: held.modules.iter().any(|m| m.is_module),
@@ -135,8 +134,8 @@ impl Found {
     }
 }
 
-/// Blocks by their size, most bytes first; one row is the memory held `before` a trace began, whose blocks are unknown.
-fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64) -> Vec<LineHeld> {
+/// Blocks by their size, most bytes first, with what a trace's total holds `beyond` them.
+fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, beyond: Beyond) -> Vec<LineHeld> {
     let mut of_size: FxHashMap<u64, LineHeld> = FxHashMap::default();
     for id in live {
         let size = data.tables.lifetimes.block_size(id);
@@ -155,8 +154,8 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, before: u64)
         let text = if is_alone { text } else { format!("{} B", count(size)) };
         LineHeld { place: format!("blocks of {text}"), size: Some(size), ..line }
     };
-    let before = LineHeld { place: BEFORE_PROFILING.to_owned(), bytes: before, ..LineHeld::default() };
-    let mut all: Vec<LineHeld> = of_size.into_iter().map(of).chain([before].into_iter().filter(|l| l.bytes > 0)).collect();
+    let beyond = beyond.named().map(|(name, bytes)| LineHeld { place: name.to_owned(), bytes, ..LineHeld::default() });
+    let mut all: Vec<LineHeld> = of_size.into_iter().map(of).chain(beyond).collect();
     all.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.lifetimes.first().copied()));
     all
 }

@@ -88,9 +88,9 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     let share = label::text_in_right(ui.painter(), columns.at(1), "100.0", Type::Mono, t.text3);
     let room = columns.inner.with_max_x(share.left() - 4.0);
     let mut counts = vec![counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
-    if held.before > 0 {
-        // No block is known of what was held before profiling.
-        counts.splice(0..0, [format!("{} and what is older", counts[0]), format!("{} and older", counts[1])]);
+    if held.beyond.all() > 0 {
+        // A trace's total may hold more than the blocks of its events.
+        counts.splice(0..0, [format!("{} and memory without blocks", counts[0]), format!("{} and more", counts[1])]);
     }
     let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
     label::text_in(ui.painter(), room, counts.iter().find(fits).unwrap_or(&counts[counts.len() - 1]), Type::Body, t.text2);

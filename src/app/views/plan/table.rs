@@ -8,6 +8,7 @@ use super::layout::ROW;
 use super::model::{PlanView, combined};
 use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
+use crate::app::views::autopsy::short;
 use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Width, label, paint_chip_in, selector};
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
@@ -75,7 +76,10 @@ impl PlanView {
                     room.max.x = c.rect.left() + words + 2.0;
                 }
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
-                label::text_in(c.p, room, &row.title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
+                let fits = label::width(c.p, &row.title, kind) <= room.width();
+                // Only a setting has no blank; cut in its middle it would be another.
+                let title = if fits || row.title.contains(' ') { row.title.clone() } else { short(&row.title) };
+                label::text_in(c.p, room, &title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
             }),
             Column::text("peak, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
                 if let Some(f) = known(l.1) {

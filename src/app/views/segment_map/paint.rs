@@ -187,8 +187,9 @@ pub fn around(
                 (false, true) => shown.is_start,
                 (false, false) => number.is_multiple_of(every),
             };
-            // Keeps the labels of the first and last row fully visible.
-            let y = strip.center().y.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
+            // Keeps the labels of the first and last row fully visible, and that of a low first row off the heading above it.
+            let centre = if first_of_group { strip.center().y.max(strip.top() + 7.0) } else { strip.center().y };
+            let y = centre.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
             if (is_due || first_of_group) && y - last_label >= 12.0 {
                 last_label = y;
                 let at = pos2(areas.gutter.right() - 8.0, y);

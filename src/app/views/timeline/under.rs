@@ -10,11 +10,11 @@ use super::paint::Canvas;
 use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
 use crate::app::state::{Axis, Item, shared};
+use crate::app::views::block_legend::NO_BLOCKS;
 use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Figures, Scale, Term, Tip};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::vendor::Words;
-use vramscope_core::model::BEFORE_PROFILING;
 use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -128,10 +128,12 @@ impl Scene<'_> {
             Under::Run { run, event, sharing } if run.lifetime.is_some() => {
                 self.block_tip(run, *event, *sharing, at, (colours, roles))
             }
-            Under::Run { run, event, .. } if run.is_beyond() => Tip::new(Bytes(run.top).to_string())
-                .place(BEFORE_PROFILING)
-                .row("at event", count(u64::from(*event)))
-                .note("PyTorch's own total says so: it was allocated before profiling began, so the trace has no block and no stack for it."),
+            Under::Run { run, event, .. } if run.is_beyond() => {
+                let all = device.source_totals.allocated.at(*event).unwrap_or_default();
+                let beyond = device.source_totals.beyond_parts(*event, all.saturating_sub(run.top));
+                let tip = Tip::new(Bytes(run.top).to_string()).row("at event", count(u64::from(*event)));
+                beyond.named().fold(tip, |tip, (name, bytes)| tip.row(name, Bytes(bytes).to_string())).note(NO_BLOCKS)
+            }
             Under::Run { run, event, .. } => {
                 Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
                     .row("at event", count(u64::from(*event)))

@@ -237,7 +237,10 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
         (Bytes(value).to_string(), "peak reserved, as recorded".to_owned())
     } else {
         let percent = (value.abs_diff(recorded) as f64 / recorded.max(1) as f64 * 100.0).round();
-        (against(value, recorded), format!("peak reserved, {percent:.0} % {}", if value < recorded { "less" } else { "more" }))
+        (
+            against(value, recorded, |n| Bytes(n).to_string()),
+            format!("peak reserved, {percent:.0} % {}", if value < recorded { "less" } else { "more" }),
+        )
     };
     let (rect, _) = row::told(ui, 28.0, egui::Role::Label, || format!("{figure} {text}"));
     let p = ui.painter();

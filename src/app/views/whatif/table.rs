@@ -59,7 +59,7 @@ impl WhatIfView {
                 if a.row.oom {
                     c.right(outcome(a).0, Type::Body, t.red);
                 } else {
-                    let text = against(a.row.peak_reserved_bytes, recorded);
+                    let text = against(a.row.peak_reserved_bytes, recorded, |n| sizes.sized(n));
                     c.figure(&text, if text == "no change" { t.text3 } else { t.text2 });
                 }
             })
@@ -134,12 +134,21 @@ impl WhatIfView {
         let limited = first(6..10);
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
         let tick = if t.dark { "white" } else { "black" };
-        let free = format!("served without a limit; the recording itself peaks at {} ({tick} tick)", Bytes(recorded));
-        let under = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()));
+        let own = Bytes(recorded);
+        // The first that fits.
+        let free = vec![
+            format!("served without a limit; the recording itself peaks at {own} ({tick} tick)"),
+            format!("served without a limit; recorded: {own} ({tick} tick)"),
+            "served without a limit".to_owned(),
+        ];
+        let under = vec![self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()))];
         let end = limited.map_or(above.right(), |cell| cell.left() - 16.0);
         for (cell, end, text) in [(first(2..6), end, free), (limited, above.right() - 8.0, under)] {
             let Some(cell) = cell else { continue };
-            label::text_in(ui.painter(), above.across(cell.left(), end), &text, Type::Caption, t.text2);
+            let room = above.across(cell.left(), end);
+            let fits = |text: &&String| label::width(ui.painter(), text, Type::Caption) <= room.width();
+            let shown = text.iter().find(fits).or(text.last()).map_or("", String::as_str);
+            label::text_in(ui.painter(), room, shown, Type::Caption, t.text2);
             ui.painter().vline((cell.left() - 8.0).round() - 0.5, above.top()..=bottom, Stroke::new(1.0, t.line));
         }
     }
@@ -262,11 +271,11 @@ struct Line {
 }
 
 /// `−902 MiB`, `+318 MiB`, `no change`.
-pub(super) fn against(value: u64, recorded: u64) -> String {
+pub(super) fn against(value: u64, recorded: u64, sized: impl Fn(u64) -> String) -> String {
     match value.cmp(&recorded) {
         std::cmp::Ordering::Equal => "no change".to_owned(),
-        std::cmp::Ordering::Less => format!("−{}", Bytes(recorded - value)),
-        std::cmp::Ordering::Greater => format!("+{}", Bytes(value - recorded)),
+        std::cmp::Ordering::Less => format!("−{}", sized(recorded - value)),
+        std::cmp::Ordering::Greater => format!("+{}", sized(value - recorded)),
     }
 }
 
@@ -277,8 +286,9 @@ mod tests {
     #[test]
     fn differences_have_a_sign_and_a_unit() {
         let m = |n: u64| n << 20;
-        assert_eq!(against(m(3566), m(4468)), "−902\u{a0}MiB");
-        assert_eq!(against(m(6650), m(4468)), "+2.13\u{a0}GiB");
-        assert_eq!(against(m(1), m(1)), "no change");
+        let against = |value: u64, recorded: u64| against(m(value), m(recorded), |n| Bytes(n).to_string());
+        assert_eq!(against(3566, 4468), "−902\u{a0}MiB");
+        assert_eq!(against(6650, 4468), "+2.13\u{a0}GiB");
+        assert_eq!(against(1, 1), "no change");
     }
 }

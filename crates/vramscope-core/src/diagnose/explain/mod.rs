@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::oom::Verdict;
-use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, ProcessUse, Writer};
 use crate::units::pytorch_size;
 
 mod condition;
@@ -45,17 +45,6 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// A process that the message lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct ListedProcess {
-    /// Its id; `None` for the process that failed, except in a container, where it is the host's.
-    pub pid: Option<u32>,
-    /// Bytes on the GPU.
-    pub bytes: u64,
-    /// True for the process that failed.
-    pub is_this: bool,
-}
-
 /// An out-of-memory message, decoded and judged. Serialises to what `explain --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
@@ -80,7 +69,7 @@ pub struct Explanation {
     /// How far each figure may be off, in bytes, because it was printed rounded. Exact ones are absent.
     pub rounding: BTreeMap<&'static str, u64>,
     /// The processes it lists.
-    pub processes: Vec<ListedProcess>,
+    pub processes: Vec<ProcessUse>,
     /// The figures as parts of the card; empty when they do not add up to one.
     pub parts: Vec<Part>,
     /// What the process may hold, divided the same way; empty unless its limit refused the request.
@@ -126,6 +115,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
             rounding.insert(name, figure.slack);
         }
     }
+    let lines = |table| rules::lines_for(message, table, judged.verdict);
     let sentence = judged.sentence.strip_prefix("a ").map(|rest| format!("A {rest}")).unwrap_or(judged.sentence);
     Explanation {
         dialect: message.dialect.name(),
@@ -141,28 +131,21 @@ pub fn explain(message: &OomMessage) -> Explanation {
         mig_slice: message.mig_slice.clone(),
         figures,
         rounding,
-        processes: message
-            .processes
-            .iter()
-            .map(|p| ListedProcess { pid: p.pid, bytes: p.bytes.bytes, is_this: p.is_this })
-            .collect(),
+        processes: message.processes.clone(),
         // No bar adds up from figures that contradict each other.
         parts: if is_consistent { parts(message) } else { Vec::new() },
         limit_parts: if is_consistent { limit_parts(message, judged.verdict) } else { Vec::new() },
         verdict: judged.verdict,
-        cause: rules::lines_for(message, "cause", judged.verdict).first().map_or(judged.verdict.name(), |(_, name)| name),
+        cause: lines("cause").first().map_or(judged.verdict.name(), |(_, name)| name),
         certain: judged.doubt.is_none(),
         doubt: judged.doubt,
         sentence,
         contradictions,
         known: known(message, is_consistent),
         buffers: largest(message).into_iter().cloned().collect(),
-        not_known: rules::lines_for(message, "not_known", judged.verdict)
-            .iter()
-            .filter_map(|(_, says)| words::fill(message, says))
-            .collect(),
+        not_known: lines("not_known").iter().filter_map(|(_, says)| words::fill(message, says)).collect(),
         remedies: remedies::remedies(message, judged.verdict),
-        record: rules::lines_for(message, "record", judged.verdict).iter().map(|&(_, line)| line.to_owned()).collect(),
+        record: lines("record").iter().map(|&(_, line)| line.to_owned()).collect(),
     }
 }
 

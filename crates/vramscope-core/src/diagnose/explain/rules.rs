@@ -10,15 +10,6 @@ use crate::formats::oom_message::OomMessage;
 use crate::formats::oom_message::entries::{Entry, entries};
 
 const TABLES: [&str; 2] = [include_str!("rules.txt"), include_str!("advice.txt")];
-const VERDICTS: [Verdict; 7] = [
-    Verdict::Fragmentation,
-    Verdict::Cap,
-    Verdict::Capacity,
-    Verdict::Contention,
-    Verdict::NonPytorch,
-    Verdict::TooLarge,
-    Verdict::Unknown,
-];
 
 pub(super) struct Rule {
     table: &'static str,
@@ -39,7 +30,7 @@ impl Rule {
         }
         let mut words = head.split(' ');
         let table = words.next()?;
-        let verdict = words.next().map(|name| VERDICTS.into_iter().find(|verdict| verdict.name() == name));
+        let verdict = words.next().map(|name| Verdict::ALL.into_iter().find(|verdict| verdict.name() == name));
         // A verdict that there is not.
         if verdict == Some(None) {
             return None;

@@ -11,7 +11,7 @@ use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 39] = [
+const WORDS: [Named<String>; 38] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -34,7 +34,6 @@ const WORDS: [Named<String>; 39] = [
     ("others", others),
     ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
     ("elements", |m| Some(m.elements?.to_string())),
-    ("as float", |m| Some(pytorch_size(m.elements?.saturating_mul(4)))),
     ("wanted", |m| Some(m.context?.wanted?.to_string())),
     ("fits", |m| Some(m.context?.fits?.to_string())),
     ("roughly fits", roughly_fits),
@@ -188,7 +187,11 @@ fn by_size(m: &OomMessage) -> Vec<&crate::formats::oom_message::ProcessUse> {
 
 fn others(m: &OomMessage) -> Option<String> {
     let name = |pid: Option<u32>| pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
-    let list: Vec<String> = by_size(m).iter().take(5).map(|p| format!("{} with {}", name(p.pid), p.bytes)).collect();
+    let others = by_size(m);
+    // Next to the largest some hold nothing that anyone would miss.
+    let least = others.first().map_or(0, |p| p.bytes.bytes) / 50;
+    let shown = others.iter().filter(|p| p.bytes.bytes > least).take(5);
+    let list: Vec<String> = shown.map(|p| format!("{} with {}", name(p.pid), p.bytes)).collect();
     (!list.is_empty()).then(|| list.join(", "))
 }
 

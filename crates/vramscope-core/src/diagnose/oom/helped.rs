@@ -128,7 +128,7 @@ impl Helped {
         match self.limit {
             _ if !self.remedies.agrees_with_recording => "the model does not reproduce this recording".to_owned(),
             Some(limit) if !limit.is_known() && remedy.oom_varies => match self.passes_from(remedy) {
-                Some(from) => format!("the cap is {limit}, and this needs {}", Bytes(from).limit()),
+                Some(from) => format!("the cap is {limit}, and this needs {}", Bytes(from).at_least()),
                 None => format!("the cap is {limit}, and it may not be enough"),
             },
             _ if !remedy.oom_varies => "the recording lacks something that it depends on".to_owned(),
@@ -162,7 +162,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     let raise = |cap: CapRange, warning: &mut String| {
         // Nobody set this cap: the plan asked whether the run fits into it.
         if let Some(needs) = a.needs {
-            let needs = Bytes(needs.max(a.reserved.saturating_add(a.segment))).limit();
+            let needs = Bytes(needs.max(a.reserved.saturating_add(a.segment))).at_least();
             return formula(format!("Take a card, or a cap, of {needs} or more: this predicted run reserves that much."), None);
         }
         let least = a.reserved.saturating_add(a.segment);
@@ -170,9 +170,12 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
         let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
         let whole = needed.map_or(String::new(), |n| {
-            let (whole, warning) = (Bytes(n.smallest_limit_bytes).limit(), std::mem::take(warning));
+            let (whole, warning) = (Bytes(n.smallest_limit_bytes).at_least(), std::mem::take(warning));
             if is_less {
                 return format!(" Set before the first allocation, {whole} is enough for all recorded requests.{warning}");
+            }
+            if n.smallest_limit_bytes == least {
+                return format!(" All recorded requests then succeed.{warning}");
             }
             format!(" With the recorded settings all recorded requests need a cap of {whole}.{warning}")
         });
@@ -201,8 +204,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         };
         formula(
             format!(
-                "Raise the cap of this process ({cap}) to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
-                Bytes(least).limit(),
+                "Raise the limit (cap) of this process to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
+                Bytes(least).at_least(),
             ),
             Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
         )
@@ -294,7 +297,7 @@ fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
                 }
                 (false, Some(limit), Some(from)) => format!(
                     "May help. {about} In a replay all {requests} recorded requests then succeed if the cap is {} or more; it is {limit}.{warning}",
-                    Bytes(from).limit()
+                    Bytes(from).at_least()
                 ),
                 (false, ..) => format!(
                     "May help. {about} In a replay all {requests} recorded requests then succeed, with {peak} reserved at the peak; but {}.{warning}",
@@ -312,7 +315,7 @@ fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
             sentence: format!(
                 "No allocator setting avoids this: with each of {} others a request still fails {}.",
                 h.remedies.tried.len(),
-                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most).limit())),
+                limit_of(h).map_or(under.to_owned(), |cap| format!("even if the cap is {}", Bytes(cap.most))),
             ),
             setting: None,
             support: Support::Simulation,

@@ -15,7 +15,7 @@ impl Autopsy {
             let sentence = plan.sentence(self.words);
             // One block is easier to give up than very many small ones, which are often weights and state.
             return match self.one_instead() {
-                Some(one) => format!("{one} {}", sentence.replacen("would make room", "together would too", 1)),
+                Some(one) => format!("{one} {}", sentence.replacen("would make room", "would also make room", 1)),
                 None => sentence,
             };
         }
@@ -94,7 +94,7 @@ impl WithMore {
             1 => format!("one block ({}) is enough", Bytes(self.bytes)),
             n => format!("{} blocks ({}) are enough", count(n as u64), Bytes(self.bytes)),
         };
-        format!(" If the cap is {} or more, {what}.", Bytes(self.cap).limit())
+        format!(" If the cap is {} or more, {what}.", Bytes(self.cap).at_least())
     }
 }
 
@@ -130,7 +130,7 @@ impl RoomPlan {
             n => format!("these {} blocks", count(n as u64)),
         };
         // The least it can be: under a higher one less may do.
-        let cap = if self.least_cap.is_some() { ", whatever the cap is" } else { "" };
+        let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is only {}", Bytes(cap)));
         format!("Freeing {blocks} ({}) would make room{cap}.{with_more}{pending}", Bytes(self.bytes))
     }
 

@@ -28,6 +28,17 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Verdict; 7] = [
+        Verdict::Fragmentation,
+        Verdict::Cap,
+        Verdict::Capacity,
+        Verdict::Contention,
+        Verdict::NonPytorch,
+        Verdict::TooLarge,
+        Verdict::Unknown,
+    ];
+
     /// The stable name of the command-line contract.
     pub fn name(self) -> &'static str {
         self.into()
@@ -126,7 +137,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
         Verdict::Unknown => usize::MAX,
     };
     let tests = [
-        (if f.capacity.is_some() { "smaller than the device" } else { "less than free + reserved" }, Some(fits_device), most),
+        (if f.capacity.is_some() { "smaller than the device" } else { "fits if everything is freed" }, Some(fits_device), most),
         ("free on the device", (f.device_free < EventTable::FREE_UNBOUNDED).then_some(on_device), f.device_free),
         (
             "room under the cap",

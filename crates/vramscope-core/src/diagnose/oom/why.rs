@@ -34,7 +34,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 Some(cap) if a.device_free >= a.segment && cap.least > 0 => {
                     format!(
                         " This process has a cap of {cap} (estimated from the failed requests), and had reserved {}.",
-                        Bytes(a.reserved).limit()
+                        Bytes(a.reserved)
                     )
                 }
                 _ => String::new(),

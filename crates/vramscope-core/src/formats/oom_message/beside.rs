@@ -81,18 +81,15 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     }
     let &[(gpu, used, total)] = &of_card[..] else {
         let told = |&(gpu, used, total): &(u32, u64, u64)| format!("GPU {gpu} {} of {}", pytorch_size(used), pytorch_size(total));
-        let told: Vec<String> = of_card.iter().take(FEW).map(told).collect();
-        message
-            .beside
-            .extend((!told.is_empty()).then(|| format!("nvidia-smi beside the message shows in use: {}.", told.join(", "))));
+        message.beside.extend(listing("nvidia-smi beside the message shows in use: ", of_card.iter().take(FEW).map(told)));
         return;
     };
     let mut listed: Vec<&Listed> = table.processes.iter().filter(|p| p.gpu == gpu).collect();
     listed.sort_by_key(|p| std::cmp::Reverse(p.bytes));
-    let named: Vec<String> = listed.iter().take(NAMED).map(|p| p.told()).collect();
-    let who = if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
     let (used_of, total_of) = (pytorch_size(used), pytorch_size(total));
-    message.beside.push(format!("nvidia-smi beside the message shows {used_of} of {total_of} in use on GPU {gpu}{who}."));
+    let shown = format!("nvidia-smi beside the message shows {used_of} of {total_of} in use on GPU {gpu}");
+    let who = listing(&format!("{shown}: "), listed.iter().take(NAMED).map(|p| p.told()));
+    message.beside.push(who.unwrap_or_else(|| format!("{shown}.")));
     listed.retain(|p| p.bytes >= total / 20);
     let held: u64 = listed.iter().map(|p| p.bytes).sum();
     let own = message.reserved().or(f.allocated).map_or(0, |held| held.bytes);
@@ -144,8 +141,7 @@ fn slurm<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
     }
     let step = step.map(|id| format!("step {id}"));
     let place = place.map(|(node, tasks)| format!("{tasks} on node {node}"));
-    let told: Vec<String> = step.into_iter().chain(place).collect();
-    (!told.is_empty()).then(|| format!("Slurm names {}.", told.join(", ")))
+    listing("Slurm names ", step.into_iter().chain(place))
 }
 
 /// Ray's table of the largest processes: `PID  MEM(GB)  COMMAND`.
@@ -157,6 +153,11 @@ fn ray<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
         Some(Listed { gpu: 0, pid, name: words.collect::<Vec<_>>().join(" "), bytes })
     };
     let below = lines.skip_while(|line| !(line.contains("PID") && line.contains("MEM(GB)"))).skip(1);
-    let told: Vec<String> = below.map_while(row).take(NAMED).map(|p| p.told()).collect();
-    (!told.is_empty()).then(|| format!("Ray lists who held the machine's memory: {}.", told.join(", ")))
+    listing("Ray lists who held the machine's memory: ", below.map_while(row).take(NAMED).map(|p| p.told()))
+}
+
+/// A sentence that ends with a list; `None` where nothing is listed.
+fn listing(start: &str, told: impl Iterator<Item = String>) -> Option<String> {
+    let list = told.collect::<Vec<_>>().join(", ");
+    (!list.is_empty()).then(|| format!("{start}{list}."))
 }

@@ -157,16 +157,17 @@ impl Pattern {
         if !self.near.is_empty() && !self.near.iter().any(is_near) {
             return None;
         }
-        let Row { dialect, is_warning, says, ref tips, .. } = self.row;
-        let mut message = OomMessage { dialect, is_warning, says, tips, ..OomMessage::default() };
-        message.seen.extend(self.row.is_attempt.then_some("attempt"));
+        let Row { dialect, says, ref tips, .. } = self.row;
+        let mut message = OomMessage { dialect, is_warning: self.row.is("warning"), says, tips, ..OomMessage::default() };
+        message.seen.extend(self.row.is("attempt").then_some("attempt"));
         let mut span = window.own();
-        if self.row.is_whole {
+        let is_whole = self.row.is("whole");
+        if is_whole {
             span = window.after();
             let again = span.low.get(self.anchor.len()..).and_then(|rest| rest.find(self.anchor.as_str()));
             span = span.clamped(again.map_or(usize::MAX, |at| at + self.anchor.len()));
         }
-        let gap = if self.row.is_whole { REPORT_GAP } else { GAP };
+        let gap = if is_whole { REPORT_GAP } else { GAP };
         let mut used = self.anchor.len();
         for clause in &self.clauses {
             if let Some(most) = clause.before {
@@ -420,7 +421,7 @@ mod tests {
                     ));
                     continue;
                 };
-                if !m.dialect.name().starts_with(&name) || told(m) != reads || m.is_warning != row.is_warning {
+                if !m.dialect.name().starts_with(&name) || told(m) != reads || m.is_warning != row.is("warning") {
                     wrong.push(format!("{name}: {} reads {:?}, not {:?}: {text:?}", m.dialect.name(), told(m), reads));
                 }
             }

@@ -46,8 +46,7 @@ fn is_noted(window: &Window<'_>, before: &str, after: &str) -> bool {
 
 /// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.
 fn is_literal(window: &Window<'_>, words: &str) -> bool {
-    let (line, words) = (window.raw_line(), words.to_ascii_lowercase());
-    let first = words.split(' ').next().unwrap_or(&words);
+    let line = window.raw_line();
     if line.len() > LONG {
         return false;
     }
@@ -63,8 +62,7 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
         return true;
     }
     let line = line.to_ascii_lowercase();
-    let place = line.find(&words).or_else(|| line.find(first));
-    let Some((before, after)) = place.and_then(|at| line.split_at_checked(at)) else { return false };
+    let Some((before, after)) = split_at(&line, words) else { return false };
     // A JavaScript template literal after its key.
     let is_template = before.rsplit_once('`').is_some_and(|(key, _)| key.trim_end().ends_with(':')) && after.contains("`,");
     let quoted = before.rsplit_once('"').zip(after.split_once('"'));
@@ -77,6 +75,12 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+}
+
+/// A line in small letters before and after the words, or after the first of them where they are wrapped.
+fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
+    let words = words.to_ascii_lowercase();
+    line.split_once(&words).or_else(|| line.split_once(words.split(' ').next()?))
 }
 
 /// True for `Tried to allocate XX GiB` and `allocate XXXX bytes`: a message with letters in place of its figures.
@@ -180,12 +184,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
-    let words = anchor.to_ascii_lowercase();
     // Wrapped words are in no single line: then the whole rest is examined.
-    let first = words.split(' ').next().unwrap_or(&words);
-    let at = low.find(&words).or_else(|| low.find(first)).unwrap_or(0);
-    let (before, rest) = low.split_at(at);
-    let after = rest.strip_prefix(words.as_str()).or_else(|| rest.strip_prefix(first)).unwrap_or(rest);
+    let (before, after) = split_at(&low, anchor).unwrap_or(("", &low));
     let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
     if trust == Trust::Line {
         let rest = [before, after].concat();

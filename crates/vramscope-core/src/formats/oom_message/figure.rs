@@ -23,6 +23,11 @@ impl Figure {
         Figure { bytes, slack: 0 }
     }
 
+    /// As its bytes alone, in JSON.
+    pub(super) fn serialize_bytes<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.bytes)
+    }
+
     /// Smallest possible exact value.
     pub fn low(self) -> u64 {
         self.bytes.saturating_sub(self.slack)

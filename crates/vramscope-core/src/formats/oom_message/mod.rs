@@ -129,12 +129,13 @@ impl Dialect {
 }
 
 /// GPU memory of one process as the driver counts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ProcessUse {
     /// The pid, if the message contains it. The failing process is "this process", or inside a container may appear with the
     /// host's pid.
     pub pid: Option<u32>,
     /// Bytes, including context and libraries.
+    #[serde(serialize_with = "Figure::serialize_bytes")]
     pub bytes: Figure,
     /// True for the process that ran out of memory.
     pub is_this: bool,

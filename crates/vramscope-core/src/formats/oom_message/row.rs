@@ -52,12 +52,9 @@ pub(super) struct Row {
     pub(super) near: Vec<&'static str>,
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: Vec<&'static str>,
-    /// The program continues after the message.
-    pub(super) is_warning: bool,
-    /// The program tries again with less.
-    pub(super) is_attempt: bool,
-    /// Words that other messages start with do not end this one.
-    pub(super) is_whole: bool,
+    /// `warning`: the program continues after the message. `attempt`: it tries again with less. `whole`: words that other messages
+    /// start with do not end this one.
+    marks: Vec<&'static str>,
     /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
     pub(super) says: &'static str,
     /// Advice, if the program's usual advice does not fit: lines as in `diagnose::explain::advice`.
@@ -85,9 +82,7 @@ impl Row {
             anchor,
             near: parts("near").collect(),
             fields: parts("fields").collect(),
-            is_warning: false,
-            is_attempt: false,
-            is_whole: false,
+            marks: Vec::new(),
             says: entry.all("says").next().unwrap_or(""),
             tips: entry.all("tip").collect(),
         };
@@ -95,9 +90,7 @@ impl Row {
             match word {
                 "since" => row.dialect.since = Some(release(words.next()?)?),
                 "until" => row.dialect.until = Some(release(words.next()?)?),
-                "warning" => row.is_warning = true,
-                "attempt" => row.is_attempt = true,
-                "whole" => row.is_whole = true,
+                "warning" | "attempt" | "whole" => row.marks.push(word),
                 _ => return None,
             }
         }
@@ -108,6 +101,10 @@ impl Row {
     pub(super) fn may_stand_apart(&self) -> bool {
         matches!(self.dialect.writer, Writer::PYTORCH | Writer::CUDA_MALLOC_ASYNC)
             && self.trust == Trust::Figures
-            && !self.is_warning
+            && !self.is("warning")
+    }
+
+    pub(super) fn is(&self, mark: &str) -> bool {
+        self.marks.contains(&mark)
     }
 }

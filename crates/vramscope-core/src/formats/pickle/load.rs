@@ -125,7 +125,10 @@ fn resolve<'a>(
                     PickleError::Malformed { offset, what: format!("memo entry {id} is fetched but was never stored") }
                 })?;
                 let before = machine.tree.nodes.len();
-                let (node, walked) = object(memo, id, start, machine, missing)?;
+                let (node, walked) = match machine.text_at(start as usize) {
+                    Some(text) => (text, 1),
+                    None => object(memo, id, start, machine, missing)?,
+                };
                 budget.spend(machine.tree.nodes.len() - before + walked, offset)?;
                 loaded.insert(id, node);
                 node

@@ -96,11 +96,23 @@ impl<'a> Machine<'a> {
         self.memo.restart(count);
     }
 
+    /// The text that begins at `pos`. Most stored objects that a frame fetches are texts: they need no stack.
+    pub(super) fn text_at(&mut self, pos: usize) -> Option<NodeId> {
+        let read = Op::read(self.bytes, pos).ok()?;
+        matches!(read.code, op::SHORT_BINUNICODE | op::BINUNICODE)
+            .then(|| self.tree.push(Node::Str(Cow::Borrowed(read.operand)), pos as u64))
+    }
+
+    /// True while another value may be added.
+    pub(super) fn has_room(&self) -> bool {
+        self.tree.nodes.len() < self.most.0 && self.stack.len() < self.most.1
+    }
+
     /// Runs one opcode other than `STOP`.
     pub(super) fn step(&mut self, read: Op<'a>, pos: usize) -> Result<Stored, PickleError> {
         let offset = pos as u64;
         let operand = read.operand;
-        if self.tree.nodes.len() >= self.most.0 || self.stack.len() >= self.most.1 {
+        if !self.has_room() {
             return Err(PickleError::Limit { offset, what: "it has more values than a snapshot of its size".to_owned() });
         }
         match read.code {
@@ -285,7 +297,7 @@ impl<'a> Machine<'a> {
         Ok((id, top.start))
     }
 
-    fn fetch(&mut self, id: u64, pos: usize) -> Result<(), PickleError> {
+    pub(super) fn fetch(&mut self, id: u64, pos: usize) -> Result<(), PickleError> {
         let known = self.memo.get(id).or_else(|| self.outside.get(&id).copied());
         let node = known.unwrap_or_else(|| {
             let node = self.tree.push(Node::Memo(id), pos as u64);

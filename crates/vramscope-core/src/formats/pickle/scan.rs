@@ -120,6 +120,9 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
             return Ok(false);
         }
         self.step(read)?;
+        if matches!(read.code, op::BINGET | op::LONG_BINGET) {
+            self.fetches()?;
+        }
         if matches!(read.code, op::EMPTY_LIST | op::LIST)
             && let Some((list, index)) = self.streamed_list()
         {
@@ -145,6 +148,22 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
         self.pos = read.next;
         Ok(())
+    }
+
+    /// Fetches that follow a fetch: a deep stack is a list of a hundred. Stops before one that [`step`](Self::step) must refuse.
+    fn fetches(&mut self) -> Result<(), PickleError> {
+        loop {
+            let (id, length) = match self.machine.bytes.get(self.pos..).unwrap_or_default() {
+                [op::BINGET, id, ..] => (u64::from(*id), 2),
+                [op::LONG_BINGET, a, b, c, d, ..] => (u64::from(u32::from_le_bytes([*a, *b, *c, *d])), 5),
+                _ => return Ok(()),
+            };
+            if !self.memo.contains(id) || !self.machine.has_room() {
+                return Ok(());
+            }
+            self.machine.fetch(id, self.pos)?;
+            self.pos += length;
+        }
     }
 
     /// The list on top of the stack, if its entries are decoded elsewhere.

@@ -191,9 +191,7 @@ impl<'a> Decoder<'_, '_, 'a> {
                 }
                 _ => return None,
             };
-            let near = self.worker.near_frames[id as usize % FRAMES];
-            let frame = if near.0 == id { near.1 } else { self.frame(id)? };
-            frames.extend(frame);
+            frames.extend(self.frame(id)?);
         }
         let stack = self.intern(&frames)?;
         if whole {
@@ -203,7 +201,13 @@ impl<'a> Decoder<'_, '_, 'a> {
     }
 
     /// A frame dict stored elsewhere. The outer `None` means that the general decoder must read the entry.
+    #[inline]
     fn frame(&mut self, id: u64) -> Option<Option<FrameId>> {
+        let near = self.worker.near_frames[id as usize % FRAMES];
+        if near.0 == id { Some(near.1) } else { self.far_frame(id) }
+    }
+
+    fn far_frame(&mut self, id: u64) -> Option<Option<FrameId>> {
         if let Some(&known) = self.worker.frames.get(&id) {
             self.worker.near_frames[id as usize % FRAMES] = (id, known);
             return Some(known);

@@ -22,8 +22,8 @@ pub(super) const MARGIN: usize = 600;
 const ATOMS: usize = 256;
 const WORDS: usize = 64;
 const RECENT: usize = 1 << 13;
-/// Size of the direct-mapped cache of frames; the low bits of an id select the slot.
-const FRAMES: usize = 1 << 11;
+/// Size of the direct-mapped cache of frames; the low bits of an id select the slot. A frame takes about five ids.
+const FRAMES: usize = 1 << 13;
 /// Events per preview point.
 const PREVIEW_EVENTS: u32 = 4096;
 

@@ -74,11 +74,12 @@ fn a_replay_buffer_is_no_weight() {
     assert_eq!(of(training_beside(14 * MIB)), Role::Weights, "a buffer of the model is no larger than its weights");
 }
 
-/// Eight weights of 32 MiB, and a pass that makes of each a copy of `copy` MiB beside its result.
-fn linear(copy: u64) -> Recording {
+/// Eight weights of 32 MiB, and a pass that makes of each a copy of `copy` MiB beside its result, inside of `operators` in C++.
+fn linear(copy: u64, operators: &[(&str, &str)]) -> Recording {
     let mut t = Tape::new();
     let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/eval.py", "main")]);
-    let linear = inside(&mut t, &[("/site-packages/torch/nn/modules/linear.py", "forward"), (MODULE, "_call_impl")]);
+    let linear = [("/site-packages/torch/nn/modules/linear.py", "forward"), (MODULE, "_call_impl")];
+    let linear = inside(&mut t, &[operators, &linear].concat());
     for _ in 0..8 {
         t.alloc(32 * MIB, weight);
     }
@@ -95,8 +96,12 @@ fn linear(copy: u64) -> Recording {
 
 #[test]
 fn copies_that_autocast_keeps() {
-    assert_eq!(said(&linear(16), "autocast_copies").bytes, 8 * 16 * MIB);
-    silent(&linear(12), "autocast_copies");
+    assert_eq!(said(&linear(16, &[]), "autocast_copies").bytes, 8 * 16 * MIB);
+    silent(&linear(12, &[]), "autocast_copies");
+    // Stacks that name operators name casts too.
+    let [operator, cast] = [("??", "at::_ops::empty::call(...)"), ("??", "at::autocast::cached_cast(...)")];
+    silent(&linear(16, &[operator]), "autocast_copies");
+    assert_eq!(said(&linear(16, &[operator, cast]), "autocast_copies").bytes, 8 * 16 * MIB);
 }
 
 #[test]

@@ -253,7 +253,9 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
     let t = cx.tokens;
     let p = ui.painter();
     let wanted: Vec<f32> = named.iter().map(|e| y.at(e.bytes as f64)).collect();
-    let places = spread(&wanted, 16.0, rect.y_range());
+    // Many names stand closer rather than on the header.
+    let gap = (rect.height() / named.len().saturating_sub(1).max(1) as f32).clamp(13.0, 16.0);
+    let places = spread(&wanted, gap, rect.y_range());
     for ((end, from), to) in named.iter().zip(&wanted).zip(&places) {
         let start = rect.right().min(end.x).max(rect.right() - 1.0);
         p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));

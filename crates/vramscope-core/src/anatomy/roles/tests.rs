@@ -235,6 +235,28 @@ fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kep
     assert!(s.read().iter().all(|&f| f == (C::Unknown, Trust::Nothing)));
 }
 
+/// A constructor that makes its table of positions with `einsum` is no forward pass, so its weights are no inputs of one.
+#[test]
+fn an_operator_that_a_constructor_calls_builds_the_model() {
+    let read = |function: &str| {
+        let mut s = Script::default();
+        let weight = s.stack(&[("model.py", "__init__"), ("train.py", "main")]);
+        let table = s.stack(&[("/x/torch/functional.py", "einsum"), ("model.py", function), ("train.py", "main")]);
+        let forward = s.stack(&[(LINEAR, "forward"), (MODULE, "_call_impl"), ("train.py", "main")]);
+        for layer in 0..3u64 {
+            s.alloc(0x10_0000 + 0x4000 * layer, 4096, weight);
+            s.alloc(0x20_0000 + 0x4000 * layer, 512, table);
+        }
+        for _ in 0..4 {
+            s.alloc(0x30_0000, 8192, forward);
+            s.free(0x30_0000, 8192);
+        }
+        s.read()[0].0
+    };
+    assert_eq!(read("__init__"), Role::Weights);
+    assert_eq!(read("step"), Role::Inputs, "a function that is not a constructor computes");
+}
+
 #[test]
 fn words_name_roles_only_when_whole() {
     assert_eq!(role_named("KV cache of layer 3"), Some(Role::KvCache));

@@ -55,7 +55,7 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
         Verdict::Cap,
         &[
             "has a cap of 900 to 1,050 MiB (estimated from the failed requests); it had reserved 900 MiB",
-            "to at least 1,100 MiB for this request",
+            "to at least 1.08 GiB for this request",
         ],
     ),
     (
@@ -85,7 +85,7 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
         &["tensors hold 800 MiB", "214 MiB of the device's 1 GiB is held by other processes, or outside PyTorch."],
     ),
     ("cap raised midway", Verdict::Cap, &["a cap of 800 to 1,100 MiB", "The program changed its cap at event 4."]),
-    ("cap raised midway", Verdict::Cap, &["a cap of 2,848 to 6,944 MiB", "it had reserved 2.78 GiB"]),
+    ("cap raised midway", Verdict::Cap, &["a cap of 2.78 to 6.78 GiB", "it had reserved 2.78 GiB"]),
     ("expandable", Verdict::Cap, &["a cap of 380 to 650 MiB", "Freeing this block (100 MiB) would make room."]),
     ("free on another stream", Verdict::Capacity, &["(580 MiB more is free for requests of other sizes, streams or pools)"]),
     (

@@ -354,3 +354,49 @@ fn gradients_that_nothing_uses() {
     assert!(saving.bytes() > 52 * MIB && saving.after > 0, "{saving:?}");
     silent(&distilled(false), "untrained_gradients");
 }
+
+/// Three steps that train eight weights under autocast, which is opened around the loop or anew in each step.
+fn under_autocast(around_loop: bool) -> Recording {
+    let mut t = Tape::new();
+    let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/train.py", "main")]);
+    let linear = inside(&mut t, &[("/site-packages/torch/nn/modules/linear.py", "forward"), (MODULE, "_call_impl")]);
+    let backward = t.stack(&[("/site-packages/torch/autograd/graph.py", "_engine_run_backward")]);
+    let steps = t.stack(&[("/site-packages/torch/optim/adamw.py", "step"), ("/home/me/train.py", "main")]);
+    for _ in 0..8 {
+        t.alloc(32 * MIB, weight);
+    }
+    for step in 0..3 {
+        let mut copies = Vec::new();
+        let kept: Vec<_> = (0..8)
+            .map(|_| {
+                if step == 0 || !around_loop {
+                    copies.push(t.alloc(16 * MIB, linear));
+                    t.role("autocast_copies");
+                }
+                t.alloc(10 * MIB, linear)
+            })
+            .collect();
+        if !around_loop {
+            copies.into_iter().for_each(|h| t.free(h));
+        }
+        let gradients: Vec<_> = kept
+            .into_iter()
+            .map(|h| {
+                t.free(h);
+                t.alloc(32 * MIB, backward)
+            })
+            .collect();
+        t.optimizer(|t| {
+            let scratch = t.alloc(32 * MIB, steps);
+            t.free(scratch);
+        });
+        gradients.into_iter().for_each(|h| t.free(h));
+    }
+    t.finish()
+}
+
+#[test]
+fn autocast_around_the_loop() {
+    assert_eq!(said(&under_autocast(true), "stale_copies").bytes, 8 * 16 * MIB);
+    silent(&under_autocast(false), "stale_copies");
+}

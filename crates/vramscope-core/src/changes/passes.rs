@@ -37,11 +37,16 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
         let last_step = pass.step == *steps.end();
         let saves_result = saves_its_result(draft, &found.instances);
         let begins = backward_of(draft, pass, &found.instances, saves_result);
-        // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds.
+        // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds. Where the backward pass
+        // frees the first of them, all are held by the graph, and the context ended before it.
         let (first, last) = pass.forward;
         let is_copy = |r: &Draw| r.role == Role::AutocastCopies && (first..=last).contains(&r.born);
         let of_autocast = draft.of_step(pass.step, |r| is_copy(r) && r.freed != NEVER && r.freed > last);
-        let context_end = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
+        let first_freed = of_autocast.iter().map(|&r| draft.rows[r as usize].freed).min();
+        let context_end = first_freed.map(|at| match pass.backward {
+            Some((begin, end)) if (begin..=end).contains(&at) => begin,
+            _ => at,
+        });
         // A part of the program may have run backward before.
         let over = found.instances.last().map_or(0, |last| last.end);
         let has_backward = pass.backward.is_some_and(|(_, last)| last >= over);

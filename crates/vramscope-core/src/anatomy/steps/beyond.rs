@@ -94,8 +94,11 @@ fn ends_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
     let of = |from, to| allocations(device, from, to).filter(|stack| stack.is_some());
     let [start, first, ..] = steps.bounds[..] else { return false };
     let after: FxHashSet<StackId> = of(last, device.events.len() as u32).collect();
-    let known = of(first, last).filter(|stack| after.contains(stack)).collect::<FxHashSet<_>>().len();
-    known * 2 > after.len() && !of(start, first).any(|stack| after.contains(&stack))
+    let between: FxHashSet<StackId> = of(first, last).collect();
+    // What is only set up is no step.
+    let is_step = of(start, first).any(|stack| between.contains(&stack));
+    let known = after.intersection(&between).count();
+    is_step && known * 2 > after.len() && !of(start, first).any(|stack| after.contains(&stack))
 }
 
 /// What a stack says of the steps outside the marked ones.

@@ -327,7 +327,11 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         stacks.iter().filter(|stack| is_named(stack)).count() >= 2 || stacks.iter().any(|&stack| is_softmax(stack))
     };
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
-    let is_score = |id: LifetimeId| [size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id);
+    // The graph of the pass before the recording keeps as many, without a stack.
+    let is_score = |id: LifetimeId| {
+        let is_older = lifetimes.requested(p.device, id) == size && p.roles.is_of_older_graph(id);
+        is_older || ([size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id))
+    };
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
     // The backward pass makes blocks of the same size, without a Python stack.
     let is_way_back = |id: LifetimeId| {

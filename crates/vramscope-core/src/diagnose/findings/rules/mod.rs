@@ -522,7 +522,7 @@ pub const RULES: &[Rule] = &[
         when: "≥ 8 autocast copies from before the first optimizer step live to the end of the forward pass behind it, and later steps make fewer than a quarter as many",
         source: "a published recording whose program opens autocast around its loop",
         measured: "",
-        shown_by: "recorded: `promised/stale_autocast`",
+        shown_by: "generated: autocast opened around the loop; recorded: `promised/stale_autocast`",
         run: autocast::stale_copies,
     },
     Rule {

@@ -1,7 +1,7 @@
 //! [`Phases`]: the parts of the program as runs of allocations, one after the other.
 
 use super::copies;
-use super::frame::{ATTENDS, CACHE, CAPTURES, DECODES, EVALUATES, GENERATES, PREFILLS};
+use super::frame::{ATTENDS, CACHE, CALL, CAPTURES, DECODES, EVALUATES, FORWARD, GENERATES, PREFILLS};
 use super::sense::{self, Part, Sense};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
@@ -237,6 +237,11 @@ impl Phases {
     /// True if the stack is inside attention that is written out in Python.
     pub fn is_attention(&self, stack: StackId) -> bool {
         self.sense(stack).bits & ATTENDS != 0
+    }
+
+    /// True if a module's call, or a function called `forward`, is in the stack.
+    pub fn is_in_module(&self, stack: StackId) -> bool {
+        self.sense(stack).bits & (CALL | FORWARD) != 0
     }
 
     /// Some run is of this part.

@@ -276,9 +276,21 @@ impl Change {
     fn lacks(&self, draft: &Draft<'_>) -> Option<&'static str> {
         let has = |role: Role| draft.rows.iter().any(|row| row.role == role);
         match self {
+            Change::InBackward if draft.passes(draft.steps()).iter().filter(|pass| pass.backward.is_some()).count() > 1 => {
+                Some("a step accumulates the gradients of several backward passes, and each would step")
+            }
+            Change::NoForeach | Change::Fused if optimizer::is_of_own_code(draft) => {
+                Some("the optimizer is the program's own code, which has no such argument")
+            }
             Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward | Change::Lora(_) => {
                 let has_step = has(Role::OptimizerState) || draft.rows.iter().any(|row| row.phase == Phase::Optimizer);
-                (!has_step).then_some("no optimizer is in the recording")
+                match has_step {
+                    true => None,
+                    false if draft.program.steps > 0 && has(Role::Gradients) => {
+                        Some("the recording shows no optimizer that keeps a state or makes temporaries, as SGD makes none")
+                    }
+                    false => Some("no optimizer is in the recording"),
+                }
             }
             Change::Bf16 if !has(Role::Weights) => Some("the recording does not tell which blocks are weights"),
             Change::Bf16 => (draft.bytes_of_element() == 2).then_some("the weights have 16 bits already"),

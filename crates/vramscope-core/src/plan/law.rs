@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::names::is_batch;
 use super::reduce::Reduce;
 
 /// Most quantities at once.
@@ -100,6 +101,8 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
 pub(super) struct Quantities {
     /// Each quantity's power in what grows with all of them: 2 for the side of an image.
     once: Powers,
+    /// The same in attention scores, which grow with the square of a length; zero where no quantity is a length.
+    scores: Powers,
     /// Those that differ between the recordings.
     pub(super) varying: Vec<usize>,
     /// Sums of powers to try, the plain ones first.
@@ -118,6 +121,11 @@ impl Quantities {
         let mut once = [0; QUANTITIES];
         let growing: Vec<usize> = if samples.len() > 1 { varying.clone() } else { (0..names.len()).collect() };
         growing.iter().for_each(|&q| once[q] = if is_side(q) { 2 } else { 1 });
+        let is_length = |q: usize| !is_side(q) && names.get(q).is_some_and(|n| !is_batch(n));
+        let mut scores = [0; QUANTITIES];
+        if growing.iter().any(|&q| is_length(q)) {
+            growing.iter().for_each(|&q| scores[q] = if is_length(q) { 2 } else { once[q] });
+        }
         let mut products: Vec<Powers> = vec![[0; QUANTITIES]];
         for &q in &varying {
             for i in 0..products.len() {
@@ -142,7 +150,7 @@ impl Quantities {
         };
         products.sort_by_key(|p| (weight(p), std::cmp::Reverse(*p)));
         products.retain(|p| p.iter().map(|&n| u32::from(n)).sum::<u32>() <= 5);
-        Quantities { once, varying, products }
+        Quantities { once, scores, varying, products }
     }
 
     /// The product of all quantities that vary, each once, and a side squared.
@@ -212,6 +220,14 @@ impl Quantities {
         let all = self.all_once();
         let proportional = Law::monomial(size, product(at, &all, &[1; QUANTITIES]), all);
         Fit { law: Law::constant(size), sure: Sure::Guessed, others: vec![proportional] }
+    }
+
+    /// The law of attention scores of one size; `None` where no quantity is a length whose square divides it.
+    pub(super) fn scores(&self, at: &[u64], size: u64) -> Option<Law> {
+        let of_lengths = self.scores.map(|power| if power == 2 { 2 } else { 0 });
+        let square = product(at, &of_lengths, &[1; QUANTITIES]);
+        let divides = square > 1 && u128::from(size).is_multiple_of(square);
+        divides.then(|| Law::monomial(size, product(at, &self.scores, &[1; QUANTITIES]), self.scores))
     }
 
     fn one_term(&self, samples: &[(&[u64], u64)], padded: &[u64; QUANTITIES]) -> Vec<Law> {

@@ -6,7 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::law::{Fit, Law, Quantities, Sure};
-use super::program::Program;
+use super::program::{Program, Row};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
@@ -24,6 +24,9 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
     // What the batch or the length divides: an image's activations shrink from layer to layer, and are no multiple of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
+    // Scores, their mask and what autocast makes of them are as large as what a softmax makes.
+    let scores: FxHashSet<u64> = program.rows.iter().filter(|r| makes_scores(program, r)).map(|r| r.size).collect();
+    let of_scores = |size: u64| scores.contains(&size).then(|| quantities.scores(at, size)).flatten();
     let mut fits: Vec<Fit> = Vec::new();
     let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
     let of = program
@@ -43,6 +46,13 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 | Role::AutocastCopies
                 | Role::Workspaces
                 | Role::Buckets => certain(Law::constant(row.size)),
+                Role::Activations | Role::Temporaries if of_scores(row.size).is_some() => {
+                    Fit { law: of_scores(row.size).unwrap_or_else(|| grows.clone()), sure: Sure::Guessed, others: vec![grows] }
+                }
+                // The graph of the pass before the recording grows as this one does.
+                Role::Activations if row.phase == Phase::Load && is_multiple(row.size) && !fixed.contains(&row.size) => {
+                    Fit { law: grows, sure: Sure::Guessed, others: vec![] }
+                }
                 _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
                 // Too small to matter, and most often a number or a table.
                 _ if row.size <= 4096 => certain(Law::constant(row.size)),
@@ -63,4 +73,12 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         })
         .collect();
     (fits, of)
+}
+
+/// True for what a softmax makes, other than that of a loss over a vocabulary.
+fn makes_scores(program: &Program, row: &Row) -> bool {
+    let stacks = &program.recording.stacks;
+    let names = || stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.name));
+    let is_of_loss = |name: &str| name.contains("log_softmax") || name.contains("cross_entropy") || name.contains("loss");
+    names().any(|name| name == "softmax" || name.ends_with("::softmax")) && !names().any(is_of_loss)
 }

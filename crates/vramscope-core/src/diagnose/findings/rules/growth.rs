@@ -111,13 +111,15 @@ fn freed_with_its_step(p: &RuleInput<'_>, grown: &[Growth]) -> (&'static str, Sa
     let lifetimes = &p.tables.lifetimes;
     let bounds = &p.steps.bounds;
     let survivors: FxHashSet<LifetimeId> = grown.iter().flat_map(|g| &g.survivors).copied().collect();
+    let mut births: Vec<u32> = survivors.iter().map(|&id| lifetimes.born(id)).collect();
+    births.sort_unstable();
     let gone = |id: LifetimeId| {
         let recorded = lifetimes.gone(id);
         let step = bounds.partition_point(|&bound| bound <= lifetimes.born(id));
-        match bounds.get(step + usize::from(keeps_one)) {
-            Some(&end) if survivors.contains(&id) => recorded.min(end),
-            _ => recorded,
-        }
+        let Some(&end) = bounds.get(step).filter(|_| survivors.contains(&id)) else { return recorded };
+        // One copy is written over when the next step makes its own.
+        let next = if keeps_one { births.get(births.partition_point(|&born| born < end)).copied() } else { Some(end) };
+        next.map_or(recorded, |next| recorded.min(next))
     };
     let before = p.tables.curves.peak(Quantity::Active).0;
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);

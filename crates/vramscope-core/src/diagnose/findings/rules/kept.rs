@@ -254,18 +254,14 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     let largest = blocks.iter().map(|b| b.size).max().unwrap_or(0);
     let is_as_large = |id: LifetimeId| is_one(id) && lifetimes.block_size(id).saturating_mul(2) > largest;
     let in_chunks = |is_cut: &dyn Fn(LifetimeId) -> bool| saving(p, |id, size| if is_cut(id) { size / CHUNKS } else { size });
-    let is_enough = |saving: Saving| saving.bytes().saturating_mul(10) >= peak;
-    // Where another moment is nearly as high, smaller ones of one line change little: a loss may make as much of a result as there is.
-    let alone = in_chunks(&is_its);
+    // Another moment may be nearly as high: a loss may make as much of a result as there is.
     let is_most = bytes.saturating_mul(2) >= peak;
-    let (saving, change) = match is_enough(alone) || !is_most {
-        true => (alone, format!("In {CHUNKS} chunks")),
-        false => (
-            in_chunks(&|id| is_its(id) || is_as_large(id)),
-            format!("Together with others as large, at other moments, in {CHUNKS} chunks"),
-        ),
+    let (alone, together) = (in_chunks(&is_its), in_chunks(&|id| is_its(id) || is_as_large(id)));
+    let (saving, change) = match is_most && together.after.saturating_mul(10) < alone.after.saturating_mul(9) {
+        true => (together, format!("Together with others as large, at other moments, in {CHUNKS} chunks")),
+        false => (alone, format!("In {CHUNKS} chunks")),
     };
-    if !is_enough(saving) {
+    if saving.bytes().saturating_mul(10) < peak {
         return Vec::new();
     }
     let title = match is_most {
@@ -305,7 +301,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let frame = p.recording.stacks.frame(line_of(&p.recording.stacks, stack)?)?;
         Some((frame.file, frame.name))
     };
-    let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX;
+    let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX && p.roles.anatomy.phases.is_in_module(stack);
     let all = (0..p.recording.stacks.len() as u32).map(StackId);
     let of_fused: FxHashSet<_> = all.filter(|&stack| p.flags(stack) & FUSED != 0).filter_map(function).collect();
     let live = p.at_peak.blocks.iter().map(|b| stack_of(b.lifetime));

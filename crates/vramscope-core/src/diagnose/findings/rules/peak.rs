@@ -213,18 +213,23 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if of_named.saturating_mul(2) < LEAST {
         return Vec::new();
     }
+    // Results of earlier steps that stay are a leak's.
+    let is_kept =
+        |b: &&BlockAt, chunks: &[LifetimeId]| step_of(p, b.lifetime) < newest && chunks.binary_search(&b.lifetime).is_ok();
+    let keeps = |chunks: &[LifetimeId]| p.at_peak.blocks.iter().any(|b| is_kept(&b, chunks));
     // A recording that begins or ends within a step lacks what a plan needs.
     let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
-        Some((saving, answer)) if !saving.is_nothing() => (Some(saving), answer.smaller),
+        Some((saving, answer)) if !saving.is_nothing() => (Some(saving).filter(|_| !keeps(&answer.smaller)), answer.smaller),
         _ => (None, Vec::new()),
     };
     // What comes in chunks is the loss's too: the logits, which the model makes.
-    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok();
+    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok() && step_of(p, id) >= newest;
     let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
     if bytes < LEAST || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
-    let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_its(id, size) { size / CHUNKS } else { size }));
+    let is_cut = |id: LifetimeId, size: u64| is_its(id, size) || is_in_chunks(id);
+    let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_cut(id, size) { size / CHUNKS } else { size }));
     let check = match saving.is_nothing() {
         true => "What the loss holds shrinks.".to_owned(),
         false => format!("The peak falls to about {}.", Bytes(saving.after)),
@@ -437,7 +442,8 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
-    if saving.bytes().saturating_mul(10) < peak {
+    // It costs nothing, so less is worth a word than elsewhere.
+    if saving.bytes().saturating_mul(20) < peak {
         return Vec::new();
     }
     vec![

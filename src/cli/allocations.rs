@@ -34,7 +34,7 @@ pub struct AllocationsArgs {
     #[command(flatten)]
     pub rules: RulesArgs,
     /// Rows shown
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_rows, allow_hyphen_values = true)]
     pub limit: usize,
     /// The device, by its number in the process (cuda:N); when absent, the one that ran out of memory or else has the highest peak
     #[arg(long, value_name = "N", allow_negative_numbers = true)]

@@ -61,7 +61,7 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
     (
         "two failures under one cap",
         Verdict::Cap,
-        &["A request for 150 MiB failed although 100 GiB was free", "a cap of 900 to 1,050 MiB", "to at least 1,050 MiB"],
+        &["A request for 150 MiB failed although 100 GiB was free", "a cap of 900 to 1,050 MiB", "to at least 1.03 GiB"],
     ),
     (
         "private pool",

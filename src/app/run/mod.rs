@@ -72,8 +72,32 @@ fn no_compositor() -> Option<String> {
     Some(format!("WAYLAND_DISPLAY is {shown}, but no compositor answers there ({error}). {USE_X11}"))
 }
 
+/// The same for an X server of this machine that DISPLAY names, as `:0`, where no socket is.
+#[cfg(unix)]
+fn no_x_server() -> Option<String> {
+    let shown = std::env::var("DISPLAY").ok().filter(|_| !is_wayland())?;
+    let number = shown.strip_prefix(':')?.split('.').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
+    let error = std::os::unix::net::UnixStream::connect(format!("/tmp/.X11-unix/X{number}")).err()?;
+    // A server without a file has a socket of the abstract kind.
+    let is_gone = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused);
+    (is_gone && !has_abstract_socket(number)).then(|| {
+        format!("DISPLAY is {shown}, but no X server answers there. {}", NO_DISPLAY.split_once(". ").map_or("", |(_, what)| what))
+    })
+}
+
+#[cfg(unix)]
+fn has_abstract_socket(number: &str) -> bool {
+    let name = format!("@/tmp/.X11-unix/X{number}");
+    std::fs::read_to_string("/proc/net/unix").is_ok_and(|sockets| sockets.lines().any(|line| line.ends_with(&name)))
+}
+
 #[cfg(not(unix))]
 fn no_compositor() -> Option<String> {
+    None
+}
+
+#[cfg(not(unix))]
+fn no_x_server() -> Option<String> {
     None
 }
 
@@ -104,7 +128,7 @@ fn start(
     if is_wayland() && !has_wayland_egl() {
         return Err(NO_WAYLAND_EGL.to_owned());
     }
-    if let Some(error) = no_compositor() {
+    if let Some(error) = no_compositor().or_else(no_x_server) {
         return Err(error);
     }
     let renderers: &[eframe::Renderer] = &[

@@ -35,9 +35,11 @@ impl App {
         self.saves.wanted.is_some()
     }
 
-    /// A name for the file of what is to be saved.
+    /// A name for the file of what is to be saved: not that of the file it was read from, which a saved recording is not.
     pub(in crate::app) fn name_to_save(&self) -> String {
-        file_name(self.saves.wanted.as_ref().map_or("recording", |r| r.source.name.as_str()))
+        let name = file_name(self.saves.wanted.as_ref().map_or("recording", |r| r.source.name.as_str()));
+        let is_of_file = self.active_document().and_then(|d| d.path.as_deref()?.file_name()).is_some_and(|of| *of == *name);
+        if is_of_file { format!("{}-saved.pickle", name.trim_end_matches(".pickle")) } else { name }
     }
 
     /// Writes the recording that was to be saved.

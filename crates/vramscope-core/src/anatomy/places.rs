@@ -80,7 +80,7 @@ impl<'a> Places<'a> {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
             (false, Role::Unknown) if !self.has_stacks() => "no stack".to_owned(),
             (false, role) if !self.has_stacks() => format!("{}, no stack", role.text()),
-            (false, role) if kind.is_older => format!("{}, before the recording", role.text()),
+            (false, role) if kind.is_older => format!("{} from before", role.text()),
             (false, Role::Gradients) => "gradients, no stack".to_owned(),
             (false, _) => "backward, no stack".to_owned(),
         }

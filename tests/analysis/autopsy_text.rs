@@ -113,7 +113,10 @@ const SAID: [(&str, Verdict, &[&str]); 17] = [
     (
         "told cap",
         Verdict::Cap,
-        &["this process may reserve at most 500 MiB; it had reserved 400 MiB, with 0 B free inside.", "(500 MiB)"],
+        &[
+            "this process may reserve at most 500 MiB; it had reserved 400 MiB, with 0 B free inside.",
+            "to at least 600 MiB for this request",
+        ],
     ),
 ];
 

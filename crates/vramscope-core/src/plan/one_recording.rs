@@ -24,9 +24,21 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
     // What the batch or the length divides: an image's activations shrink from layer to layer, and are no multiple of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
-    // Scores, their mask and what autocast makes of them are as large as what a softmax makes.
+    // Scores, their mask and what autocast makes of them are as large as what a softmax makes. At some lengths other layers make blocks of
+    // that size too, and the backward pass, which has no stack, may make either.
     let scores: FxHashSet<u64> = program.rows.iter().filter(|r| makes_scores(program, r)).map(|r| r.size).collect();
-    let of_scores = |size: u64| scores.contains(&size).then(|| quantities.scores(at, size)).flatten();
+    let is_of_other = |r: &&Row| scores.contains(&r.size) && r.phase == Phase::Forward && is_outside_attention(program, r);
+    let others: FxHashSet<u64> = program.rows.iter().filter(is_of_other).map(|r| r.size).collect();
+    let of_scores = |row: &Row, grows: &Law| {
+        let squared = quantities.scores(at, row.size).filter(|_| scores.contains(&row.size))?;
+        let is_either = others.contains(&row.size);
+        let (law, other) = match row.stack.is_some() {
+            true if is_outside_attention(program, row) => return None,
+            false if is_either => (grows.clone(), squared),
+            _ => (squared, grows.clone()),
+        };
+        Some(Fit { law, sure: Sure::Guessed, others: vec![other] })
+    };
     let mut fits: Vec<Fit> = Vec::new();
     let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
     let of = program
@@ -37,7 +49,9 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
             let both = quantities.alone(at, row.size);
             let grows = both.others.first().cloned().unwrap_or_else(|| Law::constant(row.size));
             let certain = |law: Law| Fit { law, sure: Sure::Determined, others: Vec::new() };
+            let is_of_pass = matches!(row.role, Role::Activations | Role::Temporaries) && cache.is_empty();
             let fit = match row.role {
+                _ if is_of_pass && let Some(fit) = of_scores(row, &grows) => fit,
                 _ if cache.contains(&number) => certain(grows),
                 _ if !cache.is_empty() => certain(Law::constant(row.size)),
                 Role::Weights
@@ -46,9 +60,6 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 | Role::AutocastCopies
                 | Role::Workspaces
                 | Role::Buckets => certain(Law::constant(row.size)),
-                Role::Activations | Role::Temporaries if of_scores(row.size).is_some() => {
-                    Fit { law: of_scores(row.size).unwrap_or_else(|| grows.clone()), sure: Sure::Guessed, others: vec![grows] }
-                }
                 // The graph of the pass before the recording grows as this one does.
                 Role::Activations if row.phase == Phase::Load && is_multiple(row.size) && !fixed.contains(&row.size) => {
                     Fit { law: grows, sure: Sure::Guessed, others: vec![] }
@@ -81,4 +92,11 @@ fn makes_scores(program: &Program, row: &Row) -> bool {
     let names = || stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.name));
     let is_of_loss = |name: &str| name.contains("log_softmax") || name.contains("cross_entropy") || name.contains("loss");
     names().any(|name| name == "softmax" || name.ends_with("::softmax")) && !names().any(is_of_loss)
+}
+
+/// True for what no function named after attention or a softmax makes.
+fn is_outside_attention(program: &Program, row: &Row) -> bool {
+    let stacks = &program.recording.stacks;
+    let mut names = stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.name));
+    row.stack.is_some() && !names.any(|name| ["attention", "attn", "softmax"].iter().any(|word| name.contains(word)))
 }

@@ -74,7 +74,7 @@ impl<'a> PaneHeader<'a> {
 }
 
 /// As many parts of a caption as fit: half a word says nothing. A caption of one part is cut if most of it is seen, or left out.
-fn whole_parts<'t>(caption: &'t str, room: f32, width: impl Fn(&str) -> f32) -> &'t str {
+fn whole_parts(caption: &str, room: f32, width: impl Fn(&str) -> f32) -> &str {
     let mut shown = caption;
     while width(shown) > room {
         let cut = [" \u{b7} ", ", "].iter().filter_map(|mark| shown.rfind(mark)).max();

@@ -69,8 +69,8 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let Some(((opens, _), (inside, closes))) = quoted else { return is_template };
     // Prefixes of raw and format strings in Python, C++ or Rust: `r"`, `L"`, `f"`.
     let opens = opens.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    // `message = "…"`; logs write `message="…"`.
-    let is_value = opens.ends_with(" =") && closes.trim().is_empty();
+    // `message = "…"`, in C++ with a semicolon; logs write `message="…"`.
+    let is_value = opens.ends_with(" =") && ["", ";"].contains(&closes.trim());
     // An element of a list of texts, or a longer text that the next line continues.
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
@@ -246,6 +246,7 @@ mod tests {
     fn code_and_advice_are_no_failures() {
         for text in [
             "cudaErrorMemoryAllocation = 2,",
+            "static const std::string oom_kill_title = \"Task was killed due to the node running low on memory. \";",
             "RuntimeError: CUDA out of memory. Tried to allocate XX GiB (GPU 0; XX GiB total capacity; XX GiB already allocated)",
             "ERROR=RuntimeError: CUDA out of memory. Tried to allocate X GiB",
             "**Problem**: a run stops with a bare Killed.\n\n   Killed\n\n**Cause**: the Linux OOM killer",

@@ -4,7 +4,7 @@ use super::draft::{Draft, Draw, Edits};
 use super::requests::NEVER;
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
-use crate::tables::naming::is_framework;
+use crate::tables::naming::is_made_by_own_code;
 
 /// Without foreach: each weight is updated alone, so temporaries are freed before the next weight. Adam's denominator is a root
 /// and then a quotient, two for a moment.
@@ -31,12 +31,8 @@ pub(super) fn fused(draft: &mut Draft<'_>) {
 
 /// True where most of what the optimizer's steps make comes from a line of the program, not from a library's optimizer.
 pub(super) fn is_of_own_code(draft: &Draft<'_>) -> bool {
-    let stacks = draft.program.stacks;
-    let is_own = |row: u32| {
-        let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
-        let first = frames.iter().filter_map(|&f| stacks.frame(f)).find(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
-        first.is_some_and(|f| !is_framework(stacks, f))
-    };
+    let stack = |row: u32| draft.program.rows[draft.rows[row as usize].of as usize].stack;
+    let is_own = |row: u32| is_made_by_own_code(draft.program.stacks, stack(row));
     let made = draft.which(|r| r.phase == Phase::Optimizer && r.born != NEVER);
     let bytes = |rows: &mut dyn Iterator<Item = u32>| rows.map(|row| draft.size(row)).sum::<u64>();
     let own = bytes(&mut made.iter().copied().filter(|&row| is_own(row)));

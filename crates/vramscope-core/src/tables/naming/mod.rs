@@ -140,6 +140,13 @@ fn enters_compiled_backward(stacks: &StackTable, frame: Frame) -> bool {
     stacks.text(frame.file).contains("_aot_autograd") && stacks.text(frame.name).ends_with("backward")
 }
 
+/// True where the innermost line of Python is the program's own, not a library's.
+pub(crate) fn is_made_by_own_code(stacks: &StackTable, stack: StackId) -> bool {
+    let frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
+    let mut lines = frames.filter(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
+    lines.next().is_some_and(|f| !is_framework(stacks, f))
+}
+
 /// True for a frame of PyTorch, Python itself or another installed package, or without a source file.
 pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
     let file = stacks.text(frame.file);

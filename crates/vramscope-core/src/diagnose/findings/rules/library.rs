@@ -4,7 +4,8 @@ use super::at_peak::made_at;
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::RuleInput;
-use crate::tables::{BlockAt, LifetimeId, is_framework};
+use crate::tables::naming::is_made_by_own_code;
+use crate::tables::{BlockAt, LifetimeId};
 
 /// The optimizer of PyTorch's whose code made the first of these blocks that tells it; `AdamW` where none does.
 pub(super) fn of_pytorch(p: &RuleInput<'_>, blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
@@ -60,13 +61,8 @@ pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = Life
 
 /// The line of the program that makes most optimizer state itself, not through a library's optimizer.
 pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<String> {
-    let stacks = &p.recording.stacks;
     let size = |id: LifetimeId| p.tables.lifetimes.block_size(id);
-    let is_own = |id: LifetimeId| {
-        let frames = p.stack_of(id).map(|stack| stacks.frames(stack)).unwrap_or_default();
-        let first = frames.iter().filter_map(|&f| stacks.frame(f)).find(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
-        first.is_some_and(|f| !is_framework(stacks, f))
-    };
+    let is_own = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| is_made_by_own_code(&p.recording.stacks, stack));
     let mut made: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).filter(|&id| p.stack_of(id).is_some()).collect();
     if made.is_empty() {
         // State from before the recording has no stack. What is allocated in the optimizer's steps tells whose code they are.

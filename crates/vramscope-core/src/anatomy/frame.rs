@@ -207,12 +207,16 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(LOADS, makes || is_shard || named(LOADERS) || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
-    set(FUNCTIONAL, has(&["torch/nn/functional.py", "torch/functional.py"]));
+    // A program without modules has functions of its own for what they do.
+    let computes = !is_library && named(&["softmax", "log_softmax", "cross_entropy", "scaled_dot_product_attention", "attention"]);
+    set(FUNCTIONAL, computes || has(&["torch/nn/functional.py", "torch/functional.py"]));
     set(CONTAINER, file.ends_with("nn/modules/container.py"));
     let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];
     let cache_names = ["kv_cache", "kvcache", "KVCache", "kv_buffer", "past_key_value"];
     let is_kv = name.starts_with("kv_") && !is_library;
-    set(CACHE, is_kv || has(&caches) || cache_names.iter().any(|word| name.contains(word)));
+    // What attends to a cache makes a result, as `flash_attn_with_kvcache`.
+    let is_named = cache_names.iter().any(|word| name.contains(word)) && !name.contains("attn");
+    set(CACHE, is_kv || has(&caches) || is_named);
     set(NAMED_CACHE, !is_library && (name.contains("cache") || name.contains("Cache")));
     let in_ddp = has(&["nn/parallel/distributed.py"]) && !named(&["forward", "_run_ddp_forward"]);
     set(COLLECTIVE, has(COLLECTIVES) || has(FSDP) || in_ddp);
@@ -231,8 +235,10 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(GENERATES, serves);
     set(PREFILLS, says(&["prefill"]) || (has(&SERVERS) && name == "forward_extend"));
     set(DECODES, says(&["decode", "decoding"]) && !says(&["encode"]));
+    // A function that measures attention does more than that.
+    let measures = ["bench", "profile", "measure", "time", "test", "run"].iter().any(|word| low.starts_with(word));
     let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
-    set(ATTENDS, attends && !file.contains("torch/nn/functional.py"));
+    set(ATTENDS, attends && !measures && !file.contains("torch/nn/functional.py"));
     let tests = low.starts_with("eval")
         || low.starts_with("valid")
         || low == "test"

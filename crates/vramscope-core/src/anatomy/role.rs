@@ -293,7 +293,7 @@ impl Because {
             B::CollectiveFrame => "A collective made it.",
             B::CacheFrame => "Code of a key-value cache made it.",
             B::GrowsByCopy => {
-                "It was made by a function named after a cache, and took the place of a smaller block that was copied into it."
+                "It took the place of a smaller block that was copied into it, in a function named after a cache or beside another that grows alike."
             }
             B::CopiedIntoCache => "It was copied into a larger block of a cache, and freed right after.",
             B::Joined => "It took the place of a smaller block that was copied into it, as torch.cat does.",

@@ -25,7 +25,7 @@ pub struct Limit {
 }
 
 /// A history whose number of events is a multiple of this was cut to its newest events: `max_entries` is a round number.
-const ROUND: usize = 10_000;
+const ROUND: usize = 1_000;
 
 /// Memory older than the history is mentioned if it is more than one part in this many.
 const PART: u64 = 10;

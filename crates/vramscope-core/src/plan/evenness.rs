@@ -115,6 +115,12 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
             counted(p.steps as u64, "step", "steps")
         ));
     }
+    if let Some(p) = programs.iter().find(|p| p.is_compiled) {
+        out.push(format!(
+            "Code of {} is compiled (torch.compile), and other sizes may be compiled to other code: the span is wider by a tenth.",
+            name(p)
+        ));
+    }
     if let Some(p) = programs.iter().find(|p| p.steps == 0) {
         out.push(format!("No steps were found in {}: the plan ends where the recording does.", name(p)));
     }

@@ -15,6 +15,9 @@ use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 use crate::units::MEBIBYTE;
 
+/// Compiled code of another size is taken to need one part in this many more or less; measured runs were off by as much (`docs/PLAN.md`).
+const OTHER_CODE: u64 = 10;
+
 /// What was found for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
@@ -261,7 +264,8 @@ impl Model {
         }
         let (reach, mut out) = self.answer(size, setting, &stream, others);
         // What follows no law may also become what none of these runs has.
-        let open = self.open(at);
+        let is_other_code = self.program.is_compiled && *size != self.program.at;
+        let open = self.open(at) + if is_other_code { out.peak_reserved_bytes / OTHER_CODE } else { 0 };
         if self.is_single && *size != self.program.at {
             // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
             let less = |bytes: u64| bytes - bytes / ONE_RECORDING;

@@ -14,7 +14,8 @@ use crate::changes::Requests;
 pub(super) use crate::changes::{NEVER, Row};
 use crate::inference::scripted::{Ask, Start};
 use crate::inference::{ReplayStep, WhatIf};
-use crate::model::{AllocConf, Cancelled, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::model::{AllocConf, Cancelled, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::tables::naming::is_generated;
 use crate::tables::{DeviceTables, LifetimeId, Quantity};
 
 /// The requests of one device of one recording.
@@ -52,6 +53,8 @@ pub struct Program {
     pub ends_at_failure: bool,
     /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
+    /// `torch.compile` wrote code of it, and may write other code for other sizes.
+    pub is_compiled: bool,
 }
 
 impl Program {
@@ -189,6 +192,8 @@ impl Program {
         let start = Start::of(&whatif.prepared(), start);
         let steps = bounds.len().saturating_sub(1);
         drop(roles);
+        let mut frames = (0..recording.stacks.frame_count() as u32).filter_map(|f| recording.stacks.frame(FrameId(f)));
+        let is_compiled = frames.any(|f| is_generated(recording.stacks.text(f.file)));
         Ok(Program {
             device: device_at,
             at,
@@ -205,6 +210,7 @@ impl Program {
             ends_at_failure,
             peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
             failed_under,
+            is_compiled,
             recording: Arc::clone(&recording),
         })
     }
@@ -264,6 +270,8 @@ impl Keys<'_> {
             for frame in frames.iter().filter_map(|&f| stacks.frame(f)) {
                 // Two machines have one program in two folders.
                 let file = stacks.text(frame.file);
+                // Its name is a hash of the code, and the code has the sizes in it.
+                let file = if is_generated(file) { "" } else { file };
                 let short = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
                 let name = stacks.text(frame.name);
                 (short, name, frame.line).hash(&mut exact);

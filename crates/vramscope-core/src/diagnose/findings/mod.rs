@@ -41,8 +41,8 @@ pub struct Findings {
     pub changed_by_rules: Tally,
     /// The bytes at the peak of which nothing shows what they are for, and all bytes there.
     pub untold: (u64, u64),
-    /// The bytes at the peak that are weights, and those that are weights, gradients or optimizer state.
-    pub of_model: (u64, u64),
+    /// The bytes at the peak that are weights, gradients and optimizer state.
+    pub of_model: [u64; 3],
 }
 
 /// Maximum number of failures examined; a program that fails this often fails for the same reasons.
@@ -162,11 +162,11 @@ fn untold(p: &RuleInput<'_>) -> (u64, u64) {
     (unknown.saturating_add(before), all.saturating_add(before))
 }
 
-/// Bytes at the peak of weights, and of weights with their gradients and the optimizer's state.
-fn of_model(p: &RuleInput<'_>) -> (u64, u64) {
+/// Bytes at the peak of weights, gradients and the optimizer's state.
+fn of_model(p: &RuleInput<'_>) -> [u64; 3] {
     let live = || p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
-    let of = |roles: &[Role]| live().filter(|b| roles.contains(&p.roles.of(b.lifetime))).map(|b| b.size).sum();
-    (of(&[Role::Weights]), of(&[Role::Weights, Role::Gradients, Role::OptimizerState]))
+    let of = |role: Role| live().filter(|b| p.roles.of(b.lifetime) == role).map(|b| b.size).sum();
+    [Role::Weights, Role::Gradients, Role::OptimizerState].map(of)
 }
 
 /// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
@@ -223,16 +223,17 @@ impl Findings {
     /// Said where no rule found a problem and the model itself, not what a step makes, is three quarters of the peak or more.
     #[must_use]
     pub fn model_sentence(&self) -> Option<String> {
-        let (weights, model) = self.of_model;
+        let [weights, gradients, state] = self.of_model;
         let all = self.untold.1;
         let share = |bytes: u64| (bytes as f64 / all.max(1) as f64 * 100.0).floor();
-        let (what, bytes, lowers) = match share(weights) >= 75.0 {
-            true => ("Weights are", weights, "lower precision (bf16, 8 or 4 bits), sharding or a smaller model lowers it"),
-            false => (
+        let (what, bytes, lowers) = match (share(weights) >= 75.0, state > 0) {
+            (true, _) => ("Weights are", weights, "lower precision (bf16, 8 or 4 bits), sharding or a smaller model lowers it"),
+            (_, true) => (
                 "Weights, gradients and optimizer state are",
-                model,
+                weights + gradients + state,
                 "sharding (FSDP), 8-bit optimizer state or lower precision lowers it",
             ),
+            _ => ("Weights and gradients are", weights + gradients, "sharding (FSDP) or lower precision lowers it"),
         };
         let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE;
         is_most.then(|| format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)))

@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
-use super::shared::{FUSED, JOINS, LOSS, SDPA, SOFTMAX};
+use super::shared::{FUSED, JOINS, LOSS, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
@@ -61,7 +61,6 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
     // A recording that ends right after the forward pass does not tell what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
-    let is_freed = freed * 2 > bytes;
     // Where a variable holds the pass's result, its graph lives until the next one gives the variable another.
     let older = of_older_graph(p);
     let mut of_pass: FxHashMap<usize, u64> = FxHashMap::default();
@@ -70,6 +69,8 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     // A few small tensors may stay from any pass.
     let passes = of_pass.values().filter(|&&of_pass| of_pass.saturating_mul(SHARE) >= bytes).count();
+    // Locals of a function go when it returns, and the graph may live on.
+    let is_freed = freed * 2 > bytes && (passes > 1 || freed * 10 >= bytes * 9);
     let sentence = format!(
         "{} {} in {} for a backward pass, most at {}, and {}.{}{}",
         match passes {
@@ -310,7 +311,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_attention = |id: LifetimeId| {
         let function = function(stack_of(id));
         let is_fused = function.is_some_and(|f| of_fused.contains(&f));
-        is_of_pass(id) && !is_fused && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
+        let is_operand = p.flags(stack_of(id)) & OPERAND == OPERAND;
+        is_of_pass(id) && !is_fused && !is_operand && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
     // it is the softmax; autocast keeps a copy of half the size.

@@ -52,17 +52,24 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     let peak = p.tables.curves.peak(Quantity::Requested).0;
-    let Some((Some(line), top)) = places.into_iter().max_by_key(|(_, x)| x.bytes) else { return Vec::new() };
-    if top.bytes * 2 < all || top.sizes.len() < 50 || top.bytes < peak.saturating_mul(8) {
+    let Some(most) = places.values().map(|x| (x.bytes, x.number)).max() else { return Vec::new() };
+    // Keys and values grow alike, each on a line of its own.
+    places.retain(|line, x| line.is_some() && x.number == most.1 && (most.0 - x.bytes) * 50 <= most.0);
+    let bytes: u64 = places.values().map(|x| x.bytes).sum();
+    let number: u64 = places.values().map(|x| x.number).sum();
+    let Some(top) = places.values().max_by_key(|x| (x.bytes, x.stack)) else { return Vec::new() };
+    if bytes * 2 < all || top.sizes.len() < 50 || bytes < peak.saturating_mul(8) {
         return Vec::new();
     }
-    let is_there = |id: LifetimeId| own_frame(&p.recording.stacks, lifetimes.stack(p.device, id)) == Some(line);
+    let is_there = |id: LifetimeId| places.contains_key(&own_frame(&p.recording.stacks, lifetimes.stack(p.device, id)));
     let ids: Vec<LifetimeId> =
         (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_there(id)).collect();
     let copied = copied(p, &ids);
-    if copied * 5 < top.number * 4 {
+    if copied * 5 < number * 4 {
         return Vec::new();
     }
+    let mut made_by: Vec<&str> = places.values().map(|x| p.names.of_stack(x.stack)).collect();
+    made_by.sort_unstable();
     // Written in place, the new copy would not exist at the same time as the old one.
     let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
     let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
@@ -74,19 +81,19 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         saving: None,
         sentence: format!(
             "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these copy a slightly smaller block that is freed right after. Allocate the buffer once and write into it; the peak then loses one copy, up to {}.",
-            p.names.of_stack(top.stack),
-            count(top.number),
+            made_by.join(" and "),
+            count(number),
             count(top.sizes.len() as u64),
-            Bytes(top.bytes),
+            Bytes(bytes),
             Bytes(super::at_peak::peak(p)),
             count(copied),
             Bytes(copy),
         ),
         evidence: vec![
-            Evidence::text("allocations", count(top.number)),
+            Evidence::text("allocations", count(number)),
             Evidence::text("grown by copy", count(copied)),
             Evidence::text("sizes", count(top.sizes.len() as u64)),
-            Evidence::bytes("allocated in all", top.bytes),
+            Evidence::bytes("allocated in all", bytes),
             Evidence::bytes("peak", super::at_peak::peak(p)),
         ],
         place: Place { event: Some(p.peak_event), stack: Some(top.stack), ..Place::default() },
@@ -142,7 +149,9 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
         return Vec::new();
     }
-    let is_workspace = p.roles.of(largest.lifetime) == Role::Workspaces;
+    // What is freed right after it is made, without a line of the program, is most likely a library's.
+    let is_like_one = |id: LifetimeId| line(id).is_none() && life(id).is_some_and(|l| l.gone - l.born <= 2);
+    let is_workspace = p.roles.of(largest.lifetime) == Role::Workspaces || (blocks.len() == 1 && is_like_one(largest.lifetime));
     let title = match (is_workspace, blocks.len()) {
         (true, _) => "Scratch memory of one operation holds much of the peak",
         (false, 1) => "One short-lived block holds much of the peak",
@@ -156,8 +165,16 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let says = match blocks.len() {
         1 => {
-            let what = if is_workspace { "one workspace" } else { "one block" };
-            format!("{of_peak} is {what}, made at {} and live for {lived} only.", made_at(p, largest.lifetime))
+            let what = match is_workspace {
+                true if p.roles.of(largest.lifetime) == Role::Workspaces => "one workspace",
+                true => "probably one workspace",
+                false => "one block",
+            };
+            let at = match line(largest.lifetime) {
+                Some(_) => format!("made at {}", made_at(p, largest.lifetime)),
+                None => "made without a Python stack".to_owned(),
+            };
+            format!("{of_peak} is {what}, {at} and live for {lived} only.")
         }
         many => format!(
             "{of_peak} is in {many} blocks of {}, made at {}. None lives longer than {lived}, but the next is made before the last is freed.",
@@ -228,7 +245,10 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes < LEAST || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
-    let is_cut = |id: LifetimeId, size: u64| is_its(id, size) || is_in_chunks(id);
+    // Where the logits are no layer's result but a tensor of the program's, they get a gradient, which stays whole.
+    let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
+    let is_cut = |id: LifetimeId, size: u64| (is_its(id, size) || is_in_chunks(id)) && !is_gradient(id);
+    let planned = planned.filter(|_| !blocks.iter().any(|b| is_its(b.lifetime, b.size) && is_gradient(b.lifetime)));
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_cut(id, size) { size / CHUNKS } else { size }));
     let check = match saving.is_nothing() {
         true => "What the loss holds shrinks.".to_owned(),
@@ -549,7 +569,9 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             losses => format!(" {} losses had been computed by then, and no backward pass had begun.", count(losses)),
         },
     ));
-    let helps = saving.map_or(!is_checkpointed, |s| !s.is_nothing());
+    // It would be made again where it is needed.
+    let single = blocks.first().filter(|b| b.size.saturating_mul(2) > bytes && saving.is_none());
+    let helps = single.is_none() && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
         _ if losses > 2 => "The peak falls to about that of one loss.".to_owned(),
         Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
@@ -569,6 +591,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             finding.remedy(remedy).advice(advice)
         }
         false => finding.advice(match is_checkpointed {
+            _ if single.is_some() => "One block is most of it, so checkpointing does not help. If it is the logits, use a fused linear cross entropy (Liger, Cut Cross Entropy), or compute them and their loss in chunks. Else use a smaller micro-batch with accumulation.",
             true => "The layers are checkpointed already. Use a smaller micro-batch with accumulation, or smaller inputs.",
             false => "Use a smaller micro-batch with accumulation, or smaller inputs.",
         }),

@@ -24,6 +24,13 @@ pub(super) const FUSED: u16 = 1 << 8;
 /// A frame joins tensors into one, as `torch.cat` and `torch.stack` do.
 pub(super) const JOINS: u16 = 1 << 9;
 
+/// A frame copies a tensor into another layout.
+const CLONES: u16 = 1 << 10;
+/// A frame multiplies matrices, whatever their layout.
+const MULTIPLIES: u16 = 1 << 11;
+/// A matrix product copies what it is called with, because it needs another layout.
+pub(super) const OPERAND: u16 = CLONES | MULTIPLIES;
+
 /// The marks of every stack. O(frames of all stacks).
 pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
     let of_frame: Vec<u16> = (0..stacks.frame_count())
@@ -48,6 +55,12 @@ fn mark(name: &str, file: &str) -> u16 {
         .is_some_and(|(_, kernel)| ["flash", "efficient", "cudnn", "fused"].iter().any(|start| kernel.starts_with(start)));
     if of_kernel || file.ends_with("flash_attn_interface.py") {
         marks |= FUSED;
+    }
+    if name.contains("_ops::clone::") {
+        marks |= CLONES;
+    }
+    if ["native::sumproduct_pair", "_ops::einsum::", "_ops::matmul::"].iter().any(|product| name.contains(product)) {
+        marks |= MULTIPLIES;
     }
     if name.contains("structured_cat") || name.contains("_ops::cat::") || name == "torch_pad_and_concatenate" {
         marks |= JOINS;

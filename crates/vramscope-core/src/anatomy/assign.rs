@@ -44,7 +44,9 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let workspaces = workspaces(case, &weights);
     for (at, run) in phases.runs.iter().enumerate() {
         let next = phases.runs[at + 1..].iter().find(|r| r.part != Part::Unknown);
+        // Beside an optimizer of PyTorch's it is the inner step of meta-learning, and makes weights for the next pass.
         let by_hand = run.part == Part::Unknown
+            && !phases.has(Part::Optimizer)
             && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward)
             && is_optimizer_by_hand(case, run, &gradients);
         let copies = run.part == Part::Unknown && is_copy_of_weights(case, run, &weights);
@@ -64,7 +66,10 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
                 && weights.contains_key(&case.size(id))
                 && replaced(case, id, &of).is_none()
             {
-                (Role::Weights, Because::CopiedWithAll)
+                match case.dies_in_its_step(id) {
+                    true => (Role::Temporaries, Because::DiesBetween),
+                    false => (Role::Weights, Because::CopiedWithAll),
+                }
             } else {
                 in_run(case, id, run, next, &weights, &gradients, &of)
             };

@@ -204,7 +204,11 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     // DataParallel copies the weights to every device in each pass.
     let replicates = has(&["nn/parallel/comm.py"]) && named(&["broadcast_coalesced"]);
     let makes = replicates || has(&["torch/nn/parameter.py", "torch/nn/init.py", "safetensors/", "core_model_loading.py"]);
-    set(LOADS, makes || is_shard || named(LOADERS) || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
+    let low = name.to_ascii_lowercase();
+    let of_weights = ["weight", "shard", "state_dict", "checkpoint"].iter().any(|what| low.contains(what));
+    let takes = ["load", "append", "receive", "sync", "transfer"].iter().any(|verb| low.contains(verb));
+    let says_loads = of_weights && takes && !low.contains("offload");
+    set(LOADS, makes || is_shard || named(LOADERS) || says_loads || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
     // A program without modules has functions of its own for what they do.
@@ -227,7 +231,6 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));
-    let low = name.to_ascii_lowercase();
     let says = |words: &[&str]| low.split('_').any(|word| words.contains(&word));
     let captures = (file.contains("cuda_graph") || file.contains("cudagraph") || has(&SERVERS)) && says(&["capture"]);
     set(CAPTURES, captures || has(&["torch/cuda/graphs.py", "cudagraph_trees.py"]));

@@ -7,6 +7,7 @@ use super::older_model;
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
+use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// The roles of blocks from before the first event. O(blocks log blocks).
@@ -41,10 +42,16 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
             of.push((id, (Role::Temporaries, Because::OlderLeftover)));
             continue;
         }
+        let freed_at = case.tables.lifetimes.free_requested(id);
+        let freed_by = case.device.events.stack.get(freed_at as usize).copied().unwrap_or(StackId::NONE);
+        if phases.sense(freed_by).makes_weights {
+            of.push((id, (Role::Weights, Because::OlderFreedByLoading)));
+            continue;
+        }
         if !works {
             continue;
         }
-        let freed = case.tables.lifetimes.free_requested(id).min(gone);
+        let freed = freed_at.min(gone);
         let run = match phases.run_at(freed).map(|r| &phases.runs[r]) {
             // What the last parameter had is freed when the optimizer returns.
             None if has_gradients => phases.runs.last().filter(|r| freed >= r.events.1),

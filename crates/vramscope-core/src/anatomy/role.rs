@@ -147,6 +147,8 @@ pub(crate) enum Because {
     OlderFreedByZeroGrad,
     /// Older than the history, and the optimizer replaced it.
     OlderReplaced,
+    /// Older than the history, freed by code that loads weights.
+    OlderFreedByLoading,
     /// Older than the history, freed in the backward pass.
     OlderFreedInBackward,
     /// Older than the history, left from the iteration before.
@@ -222,6 +224,7 @@ impl Because {
                 | B::OlderByCount
                 | B::OlderFreedByZeroGrad
                 | B::OlderReplaced
+                | B::OlderFreedByLoading
                 | B::OlderFreedInBackward
                 | B::OlderLeftover
                 | B::StepsByHand
@@ -269,6 +272,7 @@ impl Because {
                 "It is older than the history, is as large as a weight, and was freed before the next backward pass."
             }
             B::OlderReplaced => "It is older than the history, and the optimizer replaced it by a block of the same size.",
+            B::OlderFreedByLoading => "It is older than the history, and code that loads weights freed it.",
             B::OlderFreedInBackward => "It is older than the history, and the backward pass freed it.",
             B::OlderLeftover => "It is older than the history: left from the iteration before.",
             B::OutlivesBackward => "It was made in the backward pass and lived past it.",

@@ -51,6 +51,28 @@ fn is_inside(c: &Changed, reserved: f64, allocated: f64) {
     }
 }
 
+/// What findings advise can be planned too. Allocated bytes that PyTorch counted in runs with the change.
+#[test]
+fn what_a_program_holds_without_need_can_be_taken_from_its_plan() {
+    for (name, change, counted, least, most) in [
+        ("attention", "fused_attention", 1_879_473_664u64, 1000, 1005),
+        ("validate", "no_grad", 1_166_630_400, 995, 1000),
+        ("kept_outputs", "release", 912_372_736, 1000, 1001),
+    ] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/promised/{name}.pickle.zst"));
+        let plan = plan_of(&[(file, "batch=8".to_owned())]).unwrap();
+        let size = Size::of("batch", 8);
+        let planned = |change: &str| plan.change(&Change::parse(change).unwrap(), &size, &setting("", None), None).unwrap();
+        let c = planned(change);
+        let thousandths = c.peak_allocated_bytes * 1000 / counted;
+        assert!((least..=most).contains(&thousandths), "{name}: {} planned, {counted} counted", c.peak_allocated_bytes);
+        assert!(c.helps && c.reason.is_none() && c.allocated_span[0] <= counted && counted <= c.allocated_span[1], "{c:?}");
+        for other in ["fused_attention", "no_grad", "release"].into_iter().filter(|&other| other != change) {
+            assert!(planned(other).reason.is_some(), "{name}: {other}");
+        }
+    }
+}
+
 /// Recorded without and with `torch.utils.checkpoint` around every block; reserved and allocated MiB of the runs with it. The
 /// first has a head that keeps nothing, the second layers between its stages, and the blocks of the third keep their own results.
 #[test]

@@ -32,7 +32,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "CONF", value_parser = parse_conf)]
     pub conf: Vec<String>,
     /// A change to the program; may be repeated; "all" tries each: checkpoint or checkpoint:NAME, no_foreach, fused, 8bit, sgd, set_to_none,
-    /// in_backward, bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, or several with a plus between; or accumulate:N, the batch in N passes
+    /// in_backward, bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, no_grad, fused_attention,
+    /// release, or several with a plus between; or accumulate:N, the batch in N passes
     #[arg(long, value_name = "CHANGE")]
     pub change: Vec<String>,
     /// Find the largest value of this quantity (batch, seq, ...) that fits the cap

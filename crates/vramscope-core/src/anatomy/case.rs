@@ -71,7 +71,8 @@ impl Case<'_> {
     /// True if it is gone before the step ends that makes it.
     pub(super) fn dies_in_its_step(&self, id: LifetimeId) -> bool {
         let bounds = &self.steps.bounds;
-        !self.steps.is_inferred() && bounds.get(bounds.partition_point(|&b| b <= self.born(id))).is_some_and(|&end| self.gone(id) < end)
+        !self.steps.is_inferred()
+            && bounds.get(bounds.partition_point(|&b| b <= self.born(id))).is_some_and(|&end| self.gone(id) < end)
     }
 
     /// Blocks of a workspace's size are taken once, at the first use, and stay for good.

@@ -208,11 +208,15 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let of_weights = ["weight", "shard", "state_dict", "checkpoint"].iter().any(|what| low.contains(what));
     let takes = ["load", "append", "receive", "sync", "transfer"].iter().any(|verb| low.contains(verb));
     let says_loads = of_weights && takes && !low.contains("offload");
-    set(LOADS, makes || is_shard || named(LOADERS) || says_loads || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"));
+    set(
+        LOADS,
+        makes || is_shard || named(LOADERS) || says_loads || (in_module && named(MOVERS)) || (has(MODELS) && name == "__init__"),
+    );
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
     // A program without modules has functions of its own for what they do.
-    let computes = !is_library && named(&["softmax", "log_softmax", "cross_entropy", "scaled_dot_product_attention", "attention"]);
+    let computes =
+        !is_library && named(&["softmax", "log_softmax", "cross_entropy", "scaled_dot_product_attention", "attention"]);
     set(FUNCTIONAL, computes || has(&["torch/nn/functional.py", "torch/functional.py"]));
     set(CONTAINER, file.ends_with("nn/modules/container.py"));
     let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];

@@ -97,6 +97,9 @@ impl Change {
             Change::Offload => "saved tensors in host memory".to_owned(),
             Change::Del(line) => format!("del of what {line} makes"),
             Change::Lora(rank) => format!("LoRA of rank {rank}"),
+            Change::NoGrad => "no graph where no backward pass follows".to_owned(),
+            Change::FusedAttention => "fused attention".to_owned(),
+            Change::Release => "keep no tensors of earlier steps".to_owned(),
         }
     }
 
@@ -116,6 +119,9 @@ impl Change {
             Change::Offload => "time for the copies to the host and back",
             Change::Del(_) => FREE,
             Change::Lora(_) => "another training: most weights stay as they are",
+            Change::NoGrad => FREE,
+            Change::FusedAttention => FREE,
+            Change::Release => FREE,
         }
     }
 
@@ -191,6 +197,21 @@ impl Change {
                 let lines = format!("del name  # what {line} makes, behind its last use");
                 [lines.clone(), lines.clone(), lines]
             }
+            Change::NoGrad => own([
+                "with torch.no_grad(): outputs = model(batch)  # evaluation and generation",
+                "# Trainer evaluates without a graph; around calls of your own: with torch.no_grad():",
+                "# Lightning's validation_step has no graph; around calls of your own: with torch.no_grad():",
+            ]),
+            Change::FusedAttention => own([
+                "out = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # instead of softmax(q @ k.mT) @ v",
+                "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")",
+                "out = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # in the module's forward",
+            ]),
+            Change::Release => own([
+                "total += loss.item(); outputs.append(out.detach().cpu())  # numbers, or copies on the host",
+                "# in compute_loss and callbacks: keep loss.item(), not loss",
+                "# in training_step: self.log(...) keeps a number; append out.detach().cpu()",
+            ]),
             Change::Lora(rank) => {
                 let lines =
                     format!("model = peft.get_peft_model(model, peft.LoraConfig(r={rank}, target_modules=\"all-linear\"))");

@@ -11,6 +11,7 @@ mod passes;
 mod recorded;
 mod repeats;
 mod requests;
+mod unneeded;
 mod weights;
 
 use serde::Serialize;
@@ -55,6 +56,12 @@ pub enum Change {
     Del(String),
     /// LoRA of a rank.
     Lora(u64),
+    /// Forward passes that no backward pass follows, without a graph.
+    NoGrad,
+    /// Attention by a fused kernel, which keeps no scores.
+    FusedAttention,
+    /// What steps leave behind, as outputs in a list, freed when its step ends.
+    Release,
 }
 
 /// What a change costs, the least first. [`Plan::cheapest`](crate::plan::Plan::cheapest) tries everything of one kind before anything of
@@ -112,6 +119,9 @@ impl Change {
     pub fn all() -> Vec<Change> {
         use Change as C;
         vec![
+            C::Release,
+            C::NoGrad,
+            C::FusedAttention,
             C::SetToNone,
             C::Fused,
             C::CacheOff,
@@ -172,10 +182,13 @@ impl Change {
                 None => return Err("del needs a line, as in del:train.py:71".to_owned()),
             },
             "lora" => Change::Lora(number(16)?),
+            "no_grad" | "inference_mode" => Change::NoGrad,
+            "fused_attention" | "sdpa" | "flash_attention" => Change::FusedAttention,
+            "release" => Change::Release,
             _ => {
                 return Err(format!(
                     "\"{text}\" is no change: write checkpoint or checkpoint:NAME, no_foreach, fused, 8bit, sgd, set_to_none, in_backward, \
-                     bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, or several with a plus between"
+                     bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, no_grad, fused_attention, release, or several with a plus between"
                 ));
             }
         })
@@ -198,13 +211,19 @@ impl Change {
             Change::Offload => "offload".to_owned(),
             Change::Del(line) => format!("del:{line}"),
             Change::Lora(rank) => format!("lora:{rank}"),
+            Change::NoGrad => "no_grad".to_owned(),
+            Change::FusedAttention => "fused_attention".to_owned(),
+            Change::Release => "release".to_owned(),
         }
     }
 
     /// What it costs: the kind, and within one kind how much.
     pub fn price(&self) -> (Cost, u32) {
         match self {
-            Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) => (Cost::Code, 1),
+            Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) | Change::NoGrad | Change::Release => {
+                (Cost::Code, 1)
+            }
+            Change::FusedAttention => (Cost::Code, 2),
             Change::NoForeach => (Cost::Time, 2),
             Change::InBackward => (Cost::Time, 6),
             // The last layer runs twice.
@@ -240,10 +259,10 @@ impl Change {
     /// Its turn among several: dtypes are told by whole logits, and what is checkpointed is found without them.
     fn turn(&self) -> u8 {
         match self {
-            Change::SetToNone | Change::CacheOff | Change::Del(_) => 0,
+            Change::SetToNone | Change::CacheOff | Change::Del(_) | Change::NoGrad | Change::Release => 0,
             Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward => 1,
             Change::Bf16 | Change::Lora(_) => 2,
-            Change::Chunks(_) => 3,
+            Change::Chunks(_) | Change::FusedAttention => 3,
             Change::Checkpoint(_) => 4,
             Change::Offload => 5,
         }
@@ -252,8 +271,16 @@ impl Change {
     pub(crate) fn trust(&self) -> Trust {
         match self {
             Change::Sgd | Change::Fused | Change::CacheOff => Trust::Exact,
-            Change::NoForeach | Change::SetToNone | Change::InBackward | Change::Checkpoint(_) | Change::Del(_) => Trust::Close,
-            Change::EightBit | Change::Bf16 | Change::Chunks(_) | Change::Offload | Change::Lora(_) => Trust::Estimate,
+            Change::NoForeach
+            | Change::SetToNone
+            | Change::InBackward
+            | Change::Checkpoint(_)
+            | Change::Del(_)
+            | Change::NoGrad
+            | Change::Release => Trust::Close,
+            Change::EightBit | Change::Bf16 | Change::Chunks(_) | Change::Offload | Change::Lora(_) | Change::FusedAttention => {
+                Trust::Estimate
+            }
         }
     }
 
@@ -265,6 +292,8 @@ impl Change {
             Change::InBackward => [55, 5],
             Change::EightBit => [10, 5],
             Change::Chunks(_) => [30, 15],
+            Change::NoGrad | Change::Release => [30, 30],
+            Change::FusedAttention => [40, 40],
             Change::Bf16 => [45, 90],
             Change::Offload => [65, 50],
             Change::Lora(_) => [95, 45],
@@ -349,6 +378,11 @@ impl Change {
             Change::Offload => passes::offload(draft),
             Change::Del(line) => nothing(passes::del(draft, line), "nothing that this line makes outlives its phase"),
             Change::Lora(rank) => weights::lora(draft, *rank),
+            Change::NoGrad => nothing(unneeded::no_grad(draft), "a backward pass follows each forward pass that keeps a graph"),
+            Change::FusedAttention => {
+                nothing(unneeded::fused_attention(draft), "no scores of attention are kept, or no stack shows them")
+            }
+            Change::Release => nothing(unneeded::release(draft), "no step leaves much behind for the steps after the next"),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
 use super::refuse::{Parting, part};
 use super::unseen::{self, Growth, Unseen};
+use crate::anatomy::Role;
 use crate::inference::scripted::Ask;
 
 /// The laws of one recording's requests.
@@ -164,6 +165,9 @@ impl Model {
                 Some(&id) => id,
                 None => intern(quantities.alone(&at[base], r.size), &mut fits),
             };
+        }
+        for (row, fit) in of_older(program, &fits, &of) {
+            of[row] = intern(fit, &mut fits);
         }
         let mut model = Model {
             program: Arc::clone(program),
@@ -319,4 +323,40 @@ impl Model {
         out.sort_by(|a, b| (b.bytes, &a.place).cmp(&(a.bytes, &b.place)));
         out
     }
+}
+
+/// The laws of what a pass before the recording left. Such a block has no stack, and blocks of several laws may have one size at the recorded
+/// sizes; the recorded pass makes the same ones, and its stacks tell them apart. Of each role and size, as large a part gets each law; where
+/// their numbers do not agree, any may be a block's.
+fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
+    let comes_and_goes = |row: usize| matches!(program.rows[row].role, Role::Activations | Role::Temporaries);
+    let kind = |row: usize| (program.rows[row].role, program.rows[row].size);
+    let mut older: FxHashMap<(Role, u64), Vec<usize>> = FxHashMap::default();
+    for row in (0..program.older).filter(|&row| comes_and_goes(row) && program.rows[row].loose == 0) {
+        older.entry(kind(row)).or_default().push(row);
+    }
+    let mut laws: FxHashMap<(Role, u64), Vec<u32>> = FxHashMap::default();
+    let is_known = |row: &usize| of[*row] != u32::MAX && fits[of[*row] as usize].sure != Sure::Guessed;
+    for row in (program.older..program.rows.len()).filter(is_known).filter(|&row| program.rows[row].loose != 0) {
+        if older.contains_key(&kind(row)) {
+            laws.entry(kind(row)).or_default().push(of[row]);
+        }
+    }
+    let mut decided = Vec::new();
+    for (kind, rows) in older {
+        let Some(mut laws) = laws.remove(&kind) else { continue };
+        laws.sort_unstable();
+        let mut distinct = laws.clone();
+        distinct.dedup();
+        // Each pass made as many: all laws are there as often as in the one that is left.
+        if laws.len().is_multiple_of(rows.len()) {
+            distinct.clear();
+        }
+        let fit = |id: u32| {
+            let others = distinct.iter().filter(|&&other| other != id).map(|&other| fits[other as usize].law.clone());
+            Fit { others: others.collect(), ..fits[id as usize].clone() }
+        };
+        decided.extend(rows.iter().enumerate().map(|(i, &row)| (row, fit(laws[i * laws.len() / rows.len()]))));
+    }
+    decided
 }

@@ -177,6 +177,8 @@ fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
     match finding.class {
         Class::Peak => Class::Structure,
         Class::OutOfMemory if is_survived() => Class::Structure,
+        // Wrong results matter more than a lower peak.
+        _ if finding.rule == self::rules::STALE_COPIES => Class::Leak,
         class => class,
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn stale_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let bytes = stale.iter().map(|&id| lifetimes.block_size(id)).sum();
     vec![
-        Finding::new("stale_copies", Class::Hygiene, "Training uses old weights: autocast's copies outlive the step", bytes)
+        Finding::new(super::STALE_COPIES, Class::Hygiene, "Training uses old weights: autocast's copies outlive the step", bytes)
             .says(format!(
                 "{}, {}, probably autocast's, are made once and stay when optimizer.step() has changed the weights. No later step makes them anew, so its forward pass computes with the weights from before.",
                 counted(stale.len() as u64, "half-precision copy of a weight", "half-precision copies of weights"),

@@ -52,6 +52,7 @@ pub(super) const TEMPORARIES: &str = "temporaries";
 pub(super) const UNTRAINED: &str = "untrained_gradients";
 /// The rule of large short-lived blocks, which gives way to more particular ones.
 pub(super) const SPIKE: &str = "spike";
+pub(super) const STALE_COPIES: &str = "stale_copies";
 
 /// Every rule, by class.
 pub const RULES: &[Rule] = &[
@@ -516,7 +517,7 @@ pub const RULES: &[Rule] = &[
         run: samples::cap_without_context,
     },
     Rule {
-        name: "stale_copies",
+        name: STALE_COPIES,
         class: Class::Hygiene,
         finds: "Autocast opened around the loop, so that later steps compute with old weights",
         when: "≥ 8 autocast copies from before the first optimizer step live to the end of the forward pass behind it, and later steps make fewer than a quarter as many",

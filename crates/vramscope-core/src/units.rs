@@ -161,8 +161,16 @@ impl Bytes {
         text
     }
 
-    /// A size that is the least enough, as it is shown: what is not whole is rounded up, so that the text is enough too.
+    /// A size that is the least enough: as it is shown elsewhere where that text is enough too, else rounded up, in MiB from 1 GiB on.
+    /// Beside `4.94 GiB` the same size as `4.95 GiB` would be read as another.
     pub fn at_least(self) -> String {
+        let shown = self.to_string();
+        if Self::parse(&shown).is_ok_and(|read| read >= self) {
+            return shown;
+        }
+        if self.0 >= GIBIBYTE {
+            return format!("{}{NBSP}{}", Unit::Mib.figure(self.0.next_multiple_of(MEBIBYTE)), Unit::Mib.name());
+        }
         let unit = u128::from(Unit::of(self.0).bytes());
         let hundredths = (u128::from(self.0) * 100).div_ceil(unit);
         Bytes(u64::try_from(hundredths * unit / 100).unwrap_or(u64::MAX)).to_string()
@@ -410,7 +418,7 @@ mod tests {
     #[test]
     fn the_least_that_is_enough_is_rounded_up() {
         let least = |bytes: u64| plain(Bytes(bytes).at_least());
-        assert_eq!([least(2100 * MEBIBYTE), least(2 * GIBIBYTE), least(GIBIBYTE + 1)], ["2.06 GiB", "2 GiB", "1.01 GiB"]);
+        assert_eq!([least(2100 * MEBIBYTE), least(2 * GIBIBYTE), least(GIBIBYTE + 1)], ["2,100 MiB", "2 GiB", "1,025 MiB"]);
         assert_eq!([least(500 * MEBIBYTE), least(0)], ["500 MiB", "0 B"]);
     }
 

@@ -7,7 +7,7 @@ use crate::cli::Table;
 use crate::cli::summary::doing::role_beside;
 use vramscope_core::anatomy::Composition;
 use vramscope_core::anatomy::Role;
-use vramscope_core::diagnose::oom::Support;
+use vramscope_core::diagnose::oom::{NOT_REPRODUCED, Support};
 use vramscope_core::inference::CapRange;
 use vramscope_core::model::{Beyond, EventTable, Format, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -371,6 +371,10 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
         let range = CapRange { least, ..CapRange::exact(most) };
         let _ = writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.");
+    }
+    if !w.fails_as_recorded {
+        let _ = writeln!(out, "  {NOT_REPRODUCED}");
+        return;
     }
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");

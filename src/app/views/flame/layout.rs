@@ -122,6 +122,28 @@ pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>
     layout
 }
 
+/// The frames that a cell stands for, outermost first.
+pub fn frames_of(flame: &Flame, cell: Cell) -> impl Iterator<Item = u32> {
+    let inner = move |&node: &u32| {
+        let children = flame.nodes.get(node as usize).filter(|_| node != cell.last)?;
+        children.children.first().copied()
+    };
+    std::iter::successors(Some(cell.node), inner)
+}
+
+/// The frames that match, from the root down and heaviest first, as they are drawn.
+pub fn in_order(flame: &Flame, hits: &[bool]) -> Vec<u32> {
+    let (mut found, mut left) = (Vec::new(), vec![0u32]);
+    while let Some(node) = left.pop() {
+        let Some(n) = flame.nodes.get(node as usize) else { continue };
+        if hits.get(node as usize).copied().unwrap_or(false) {
+            found.push(node);
+        }
+        left.extend(n.children.iter().rev());
+    }
+    found
+}
+
 /// The frame at a row and a horizontal position (0 to 1).
 pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     let start = layout.cells.partition_point(|c| c.row < row);
@@ -195,7 +217,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
 
 /// True when a frame should have a quiet colour, because it is a mixed group or has no stack.
 pub fn is_neutral(what: What) -> bool {
-    matches!(what, What::All | What::NoStack | What::NoModule | What::Phase(None))
+    matches!(what, What::All | What::NoStack(_) | What::NoModule | What::Phase(None))
 }
 
 #[cfg(test)]

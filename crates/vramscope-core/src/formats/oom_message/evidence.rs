@@ -18,6 +18,7 @@ const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 /// True for words in code, patterns, guides and changelogs, whatever they would prove elsewhere.
 pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
     is_literal(window, words)
+        || is_alert_rule(window)
         || halves(window, words).is_some_and(|(before, after)| {
             let is_told = !tells("first person", &before) && (is_noted(window, &before, &after) || is_catalogue(window));
             tells("quotes code", &before)
@@ -25,6 +26,16 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
                 || if has_figures { is_quoted(window, words) } else { is_element(&before, &after) }
         })
 }
+
+/// True inside a rule of Prometheus, which says when to warn of a failure.
+fn is_alert_rule(window: &Window<'_>) -> bool {
+    let around = window.around(ALERT.0, ALERT.1);
+    let has_key = |key: &str| around.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with(key));
+    has_key("expr:") && (has_key("alert:") || has_key("annotations:"))
+}
+
+/// Lines above and below a line of an alert rule in which its keys stand.
+const ALERT: (usize, usize) = (16, 12);
 
 /// True for an element of a list of texts, or a key of a dictionary of them.
 fn is_element(before: &str, after: &str) -> bool {

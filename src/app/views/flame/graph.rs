@@ -178,8 +178,11 @@ impl FlameView {
             if cell.frames > 1 {
                 // Like sheets on each other: between its edges lie more frames.
                 for y in [r.top() + 3.5, r.bottom() - 3.5] {
-                    batch.dashed_hline(r.x_range(), y, 1.0, (3.0, 2.0), if hit { t.text2 } else { t.text3 });
+                    batch.dashed_hline(r.x_range(), y, 1.0, (3.0, 2.0), Tokens::at(t.text2, if hit { 1.0 } else { 0.25 }));
                 }
+            }
+            if found.is_some() && hit {
+                batch.outline(r, 1.0, t.text2);
             }
             if found.is_some() && hit && canvas.built.keys.get(cell.node as usize).copied() == self.at_match {
                 batch.selection(r, t.text1, t.s1);

@@ -251,6 +251,15 @@ mod tests {
     }
 
     #[test]
+    fn matches_come_in_the_order_in_which_they_are_drawn() {
+        let flame = flame();
+        assert_eq!(in_order(&flame, &[false, true, true, false, true]), [1, 4, 2]);
+        assert_eq!(in_order(&flame, &[false; 5]), Vec::<u32>::new());
+        let cell = Cell { node: 1, last: 4, frames: 2, row: 1, from: 0.0, to: 0.6 };
+        assert_eq!(frames_of(&flame, cell).collect::<Vec<_>>(), [1, 4]);
+    }
+
+    #[test]
     fn the_tree_stands_beside_a_low_graph_and_under_a_high_one() {
         let pane = |w: f32, h: f32| Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(w, h));
         let (graph, tree) = with_tree(pane(1600.0, 280.0));

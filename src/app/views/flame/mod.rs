@@ -371,7 +371,11 @@ impl View for FlameView {
                 self.at_match = None;
             }
             if field.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
-                self.steps += if ui.input(|i| i.modifiers.shift) { -1 } else { 1 };
+                // As the key was pressed, not as the frame ends.
+                let is_back = |e: &egui::Event| {
+                    matches!(e, egui::Event::Key { key: egui::Key::Enter, pressed: true, modifiers, .. } if modifiers.shift)
+                };
+                self.steps += if ui.input(|i| i.events.iter().any(is_back)) { -1 } else { 1 };
                 field.request_focus();
             }
         }

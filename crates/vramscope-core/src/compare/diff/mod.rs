@@ -539,6 +539,35 @@ mod tests {
         assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
     }
 
+    /// A trace's own total has more than its blocks: it is named, in rows, by place and in the flame graph, and not matched between
+    /// two recordings.
+    #[test]
+    fn what_a_trace_held_before_profiling_is_a_row_of_its_own() {
+        use super::super::flame::{Flame, Measure, Shape, Size, node_name, weigh};
+        let with_total = || {
+            let mut r = recording(&[("x", 1024)], &[]);
+            r.0.devices[0].source_totals.allocated.set(0, 4096, 1024 + 4096 + 512);
+            r
+        };
+        let r = with_total();
+        let c = compare(&at(&r, 0), &at(&r, 0));
+        let sides = |c: &Comparison| {
+            let mut sides: Vec<_> = c.rows.iter().map(|row| (row.stack, row.b.bytes, row.b.count)).collect();
+            sides.sort();
+            sides
+        };
+        assert_eq!(sides(&c), [(StackId(0), 1024, 1), (StackId::GREW, 512, 0), (StackId::BEFORE, 4096, 0)]);
+        assert_eq!((c.b.bytes, c.by_place(&r.0.stacks).len(), c.parts_by_stack()), (5632, 3, [0, 5632, 0]));
+        let weighed = weigh(&r.0.devices[0], &r.1, None, Measure::LiveAt(0), Size::Block);
+        let flame = Flame::build(&r.0.stacks, &weighed, Shape::default());
+        let names: Vec<String> = flame.nodes[1..].iter().map(|n| node_name(&r.0.stacks, n)).collect();
+        assert_eq!(names[1..], ["grew during profiling (not in the trace)", "held before profiling"]);
+        let other = with_total();
+        let c = compare(&at(&r, 0), &at(&other, 0));
+        let parts = c.parts(&c.by_place(&other.0.stacks));
+        assert_eq!((parts.both, parts.without_stack.map(|h| h.bytes)), (1024, [4608, 4608]));
+    }
+
     #[test]
     fn two_instants_of_a_recording_know_which_blocks_stayed() {
         let r = recording(&[("x", 1024), ("y", 512), ("x", 1024)], &[0]);

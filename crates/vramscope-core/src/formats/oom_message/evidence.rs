@@ -281,6 +281,7 @@ mod tests {
             "The allocator maps CUDA_ERROR_OUT_OF_MEMORY to a Python exception.",
             "Common errors: hipErrorOutOfMemory, hipErrorInvalidValue",
             "exit code 137 means that the container was killed",
+            "- alert: Killed\n  expr: kube_pod_last_terminated_reason{reason=\"OOMKilled\"} > 0\n  annotations:\n    summary: \"CUDA out of memory\"",
             "\t\t{\"cudaMalloc failed: out of memory\", true},",
             "\tloadCrash := errors.New(\"cudaMalloc failed: out of memory\")",
             "    auto const msg = std::string(\"Maximum pool size exceeded (failed to allocate \") + rmm::detail::format_bytes(size)",

@@ -410,6 +410,22 @@ mod tests {
     use crate::model::StackTableBuilder;
 
     #[test]
+    fn c_functions_of_python_are_nobody_s_own() {
+        let mut b = StackTableBuilder::new();
+        let mut is_framework = |name: &str, file: &str| {
+            let (name, file) = (b.string(name), b.string(file));
+            let frame = Frame { name, file, line: 7 };
+            b.frame(frame);
+            super::is_framework(&b.clone().finish(), frame)
+        };
+        for name in ["_PyEval_EvalFrameDefault", "_PyObject_MakeTpCall", "PyObject_Call", "cfunction_call", "method_vectorcall"] {
+            assert!(is_framework(name, "/opt/job/bin/interpreter"), "{name}");
+            assert!(!is_framework(name, "/home/me/train.py"), "{name} of the user's own");
+        }
+        assert!(is_framework("main", "/usr/bin/python") && !is_framework("main", "/home/me/python/train.py"));
+    }
+
+    #[test]
     fn stacks_of_one_name_are_told_apart_by_who_called() {
         let mut b = StackTableBuilder::new();
         let mut frame = |file: &str, line| {

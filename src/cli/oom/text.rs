@@ -426,10 +426,10 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         let _ = writeln!(
             out,
             "  {what} that serves all recorded requests with their own settings: {}.",
-            Bytes(n.smallest_limit_bytes).at_least()
+            Bytes(n.smallest_limit_bytes).least_beside()
         );
     }
     if let Some(n) = w.needed_with_best {
-        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).at_least());
+        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).least_beside());
     }
 }

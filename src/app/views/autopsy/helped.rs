@@ -293,7 +293,8 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).at_least());
+    let with =
+        |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).least_beside());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };

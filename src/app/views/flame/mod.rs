@@ -372,9 +372,7 @@ impl View for FlameView {
             }
             if field.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
                 // As the key was pressed, not as the frame ends.
-                let is_back = |e: &egui::Event| {
-                    matches!(e, egui::Event::Key { key: egui::Key::Enter, pressed: true, modifiers, .. } if modifiers.shift)
-                };
+                let is_back = |e: &egui::Event| matches!(e, egui::Event::Key { key: egui::Key::Enter, pressed: true, modifiers, .. } if modifiers.shift);
                 self.steps += if ui.input(|i| i.events.iter().any(is_back)) { -1 } else { 1 };
                 field.request_focus();
             }

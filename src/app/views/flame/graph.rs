@@ -338,8 +338,7 @@ impl FlameView {
                 "the query holds".to_owned()
             } else {
                 let verb = if f.frames == 1 { "matches" } else { "match" };
-                let keys = if f.frames > 1 { " (Enter goes to the next)" } else { "" };
-                format!("{} {verb}{keys}, together", counted(f.frames, "frame", "frames"))
+                format!("{} {verb}, together", counted(f.frames, "frame", "frames"))
             };
             notes.push(if built.compared.is_some() {
                 format!(
@@ -352,6 +351,9 @@ impl FlameView {
             } else {
                 format!("{who} {}, {} of all", self.figure(through), share(through, all.total))
             });
+        }
+        if found.is_some_and(|f| !f.is_query && f.frames > 1) {
+            notes.push("Enter goes to the next".to_owned());
         }
         let room = f64::from(rect.width() - 24.0);
         if laid.rows > 1 && laid.cells.iter().skip(1).all(|c| (c.to - c.from) * room <= f64::from(LEAST_NAMED)) {

@@ -71,7 +71,11 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
     let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
     let ScreenshotArgs { with, view, size, event, device, is_svg, redact, .. } = shot;
     let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, is_svg, redact, out };
-    vramscope::app::draw_picture(&shot).map_err(|sentence| (1, sentence))
+    let note = vramscope::app::draw_picture(&shot).map_err(|sentence| (1, sentence))?;
+    if let Some(note) = note {
+        cli::terminal::say(&note);
+    }
+    Ok(())
 }
 
 #[cfg(not(feature = "gui"))]

@@ -171,7 +171,14 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
         }
         if let Some(most) = args.max_peak.filter(|_| is_told) {
             let [reserved, limit] = told_apart([peak, most]);
-            let sentence = format!("{reserved} was reserved {}, more than {limit}", when(at));
+            let mut sentence = format!("{reserved} was reserved {}, more than {limit}", when(at));
+            if peak > most && device.has_blocks() && !is_beside(&recording, device) {
+                let held = AtPeak::of(&recording, device, &tables, &rules)?;
+                let who = held.holders(None);
+                if !who.is_empty() {
+                    sentence += &format!("; {} was allocated {}{who}", Bytes(held.bytes), held.when());
+                }
+            }
             check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
         }
         if let Some(most) = args.max_fragmentation.filter(|_| is_told) {

@@ -10,7 +10,7 @@ use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
 use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::model::{StackId, StackTable};
-use vramscope_core::tables::{NO_EVENT, NO_STACK, frame_text, innermost, stack_text};
+use vramscope_core::tables::{NO_EVENT, frame_text, innermost, stack_text, without_stack};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
 /// Rows listed as text.
@@ -90,8 +90,12 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         Bytes(parts.both),
         Bytes(parts.only_b),
     );
-    let part = |h: Held| format!("{} in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
-    if parts.without_stack.iter().any(|h| h.count > 0) {
+    let part = |h: Held| match h.count {
+        // No blocks are known of what a trace's total held before profiling.
+        0 if h.bytes > 0 => Bytes(h.bytes).to_string(),
+        n => format!("{} in {}", Bytes(h.bytes), counted(n, "block", "blocks")),
+    };
+    if parts.without_stack.iter().any(|h| h.bytes > 0) {
         let [a, b] = parts.without_stack.map(part);
         text += &format!("Without a stack, and so not matched: {a} in A, {b} in B.\n");
     }
@@ -140,7 +144,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
 /// The user's line, as every other table names it, and the innermost frame that it called when that is another.
 fn place(stacks: &StackTable, stack: StackId) -> String {
     let name = |f| stacks.frame(f).map(|f| frame_text(stacks, f)).unwrap_or_default();
-    let Some(first) = innermost(stacks, stack) else { return NO_STACK.to_owned() };
+    let Some(first) = innermost(stacks, stack) else { return without_stack(stack).to_owned() };
     match vramscope_core::tables::own_frame(stacks, stack).filter(|&f| f != first) {
         Some(own) => format!("{}, in {}", name(own), name(first)),
         None => name(first),

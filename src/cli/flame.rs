@@ -73,7 +73,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
             say(&sentence);
         }
         if !matches!(by, By::Role | By::Phase) && entries.iter().all(|e| !e.stack.is_some()) {
-            say("no call stack is in this file, so all is one line; --by role tells what it is for");
+            say("no call stack is in this file, so no function can be told; --by role tells what it is for");
         }
         if by == By::Module
             && flame.nodes.iter().skip(1).all(|n| !matches!(n.what, What::Frame(_)))

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use vramscope_core::diagnose::source_limits::RELATIVE;
 use vramscope_core::model::Recording;
 use vramscope_core::tables::DeviceTables;
 
@@ -68,9 +69,16 @@ pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
         };
     }
     let of = |a: &About<'_>| {
-        cut_note(a.recording).into_iter().chain(a.contradiction.map(|c| format!("{}: {c}.", a.recording.source.name)))
+        let is_relative = a.recording.devices.iter().any(|d| a.recording.is_relative(d));
+        let contradiction = a.contradiction.map(|c| format!("{}: {c}.", a.recording.source.name));
+        cut_note(a.recording)
+            .into_iter()
+            .chain(contradiction)
+            .chain(is_relative.then(|| format!("{}: {RELATIVE}", a.recording.source.name)))
     };
-    let notes: String = about.iter().flat_map(of).map(|note| format!("{note}\n")).collect();
+    let mut notes: Vec<String> = about.iter().flat_map(of).map(|note| format!("{note}\n")).collect();
+    notes.dedup();
+    let notes = notes.concat();
     format!("{first}{answer}\n{notes}{rest}")
 }
 

@@ -409,7 +409,13 @@ fn roles_text(r: &Report, out: &mut String) {
     table.row(["  live", "requested", "share", "blocks", "role"]);
     let mut rows: Vec<&RoleRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
-    let size = SizeColumn::of(rows.iter().flat_map(|row| [row.bytes, row.requested_bytes.unwrap_or(0)]));
+    let older = || r.live.iter().filter(|row| row.count == 0);
+    let of_roles = rows.iter().flat_map(|row| [row.bytes, row.requested_bytes.unwrap_or(0)]);
+    let size = SizeColumn::of(of_roles.chain(older().map(|row| row.bytes)));
+    for row in older() {
+        let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
+        table.row([format!("  {}", size.sized(row.bytes)), "not recorded".to_owned(), share, "-".to_owned(), row.text.clone()]);
+    }
     for row in &rows {
         let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
         let (live, requested) = (

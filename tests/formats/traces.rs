@@ -8,7 +8,7 @@ use crate::shared::corpus;
 use serde::Deserialize;
 use vramscope_core::diagnose::counterfactual;
 use vramscope_core::formats;
-use vramscope_core::model::{Action, DeviceKind, Format, Progress, Recording, WarningKind};
+use vramscope_core::model::{Action, DeviceKind, Format, Progress, Recording, StackId, WarningKind};
 use vramscope_core::tables::{DeviceTables, Quantity, strata};
 
 fn bytes_of(path: &Path) -> Vec<u8> {
@@ -284,7 +284,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     let n = d.events.len() as u32;
     let strata = strata(d, &tables, &[0, 1, n], 1, Active, &Progress::new()).unwrap();
     let first = strata.runs_of(0);
-    assert!(first[0].is_beyond() && !first[1].is_beyond(), "{first:?}");
+    assert!(first[0].part() == Some(StackId::BEFORE) && first[1].part().is_none(), "{first:?}");
     // The block of a gibibyte that is freed later was live too, and is known.
     assert_eq!((first[0].top, strata.columns[0].total), (177 * GIB, 178 * GIB + (1 << 20)));
     let parts = vramscope_core::diagnose::accounting::account(d, &state, false);

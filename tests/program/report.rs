@@ -54,6 +54,19 @@ fn said(value: &Value) -> String {
 }
 
 #[test]
+fn markdown_goes_to_standard_output_where_no_file_is_named() {
+    let file = sample("fragment_oom.pickle");
+    let output = run(&["report", &file, "--format", "md"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("**Out of memory at event 176: ") && !text.contains(": capacity"), "{text}");
+    assert!(text.contains("| live block | wastes beside it | role | made at |"), "{text}");
+    let page = run(&["report", &file]);
+    assert_eq!(page.status.code(), Some(2), "a page of HTML does not fill the terminal");
+    assert!(stderr(&page).contains("-o report.html"), "{}", stderr(&page));
+}
+
+#[test]
 fn a_report_tells_what_summary_findings_and_oom_tell() {
     for name in [
         "serve_oom.pickle.gz",

@@ -161,6 +161,16 @@ impl Bytes {
         text
     }
 
+    /// The least that is enough beside the same size in a table: as it is shown there where that text is enough too, else in MiB, rounded
+    /// up. Beside `4.94 GiB` the same size as `4.95 GiB` would be read as another.
+    pub fn least_beside(self) -> String {
+        let shown = self.to_string();
+        if self.0 < GIBIBYTE || Self::parse(&shown).is_ok_and(|read| read >= self) {
+            return self.at_least();
+        }
+        format!("{}{NBSP}{}", Unit::Mib.figure(self.0.next_multiple_of(MEBIBYTE)), Unit::Mib.name())
+    }
+
     /// A size that is the least enough, as it is shown: what is not whole is rounded up, so that the text is enough too.
     pub fn at_least(self) -> String {
         let unit = u128::from(Unit::of(self.0).bytes());
@@ -412,6 +422,8 @@ mod tests {
         let least = |bytes: u64| plain(Bytes(bytes).at_least());
         assert_eq!([least(2100 * MEBIBYTE), least(2 * GIBIBYTE), least(GIBIBYTE + 1)], ["2.06 GiB", "2 GiB", "1.01 GiB"]);
         assert_eq!([least(500 * MEBIBYTE), least(0)], ["500 MiB", "0 B"]);
+        let beside = |bytes: u64| plain(Bytes(bytes).least_beside());
+        assert_eq!([2100 * MEBIBYTE, 2 * GIBIBYTE, GIBIBYTE + 1, 700].map(beside), ["2,100 MiB", "2 GiB", "1,025 MiB", "700 B"]);
     }
 
     #[test]

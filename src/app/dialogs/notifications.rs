@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use egui::{Align2, Id, Sense, Ui, vec2};
+use egui::{Align2, Id, Pos2, Rect, Sense, Ui, Vec2, vec2};
 
 use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, text};
@@ -26,17 +26,21 @@ struct Notice {
 
 impl Notice {
     fn is_over(&self) -> bool {
-        !self.stays && self.since.is_some_and(|since| since.elapsed() >= SHOWN_FOR)
+        let shown_for = if self.is_trouble { TROUBLE_FOR } else { SHOWN_FOR };
+        !self.stays && self.since.is_some_and(|since| since.elapsed() >= shown_for)
     }
 }
 
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
+    /// Where they are on screen, the lower right corner, and how much room they took.
+    place: Option<(Pos2, Vec2)>,
 }
 
-/// Long enough to read a sentence twice.
-const SHOWN_FOR: Duration = Duration::from_secs(12);
+/// Long enough to read a sentence; a complaint has more to think about.
+const SHOWN_FOR: Duration = Duration::from_secs(6);
+const TROUBLE_FOR: Duration = Duration::from_secs(10);
 
 /// As many as are on screen at once: they lie over what is there.
 const MOST: usize = 3;
@@ -140,9 +144,12 @@ impl Notifications {
         let first = self.first_shown();
         let mut closed = None;
         let mut all_closed = false;
-        let area = egui::Area::new(Id::unique("notices")).anchor(Align2::RIGHT_BOTTOM, [-16.0, -40.0]);
+        let id = Id::unique("notices");
+        let (corner, size) = self.place.unwrap_or((Pos2::ZERO, vec2(WIDTH, 48.0)));
+        let corner = free_place(ui.ctx(), id, corner, size);
+        let area = egui::Area::new(id).pivot(Align2::RIGHT_BOTTOM).fixed_pos(corner);
         // Without fading: after a picture was taken they are simply there again.
-        area.fade_in(false).show(ui.ctx(), |ui| {
+        let shown = area.fade_in(false).show(ui.ctx(), |ui| {
             ui.spacing_mut().item_spacing.y = 8.0;
             if first > 0 {
                 all_closed = framed(ui, tokens.line2, tokens, |ui| {
@@ -164,12 +171,41 @@ impl Notifications {
                 }
             }
         });
+        let drawn = shown.response.rect;
+        if self.place.is_none_or(|(_, size)| size != drawn.size()) {
+            ui.ctx().request_repaint();
+        }
+        self.place = Some((corner, drawn.size()));
+        // Who reads is not hurried.
+        if shown.response.contains_pointer() || ui.ctx().pointer_hover_pos().is_some_and(|at| drawn.contains(at)) {
+            self.notices.iter_mut().filter(|n| n.since.is_some()).for_each(|n| n.since = Some(Instant::now()));
+        }
         if all_closed {
             self.notices.clear();
         } else if let Some(i) = closed {
             self.notices.remove(i);
         }
     }
+}
+
+/// The lower right corner of a place where notices of a size cover no control: where they were, else the next free one up the right
+/// edge and then to the left. A canvas that fills a pane is no control: something of it always stays free.
+fn free_place(ctx: &egui::Context, own: Id, before: Pos2, size: Vec2) -> Pos2 {
+    const LARGEST: f32 = 40.0;
+    let screen = ctx.content_rect();
+    let first = screen.right_bottom() - vec2(16.0, 40.0);
+    let controls: Vec<Rect> = ctx.viewport(|of| {
+        let widgets = of.prev_pass.widgets.layers().filter(|(layer, _)| layer.id != own).flat_map(|(_, widgets)| widgets);
+        let is_control = |w: &&egui::WidgetRect| w.enabled && w.sense.interactive() && w.interact_rect.height() <= LARGEST;
+        widgets.filter(is_control).map(|w| w.interact_rect).collect()
+    });
+    let is_free = |corner: &Pos2| {
+        let place = Rect::from_min_size(*corner - size, size);
+        screen.contains_rect(place) && !controls.iter().any(|control| control.intersects(place))
+    };
+    let (across, down) = (screen.width() as u32 / 80, screen.height() as u32 / 24);
+    let places = (0..across).flat_map(|x| (0..down).map(move |y| first - vec2(x as f32 * 80.0, y as f32 * 24.0)));
+    std::iter::once(before).chain(places).find(is_free).unwrap_or(first)
 }
 
 /// A name short enough for a button: what is too long loses its middle.

@@ -40,11 +40,12 @@ pub struct Screenshot {
     pub out: PathBuf,
 }
 
-/// Draws a recording into a file: SVG without a display, PNG with the real window.
+/// Draws a recording into a file: SVG without a display, PNG with the real window. Gives a sentence where the picture is not as large
+/// as it was asked for.
 ///
 /// # Errors
 /// One sentence when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the file cannot be written.
-pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
+pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         return Err(format!("cannot write {}: there is no folder {}", shot.out.display(), folder.display()));
@@ -54,7 +55,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<(), String> {
     if let Some(error) = refusal(&shot.out, &sources, true) {
         return Err(error.to_string());
     }
-    if shot.is_svg { export_svg(shot) } else { screenshot(shot.clone()) }
+    if shot.is_svg { export_svg(shot).map(|()| None) } else { screenshot(shot.clone()) }
 }
 
 /// One sentence that lists the views, when neither a view nor a workspace has this name.
@@ -130,7 +131,7 @@ const WATCHED_SAMPLES: usize = 30;
 ///
 /// # Errors
 /// One sentence when the view is unknown, the recording cannot be opened, there is no display, or the file cannot be written.
-fn screenshot(mut shot: Screenshot) -> Result<(), String> {
+fn screenshot(mut shot: Screenshot) -> Result<Option<String>, String> {
     // The welcome page is what is there without a recording.
     if shot.view == "welcome" {
         (shot.file, shot.with) = (None, Vec::new());
@@ -179,15 +180,26 @@ struct Photographer {
     is_placed: bool,
     is_asked: bool,
     patience: Patience,
-    done: std::sync::mpsc::Sender<Result<(), String>>,
+    done: std::sync::mpsc::Sender<Result<Option<String>, String>>,
     taken: Option<Receiver<std::sync::Arc<egui::ColorImage>>>,
 }
 
 impl Photographer {
-    fn finish(&mut self, ctx: &Context, result: Result<(), String>) {
+    fn finish(&mut self, ctx: &Context, result: Result<Option<String>, String>) {
         let _ = self.done.send(result);
         ctx.send_viewport_cmd(ViewportCommand::Close);
     }
+}
+
+/// Said where the display was too small for the window.
+fn smaller(wanted: (u32, u32), got: [usize; 2]) -> Option<String> {
+    let [width, height] = got;
+    (got != [wanted.0 as usize, wanted.1 as usize]).then(|| {
+        format!(
+            "the picture is {width}x{height}, not {}x{}: the display has no more room (xvfb-run -s \"-screen 0 {}x{}x24\" makes one that has)",
+            wanted.0, wanted.1, wanted.0, wanted.1
+        )
+    })
 }
 
 /// Sets device, workspace and cursor. Returns true when done, and remembers it in `is_placed`.
@@ -261,7 +273,7 @@ impl eframe::App for Photographer {
         }
         if let Some(taken) = &self.taken {
             if let Ok(image) = taken.try_recv() {
-                let result = save_png(&image, &self.shot.out);
+                let result = save_png(&image, &self.shot.out).map(|()| smaller(self.shot.size, image.size));
                 self.finish(ctx, result);
             }
             ctx.request_repaint();

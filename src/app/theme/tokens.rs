@@ -4,6 +4,7 @@
 //! Categorical colours have a contrast of at least 3 : 1 against `s1` and are distinguishable for colour-blind readers.
 
 use egui::{Color32, Theme};
+use vramscope_core::model::StackId;
 
 /// The colours of one theme.
 #[derive(Debug, PartialEq)]
@@ -177,6 +178,12 @@ impl Tokens {
     /// The colour of a categorical slot. Slots from 8 on are [`Self::other`].
     pub fn slot(&self, slot: usize) -> Color32 {
         self.categorical.get(slot).copied().unwrap_or(self.other)
+    }
+
+    /// The colour of what a trace's own total holds beyond its blocks: held before profiling, or grown during it, which is nearer to
+    /// the text's so that the two tell apart where they touch.
+    pub fn beyond(&self, part: StackId) -> Color32 {
+        if part == StackId::GREW { Self::over(self.text1, self.other, 0.55) } else { self.other }
     }
 
     /// `colour` with `opacity` (0 to 1).

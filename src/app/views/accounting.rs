@@ -22,7 +22,7 @@ use vramscope_core::diagnose::counted::{account_counters, counted_sentence};
 use vramscope_core::diagnose::oom::has_segments;
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::vendor::Words;
-use vramscope_core::model::{MemoryStats, StatsKind};
+use vramscope_core::model::{MemoryStats, StackId, StatsKind};
 use vramscope_core::units::{Bytes, SizeColumn, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -82,7 +82,13 @@ impl View for Accounting {
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
                 let cached = waterfall.rows.iter().find(|r| r.part == Part::Cached).and_then(|r| r.bytes);
                 let sentence = match waterfall.reserved {
-                    Some(reserved) if whole == 0 => format!(
+                    // A trace may tell the sum of all segments and none of them.
+                    Some(reserved) if cached == Some(0) => format!(
+                        "PyTorch reserves {}, all of it in use. Not all segments are in this file, so what torch.{}.empty_cache() would give back is unknown.",
+                        Bytes(reserved),
+                        cx.words().module
+                    ),
+                    Some(reserved) if cached.is_none() && whole == 0 => format!(
                         "PyTorch reserves {}. torch.{}.empty_cache() would give none of it back now.",
                         Bytes(reserved),
                         cx.words().module
@@ -209,7 +215,9 @@ fn line(
 fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
     match part {
         Part::CachedWhole | Part::CachedPinned | Part::Cached | Part::DeviceFree => None,
-        Part::Driver | Part::OtherProcesses | Part::Before | Part::Grew => Some(t.other),
+        Part::Driver | Part::OtherProcesses => Some(t.other),
+        Part::Before => Some(t.beyond(StackId::BEFORE)),
+        Part::Grew => Some(t.beyond(StackId::GREW)),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
         // Neither of the reds, nor a hue of a role beside it.

@@ -12,7 +12,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, ColourBy};
 use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
 use vramscope_core::model::Beyond;
-use vramscope_core::tables::{LifetimeId, Quantity, State};
+use vramscope_core::tables::{Quantity, State, without_stack};
 use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
 
 /// What the tooltip says of memory that a trace's total holds beyond its blocks.
@@ -88,12 +88,11 @@ impl BlockLegend {
         let mut shown = if is_ramp { classes.len() } else { classes.iter().take_while(|c| is_there(c)).count() };
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
-        if let (Some(counts), Some(state)) = (counts, cx.state) {
-            let class = cx.colours.class_of(cx.data, LifetimeId::NONE, state.event);
-            let paint = cx.colours.classes.get(usize::from(class)).map_or(cx.tokens.other, |c| c.paint.colour(cx.tokens));
+        if let Some(counts) = counts {
             // A ramp keeps its order: what is beside it stands first.
             let first = if is_ramp { 0 } else { shown };
-            for (at, (name, bytes)) in (first..).zip(counts.beyond.named()) {
+            for (at, (part, bytes)) in (first..).zip(counts.beyond.stacks()) {
+                let (name, paint) = (without_stack(part), cx.tokens.beyond(part));
                 let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
                 entries.insert(at, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
                 classes.insert(at, usize::MAX);
@@ -144,7 +143,7 @@ struct ClassCounts {
     bytes: Vec<u64>,
     /// Bytes reserved and not in a live block.
     free: u64,
-    /// What a trace's total holds beyond its blocks: it has the colour of blocks without a stack.
+    /// What a trace's total holds beyond its blocks.
     beyond: Beyond,
 }
 

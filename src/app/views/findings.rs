@@ -419,7 +419,8 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
             if let Some(tried) = helped
                 && Push::outlined("What-if").show(ui).clicked()
             {
-                match tried.as_ref().and_then(|h| h.remedies.passing().next()) {
+                let tried = tried.as_ref().filter(|h| h.fails_as_recorded());
+                match tried.and_then(|h| h.remedies.passing().next()) {
                     Some(best) => cx.actions.send(Action::TrySettings(best.conf.clone())),
                     None => cx.actions.run(Command::Workspace(Workspace::WhatIf)),
                 }
@@ -431,7 +432,9 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     });
     let best = match helped {
         Some(Some(h)) => {
-            passing(ui, cx, h);
+            if h.fails_as_recorded() {
+                passing(ui, cx, h);
+            }
             autopsy.and_then(|a| best_advice(&advice(a, Some(h))).cloned())
         }
         Some(None) => {

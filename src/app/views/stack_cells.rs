@@ -5,7 +5,7 @@ use egui::{Painter, Rect};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cell, label};
 use vramscope_core::model::{FrameId, StackId, StackTable};
-use vramscope_core::tables::{NO_STACK, function_label, innermost, is_framework, own_frame, tell_apart};
+use vramscope_core::tables::{function_label, innermost, is_framework, own_frame, tell_apart, without_stack};
 
 /// A function and its place: `forward`, `workloads.py:21`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +90,10 @@ pub(super) struct StackCells {
 impl StackCells {
     pub fn of(stacks: &StackTable, stack: StackId) -> Self {
         let Some(first) = innermost(stacks, stack) else {
-            return StackCells { allocated_in: FrameText { name: NO_STACK.to_owned(), place: String::new() }, called_from: None };
+            return StackCells {
+                allocated_in: FrameText { name: without_stack(stack).to_owned(), place: String::new() },
+                called_from: None,
+            };
         };
         let own = own_frame(stacks, stack).filter(|&f| f != first);
         StackCells { allocated_in: FrameText::of(stacks, first), called_from: own.map(|f| FrameText::of(stacks, f)) }
@@ -162,7 +165,7 @@ mod tests {
         let table = b.finish();
         assert_eq!(StackCells::of(&table, both).line(), "forward linear.py:134, called from forward model.py:23");
         assert_eq!(StackCells::of(&table, alone).called_from, None);
-        assert_eq!(StackCells::of(&table, StackId::NONE).line(), NO_STACK);
+        assert_eq!(StackCells::of(&table, StackId::NONE).line(), vramscope_core::tables::NO_STACK);
         let told = |stack| telling_frames(&table, stack, 4).iter().map(FrameText::line).collect::<Vec<_>>();
         assert_eq!(told(both), ["forward model.py:23"]);
         assert_eq!(told(StackId::NONE), [""; 0]);

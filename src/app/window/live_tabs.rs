@@ -103,6 +103,11 @@ impl App {
             feed.act(action);
             return;
         }
+        let is_empty = document.recording.as_ref().is_none_or(|r| r.devices.iter().all(|d| d.samples.is_empty()));
+        if is_empty {
+            self.notices.say("There is nothing to save yet: this watch has no sample so far.");
+            return;
+        }
         self.session_to_save = Some(document.id);
         self.open_dialog(Choosing::Session);
     }

@@ -1,6 +1,6 @@
 //! What `report`, `mcp` and `guide` take.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
 
@@ -22,9 +22,9 @@ pub enum ReportFormat {
 pub struct ReportArgs {
     /// The recording, or a log that holds an out-of-memory error
     pub file: PathBuf,
-    /// The file to write; "-" is standard output
+    /// The file to write; "-" is standard output. With --format md it may be left out: then Markdown goes there
     #[arg(short, long, value_name = "OUT")]
-    pub out: PathBuf,
+    pub out: Option<PathBuf>,
     /// What to write; when absent, the ending of the name tells: .md or .html
     #[arg(long, value_enum)]
     pub format: Option<ReportFormat>,
@@ -50,19 +50,34 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
+    /// Where the report goes.
+    ///
+    /// # Errors
+    /// One sentence where no file is named and a page of HTML would fill the terminal.
+    pub fn target(&self) -> Result<&Path, String> {
+        match (&self.out, self.format) {
+            (Some(out), _) => Ok(out),
+            (None, Some(ReportFormat::Md)) => Ok(Path::new("-")),
+            (None, _) => {
+                Err("name the file to write, as in -o report.html; --format md alone writes to standard output".to_owned())
+            }
+        }
+    }
+
     /// The format asked for, or that of the file's name.
     ///
     /// # Errors
     /// One sentence where the name ends like a file of another kind.
     pub fn format(&self) -> Result<ReportFormat, String> {
-        let ending = self.out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let out = self.target()?;
+        let ending = out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match (self.format, ending.as_str()) {
             (Some(format), _) => Ok(format),
             (None, "md" | "markdown") => Ok(ReportFormat::Md),
             (None, "" | "html" | "htm") => Ok(ReportFormat::Html),
             (None, _) => Err(format!(
                 "{}: a report is HTML or Markdown: name a file that ends in .html or .md, or say which with --format",
-                self.out.display()
+                out.display()
             )),
         }
     }

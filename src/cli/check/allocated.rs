@@ -42,7 +42,9 @@ pub(super) fn check(
 fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
     let [allocated, limit] = told_apart([peak.bytes, most]);
     let (passed, sentence) = match peak.caveat {
-        _ if peak.bytes > most => (Some(false), format!("{allocated} was allocated {}, more than {limit}", peak.when())),
+        _ if peak.bytes > most => {
+            (Some(false), format!("{allocated} was allocated {}, more than {limit}{}", peak.when(), peak.holders(None)))
+        }
         Some(why) => (None, format!("whether more than {limit} was allocated is unknown: {why}")),
         None => (Some(true), String::new()),
     };
@@ -57,7 +59,8 @@ fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
     let [held, allowed] = told_apart([bytes, most]);
     let name = if role == Role::Unknown { "unknown role" } else { role.text() };
     let (passed, sentence) = if bytes > most {
-        let sentence = format!("{held} of {} at the peak of allocated memory, {}, more than {allowed}", name, peak.when());
+        let (when, who) = (peak.when(), peak.holders(Some(role)));
+        let sentence = format!("{held} of {name} at the peak of allocated memory, {when}, more than {allowed}{who}");
         (Some(false), sentence)
     } else if let Some(why) = peak.caveat {
         (None, format!("what {} held at the peak is unknown: {why}", name))

@@ -14,6 +14,8 @@ use vramscope_core::units::Bytes;
 
 /// Maximum number of rows listed.
 const LISTED: usize = 5;
+/// Roles named in a sentence.
+const NAMED: usize = 3;
 /// Lines of one file that are matched in their order; more are matched by their numbers alone.
 const MATCHED: usize = 500;
 
@@ -106,6 +108,19 @@ impl AtPeak {
             all > 0 && !files.is_empty() && shared < all / STRANGE
         };
         strange(self, other) && strange(other, self)
+    }
+
+    /// Who held it, behind a sentence about a limit: `: activations 2.81 GiB, weights 371 MiB; most of it at model.py:12 (1.2 GiB)`.
+    /// Of one role its line alone.
+    pub(super) fn holders(&self, of: Option<Role>) -> String {
+        let mut roles: Vec<(Role, u64)> = Role::ALL.map(|role| (role, self.role(role))).into_iter().filter(|r| r.1 > 0).collect();
+        roles.sort_by_key(|r| std::cmp::Reverse(r.1));
+        let roles = roles.iter().take(if of.is_some() { 0 } else { NAMED });
+        let roles: Vec<String> = roles.map(|(role, bytes)| format!("{} {}", role.text(), Bytes(*bytes))).collect();
+        let lines = self.lines.iter().filter(|line| line.number.is_some() && of.is_none_or(|role| line.role == role));
+        let line = lines.max_by_key(|line| line.bytes).map(|line| format!("most at {} ({})", line.place, Bytes(line.bytes)));
+        let said: Vec<String> = Some(roles.join(", ")).filter(|said| !said.is_empty()).into_iter().chain(line).collect();
+        if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) }
     }
 
     /// What a role holds.

@@ -56,6 +56,8 @@ pub struct WhatIfEntry {
     pub(in crate::cli) ends_at_failure: Option<Horizon>,
     #[serde(skip)]
     pub(in crate::cli) warning: String,
+    /// False where the replay serves what failed in the recording.
+    pub(in crate::cli) fails_as_recorded: bool,
     /// No cap is known: the limit is what the device had for this process.
     #[serde(skip)]
     pub(in crate::cli) is_of_device: bool,

@@ -158,11 +158,12 @@ pub(super) fn try_others(device: &DeviceRecording, progress: &Progress) -> Resul
 }
 
 fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
-    let (warning, is_of_device) = (h.warning(), h.is_of_device());
+    let (warning, is_of_device, fails_as_recorded) = (h.warning(), h.is_of_device(), h.fails_as_recorded());
     WhatIfEntry {
         device: device.id.index,
         ends_at_failure: h.remedies.ends_at_failure,
         warning,
+        fails_as_recorded,
         is_of_device,
         limit_bytes: h.remedies.limit_bytes,
         limit_span_bytes: h.limit.map(|r| [r.least, r.most]),

@@ -7,7 +7,7 @@ use crate::cli::Table;
 use crate::cli::summary::doing::role_beside;
 use vramscope_core::anatomy::Composition;
 use vramscope_core::anatomy::Role;
-use vramscope_core::diagnose::oom::Support;
+use vramscope_core::diagnose::oom::{NOT_REPRODUCED, Support};
 use vramscope_core::inference::CapRange;
 use vramscope_core::model::{Beyond, EventTable, Format, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -372,6 +372,10 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         let range = CapRange { least, ..CapRange::exact(most) };
         let _ = writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.");
     }
+    if !w.fails_as_recorded {
+        let _ = writeln!(out, "  {NOT_REPRODUCED}");
+        return;
+    }
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
     }
@@ -422,10 +426,10 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         let _ = writeln!(
             out,
             "  {what} that serves all recorded requests with their own settings: {}.",
-            Bytes(n.smallest_limit_bytes).at_least()
+            Bytes(n.smallest_limit_bytes).least_beside()
         );
     }
     if let Some(n) = w.needed_with_best {
-        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).at_least());
+        let _ = writeln!(out, "  With the first setting above: {}.", Bytes(n.smallest_limit_bytes).least_beside());
     }
 }

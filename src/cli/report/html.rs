@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::page::Page;
 use super::pictures::ROLE_COLOURS;
-use super::{Hidden, Part, Report};
+use super::{BLOCKERS, Hidden, Part, Report};
 use crate::cli::oom::OomEntry;
 use crate::cli::summary::doing::Held;
 use vramscope_core::anatomy::Role;
@@ -419,12 +419,16 @@ fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
     }
     if !o.blockers.is_empty() {
         page.raw("<div class=wide><table><tr><th class=n>live block<th class=n>wastes beside it<th>role<th>made at</tr>\n");
-        for b in o.blockers.iter().take(6) {
+        for b in o.blockers.iter().take(BLOCKERS) {
             page.raw("<tr>").figure(Bytes(b.block.bytes).to_string()).figure(Bytes(b.strands_bytes).to_string());
             page.cell(role_text(b.block.role)).cell(&b.block.place).raw("</tr>\n");
         }
         page.raw("</table></div>\n");
-        page.note(format!("{} of {} live blocks between the holes.", o.blockers.len().min(6), count(o.blockers_total as u64)));
+        page.note(format!(
+            "{} of {} live blocks between the holes.",
+            o.blockers.len().min(BLOCKERS),
+            count(o.blockers_total as u64)
+        ));
     }
     if let Some(f) = finding {
         check(page, f);

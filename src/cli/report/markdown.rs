@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use super::{Hidden, MOST_MARKDOWN, Part, Report};
+use super::{BLOCKERS, Hidden, MOST_MARKDOWN, Part, Report};
 use crate::cli::markdown;
+use crate::cli::oom::OomEntry;
 use crate::cli::summary::doing::Held;
 use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::explain::Explanation;
@@ -213,6 +214,7 @@ fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
             out += &format!("- {}{setting}\n", text.plain(&r.sentence));
         }
         text.add(&out);
+        in_the_way(text, o);
         title = "";
     }
     for f in found.iter().take(ROWS) {
@@ -234,6 +236,21 @@ fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
         let notes: Vec<String> = notes.iter().map(|n| text.plain(n)).collect();
         text.add(&if notes.is_empty() { String::new() } else { format!("{title}{}\n", notes.join("\n\n")) });
     }
+}
+
+/// The live blocks between the holes.
+fn in_the_way(text: &mut Text<'_>, o: &OomEntry) {
+    if o.blockers.is_empty() {
+        return;
+    }
+    let mut out = "| live block | wastes beside it | role | made at |\n|---:|---:|---|---|\n".to_owned();
+    for b in o.blockers.iter().take(BLOCKERS) {
+        let role = Role::from_name(b.block.role).map_or(b.block.role, Role::text);
+        out += &format!("| {} | {} | {role} | {} |\n", Bytes(b.block.bytes), Bytes(b.strands_bytes), text.code(&b.block.place));
+    }
+    out +=
+        &format!("\n{} of {} live blocks between the holes.\n", o.blockers.len().min(BLOCKERS), count(o.blockers_total as u64));
+    text.add(&out);
 }
 
 fn plan(text: &mut Text<'_>, part: &Part) {

@@ -41,6 +41,8 @@ pub const MOST_HTML: usize = 2_000_000;
 pub const MOST_MARKDOWN: usize = 60_000;
 /// Maximum number of devices with a part of their own; others have one row each.
 const PARTS: usize = 8;
+/// Live blocks between the holes that are listed.
+const BLOCKERS: usize = 6;
 /// Columns of all timelines together, and cells of all maps.
 const COLUMNS: usize = 4_000;
 const CELLS: usize = 14_000;
@@ -65,8 +67,9 @@ pub struct Options {
 /// # Errors
 /// One sentence: the file cannot be read, has no such device, or the report cannot be written.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let is_stdout = args.out.as_os_str() == "-";
-    if !is_stdout && let Some(error) = refusal(&args.out, &[&args.file], args.force) {
+    let target = args.target().map_err(Failure::Usage)?;
+    let is_stdout = target.as_os_str() == "-";
+    if !is_stdout && let Some(error) = refusal(target, &[&args.file], args.force) {
         return Err(error.into());
     }
     let format = args.format().map_err(Failure::Usage)?;
@@ -75,8 +78,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if is_stdout {
         return Ok(print(out, &text)?);
     }
-    let size = save(&text, &args.out, &[&args.file], args.force)?;
-    Ok(print(out, &format!("{}: the report, {}", args.out.display(), Bytes(size)))?)
+    let size = save(&text, target, &[&args.file], args.force)?;
+    Ok(print(out, &format!("{}: the report, {}", target.display(), Bytes(size)))?)
 }
 
 /// The report on a file: a recording, or a log with an out-of-memory error.
@@ -227,12 +230,13 @@ impl Report {
         if self.figures(part).events > 0 { "At the peak" } else { "When it was written" }
     }
 
-    /// What went wrong, where something did: `Out of memory at event 176: fragmentation`.
+    /// What went wrong, where something did: `Out of memory at event 176: the device is full`.
     fn verdict(&self, part: &Part) -> Option<String> {
         let last = self.figures(part).ooms.last()?;
         let found = self.failure(part);
         let event = found.map_or(last.event, |o| o.event);
-        let why = found.map(|o| format!(": {}", o.verdict.replace('_', " "))).unwrap_or_default();
+        let title = found.and_then(|o| self.finding_of(o, part)).and_then(|f| f.title.split_once(": "));
+        let why = title.map(|(_, why)| format!(": {why}")).unwrap_or_default();
         Some(format!("Out of memory at event {}{why}", count(u64::from(event))))
     }
 

@@ -161,6 +161,11 @@ impl Doing {
         let runs = anatomy.phases.runs.iter().take(PHASES);
         let phases =
             runs.map(|r| PhaseFound { name: r.phase.name(), first_event: r.events.0, last_event: r.events.1.saturating_sub(1) });
+        let when = match tables.lifetimes.has_allocations() {
+            false => "live when the file was written",
+            true if recording.is_relative(device) => "at the peak of what the trace shows",
+            true => "at the peak",
+        };
         Ok(Some(Doing {
             steps: StepsFound { count: anatomy.steps.len(), how: anatomy.steps.how(), inferred: anatomy.steps.is_inferred() },
             phases: phases.collect(),
@@ -175,7 +180,7 @@ impl Doing {
                 by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
                 other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
                 by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
-                sentence: sentence(&held, !tables.lifetimes.has_allocations(), &anatomy.words_at(event)),
+                sentence: sentence(&held, when, &anatomy.words_at(event)),
             },
             leak: (!leaks.is_empty() && cannot_tell(device, &anatomy.steps).is_none()).then(|| leaking(&leaks)),
             limit: Limit::of(recording, device, tables, event).map(|limit| {
@@ -242,7 +247,7 @@ impl Doing {
 }
 
 /// `5.68 GiB at the peak, in the backward pass of step 2: activations 2.81 GiB, temporaries 1.54 GiB, weights 371 MiB`.
-fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
+fn sentence(held: &Composition, when: &str, phase: &str) -> String {
     const NAMED: usize = 5;
     let is_worth_it = |bytes: u64| bytes > 0 && bytes * 200 >= held.bytes;
     let beyond: Vec<(&str, u64)> = held.beyond.named().filter(|&(_, bytes)| is_worth_it(bytes)).collect();
@@ -258,7 +263,6 @@ fn sentence(held: &Composition, is_state: bool, phase: &str) -> String {
     let beyond = beyond.into_iter().map(|(name, bytes)| format!("{name} {}", Bytes(bytes)));
     let named: Vec<String> = beyond.chain(named).chain(others).collect();
     let phase = if phase.is_empty() { String::new() } else { format!(", {phase}") };
-    let when = if is_state { "live when the file was written" } else { "at the peak" };
     let is_told = held.beyond.all() > 0 || held.roles.iter().any(|r| r.role != Role::Unknown);
     let what = match is_told {
         true => format!(": {}", named.join(", ")),

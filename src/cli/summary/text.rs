@@ -7,7 +7,7 @@ use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
 use vramscope_core::diagnose::source_limits::{clock_span, clock_time};
 use vramscope_core::diagnose::stats_check::StatsVerdict;
 use vramscope_core::model::{Clock, MemoryStats, StatsKind, WarningKind};
-use vramscope_core::units::{Bytes, Micros, SizeColumn, count, counted, told_apart};
+use vramscope_core::units::{Bytes, MEBIBYTE, Micros, SizeColumn, count, counted, told_apart};
 
 /// Out-of-memory events listed, the last of more.
 const OOMS: usize = 5;
@@ -173,7 +173,13 @@ fn headline(s: &Summary) -> String {
     if held.is_empty() && !empty.is_empty() {
         return format!("{}.", empty.into_iter().map(peak).collect::<Vec<_>>().join(". "));
     }
-    let mut peaks: Vec<String> = held.into_iter().map(peak).collect();
+    // Next to gigabytes on a card a few bytes elsewhere are no answer: the table below has them.
+    let most = held.iter().map(|d| d.active_bytes.peak.max(d.reserved_bytes.peak)).max().unwrap_or(0);
+    let is_told = |d: &&DeviceSummary| {
+        let bytes = d.active_bytes.peak.max(d.reserved_bytes.peak);
+        bytes >= MEBIBYTE || bytes.saturating_mul(100) >= most
+    };
+    let mut peaks: Vec<String> = held.into_iter().filter(is_told).map(peak).collect();
     if !empty.is_empty() {
         let names: Vec<String> = empty.iter().map(|d| d.label.clone()).collect();
         peaks.push(format!("No memory on {}", listed(&names)));

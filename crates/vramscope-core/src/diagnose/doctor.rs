@@ -6,6 +6,7 @@ use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, rec
 use crate::anatomy::Anatomy;
 use crate::model::{Cancelled, DeviceId, DeviceRecording, Format, Known, LiveTrack, Progress, Recording, WarningKind};
 use crate::tables::DeviceTables;
+use crate::units::told_apart;
 
 /// Something that a recording does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,12 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
     }
     let tables = DeviceTables::build(device, progress)?;
     let peak = tables.curves.peak_event();
-    let limit = Limit::of(recording, device, &tables, peak);
+    let older = held_before(device, &tables, peak);
+    if let Some(sentence) = &older {
+        add("the start", sentence.clone(), Some(RECORD));
+    }
+    // Without a line it only repeats that.
+    let limit = Limit::of(recording, device, &tables, peak).filter(|limit| older.is_none() || limit.line.is_some());
     if let Some(limit) = &limit {
         let is_stacks = limit.line == Some(records_stacks(recording)) && limit.line != Some(RECORD);
         add(if is_stacks { "stacks" } else { "history" }, limit.sentence.clone(), limit.line);
@@ -112,6 +118,23 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
         add("the rest of the card", NOT_WATCHED.0.to_owned(), Some(NOT_WATCHED.1));
     }
     Ok(())
+}
+
+/// Said where most of what a trace holds at its peak is from before profiling began.
+fn held_before(device: &DeviceRecording, tables: &DeviceTables, peak: u32) -> Option<String> {
+    let live = tables.states.live_at(&tables.lifetimes, peak);
+    let known = live.into_iter().fold(0u64, |sum, id| sum.saturating_add(tables.lifetimes.block_size(id)));
+    let before = device.source_totals.beyond_parts(peak, known).before;
+    let all = device.source_totals.allocated.at(peak)?;
+    (before.saturating_mul(2) > all).then(|| {
+        let is_all = before.saturating_mul(100) >= all.saturating_mul(99);
+        let [before, all] = told_apart([before, all]);
+        let part = if is_all { "Nearly all" } else { &before };
+        format!(
+            "{part} of the {all} at the peak was held before profiling began: the trace has no block and no stack for them. \
+             Called before the model is made, this records every block:"
+        )
+    })
 }
 
 /// A watch of a GPU.

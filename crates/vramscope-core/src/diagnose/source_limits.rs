@@ -53,6 +53,10 @@ pub const NO_STEPS: (&str, &str) = (
     "with torch.profiler.record_function(\"step\"): train_step(batch)",
 );
 
+/// Said of figures of a trace that [`is_relative`](crate::model::Recording::is_relative).
+pub const RELATIVE: &str =
+    "The trace has no totals: what was held before profiling is unknown, and figures are of what the trace shows.";
+
 /// Said of a recording without samples of the card, and the command that takes them.
 pub const NOT_WATCHED: (&str, &str) = (
     "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:",

@@ -86,6 +86,11 @@ impl Beyond {
         self.before.saturating_add(self.grew)
     }
 
+    /// The parts that are not empty, each as the stack that stands for it where bytes are summed by stack.
+    pub fn stacks(self) -> impl Iterator<Item = (super::StackId, u64)> {
+        [(super::StackId::BEFORE, self.before), (super::StackId::GREW, self.grew)].into_iter().filter(|(_, bytes)| *bytes > 0)
+    }
+
     /// The parts that are not empty, by name.
     pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
         [(Self::BEFORE, self.before), (Self::GREW, self.grew)].into_iter().filter(|(_, bytes)| *bytes > 0)

@@ -19,10 +19,14 @@ pub struct StackId(pub u32);
 impl StackId {
     /// Marks the absence of a stack.
     pub const NONE: StackId = StackId(u32::MAX);
+    /// What a trace's own total held before profiling began: no block, and so no stack.
+    pub const BEFORE: StackId = StackId(u32::MAX - 1);
+    /// What that total gained during profiling without an event in the trace.
+    pub const GREW: StackId = StackId(u32::MAX - 2);
 
-    /// True unless this is [`StackId::NONE`].
+    /// True for a stack of a table: neither [`NONE`](Self::NONE) nor a part of a trace's total.
     pub fn is_some(self) -> bool {
-        self != Self::NONE
+        self < Self::GREW
     }
 }
 

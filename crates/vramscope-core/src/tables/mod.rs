@@ -26,7 +26,7 @@ pub use instant::{BlockAt, LifetimeId, NO_EVENT, SegmentAt, State, Totals, expan
 pub use lifetimes::{Lifetime, Lifetimes};
 pub use naming::{
     Apart, NO_STACK, StackNames, folded_frames, frame_text, function_label, innermost, innermost_operation, is_framework,
-    named_by, own_frame, place_or_function, shown_frames, stack_text, tell_apart, user_frame,
+    named_by, own_frame, place_or_function, shown_frames, stack_text, tell_apart, user_frame, without_stack,
 };
 pub use state::{SegmentLife, StateIndex};
 pub use strata::{Strata, StrataColumn, StrataRun, strata};

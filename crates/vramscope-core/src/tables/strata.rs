@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
-use crate::model::{Cancelled, DeviceRecording, Progress};
+use crate::model::{Beyond, Cancelled, DeviceRecording, Progress, StackId};
 
 /// One pixel column: the live set at the event where the stacked quantity peaks within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,16 +31,18 @@ pub struct StrataRun {
     pub lifetime: LifetimeId,
     /// The first allocation of the run.
     pub first: LifetimeId,
-    /// The largest allocation of the run.
+    /// The largest allocation of the run; see [`part`](Self::part) for a run that has none.
     pub largest: LifetimeId,
     /// Number of allocations in a folded run, else 0.
     pub folded: u32,
 }
 
 impl StrataRun {
-    /// True for the run of memory that the totals contain but no recorded allocation explains: older allocations, without stacks.
-    pub fn is_beyond(&self) -> bool {
-        self.folded == 0 && self.lifetime == LifetimeId::NONE
+    /// For memory that a trace's own total contains and no recorded allocation explains: which part of the total it is,
+    /// [`StackId::BEFORE`] or [`StackId::GREW`].
+    pub fn part(&self) -> Option<StackId> {
+        // Such a run has no allocation whose number could be there.
+        (self.folded == 0 && self.lifetime == LifetimeId::NONE).then_some(StackId(self.largest.0))
     }
 }
 
@@ -156,7 +158,7 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
         at = Some(event);
         let first = strata.runs.len() as u32;
         let known = held.iter().fold(0u64, |sum, h| sum.saturating_add(h.size));
-        let beyond = dev.source_totals.beyond(event, known);
+        let beyond = dev.source_totals.beyond_parts(event, known);
         let total = stack(beyond, &held, bytes_per_px, &mut strata.runs);
         let reserved = curves.at(dev, lifetimes, Quantity::Reserved, event);
         strata.columns.push(StrataColumn { event, reserved, total, runs: first..strata.runs.len() as u32 });
@@ -168,12 +170,15 @@ fn stripe(dev: &DeviceRecording, tables: &DeviceTables, columns: &[(u32, u32)], 
 const FOLDED_MOST: u64 = 8;
 
 /// Appends the runs of one column on top of the unexplained bytes (`beyond`); returns the height of the stack.
-fn stack(beyond: u64, held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
-    let mut height = beyond;
+fn stack(beyond: Beyond, held: &[Held], bytes_per_px: u64, runs: &mut Vec<StrataRun>) -> u64 {
+    let mut height = 0u64;
     let none = LifetimeId::NONE;
-    if beyond > 0 {
+    for (stack, bytes) in beyond.stacks() {
+        let bottom = height;
+        height = height.saturating_add(bytes);
         // Id 0 keeps the runs in order of `first`.
-        runs.push(StrataRun { bottom: 0, top: beyond, lifetime: none, first: LifetimeId(0), largest: none, folded: 0 });
+        let largest = LifetimeId(stack.0);
+        runs.push(StrataRun { bottom, top: height, lifetime: none, first: LifetimeId(0), largest, folded: 0 });
     }
     let mut thin = StrataRun { bottom: 0, top: 0, lifetime: none, first: none, largest: none, folded: 0 };
     let mut most = 0;

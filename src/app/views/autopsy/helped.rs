@@ -6,7 +6,7 @@ use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::{Bar, Cut, Icon, ListRow, PaneHeader, Push, Term, icon_button, label, pane, row, term};
-use vramscope_core::diagnose::oom::Helped;
+use vramscope_core::diagnose::oom::{Helped, NOT_REPRODUCED};
 use vramscope_core::inference::Remedy;
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
@@ -33,6 +33,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
         _ => String::new(),
     };
     let best = match ready {
+        Ready::Done(h) if failed && !h.fails_as_recorded() => None,
         Ready::Done(h) => chosen.clone().or_else(|| h.remedies.passing().next().map(|r| r.conf.clone())),
         _ => None,
     };
@@ -64,6 +65,7 @@ pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: b
             });
         }
         Ready::DoesNotApply(why) => pane::empty_state(ui, why, None),
+        Ready::Done(h) if failed && !h.fails_as_recorded() => pane::empty_state(ui, NOT_REPRODUCED, None),
         Ready::Done(h) => table(ui, cx, h, failed, chosen),
     }
     false
@@ -291,7 +293,8 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with = |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).at_least());
+    let with =
+        |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).least_beside());
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };

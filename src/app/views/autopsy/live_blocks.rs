@@ -28,7 +28,9 @@ type Line = (String, Color32, u64, u64);
 /// The columns of live memory by what `title` says.
 fn columns<'a>(ui: &Ui, title: &'a str, total: u64, greatest: u64) -> Vec<Column<'a, Line>> {
     let t = Tokens::of(ui);
-    let names = (ui.available_width() * 0.42).clamp(90.0, 340.0) - PAD_PANE;
+    // Where it is narrow the names matter more than the bars.
+    let share = if ui.available_width() < 640.0 { 0.52 } else { 0.42 };
+    let names = (ui.available_width() * share).clamp(90.0, 340.0) - PAD_PANE;
     vec![
         // The line number at its end tells most.
         Column::text(title, Width::Exact(names), |c, line: &Line| {

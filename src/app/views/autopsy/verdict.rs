@@ -299,7 +299,7 @@ fn holders(ui: &mut Ui, a: &Autopsy) {
     section(ui, "Who holds the device", "", false);
     let size = SizeColumn::of(held.iter().filter_map(|h| h.1));
     for (name, bytes) in held {
-        let bytes = bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
+        let bytes = bytes.map_or_else(|| "unknown".to_owned(), |bytes| size.sized(bytes));
         KeyValue::new(name, &bytes).show(ui);
     }
 }

@@ -40,8 +40,12 @@ pub(super) fn signed(bytes: i64) -> String {
 /// What is said of blocks without a stack, beside the parts they are in none of.
 pub(super) fn without_stack(parts: &Parts) -> Option<String> {
     let [a, b] = parts.without_stack;
-    (a.count + b.count > 0).then(|| {
-        let of = |h: Held| format!("*{}* in {}", Bytes(h.bytes), counted(h.count, "block", "blocks"));
+    (a.bytes + b.bytes > 0).then(|| {
+        let of = |h: Held| match h.count {
+            // No blocks are known of what a trace's total held before profiling.
+            0 if h.bytes > 0 => format!("*{}*", Bytes(h.bytes)),
+            n => format!("*{}* in {}", Bytes(h.bytes), counted(n, "block", "blocks")),
+        };
         format!("Without a stack: {} at A, {} at B. Nothing tells whether they are alike.", of(a), of(b))
     })
 }

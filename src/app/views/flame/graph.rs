@@ -42,6 +42,10 @@ impl FlameView {
         let width = ui.available_width() - 24.0;
         let is_opened = |node: u32| built.keys.get(node as usize).is_some_and(|key| self.opened.contains(key));
         let laid = layout::lay_out(&built.flame, zoom, 1.0 / f64::from(width.max(1.0)), &away, is_opened);
+        let shown = self.match_in(built, &laid, width);
+        if self.shows_match {
+            ui.ctx().request_repaint();
+        }
         let body = Rect::from_min_max(ui.cursor().min, pos2(ui.max_rect().right(), footer.top()));
         crate::app::widgets::pane::inside(ui, body, "frames", |ui| {
             ScrollArea::vertical().auto_shrink(false).show_viewport(ui, |ui, view| {
@@ -57,6 +61,9 @@ impl FlameView {
                     by_role: self.colour == 0,
                 };
                 self.frames(ui, cx, &canvas, &laid, found);
+                if let Some(cell) = shown {
+                    ui.scroll_to_rect(canvas.place(&cell).expand(PITCH), None);
+                }
                 self.pointer(ui, cx, &canvas, &laid, &response);
             });
         });
@@ -105,11 +112,30 @@ impl FlameView {
 
     /// Shows every frame of a folded chain.
     fn open_chain(&mut self, built: &Built, cell: Cell) {
-        let mut at = Some(cell.node);
-        while let Some(node) = at {
-            self.opened.extend(built.keys.get(node as usize));
-            at = built.flame.nodes.get(node as usize).and_then(|n| n.children.first().copied()).filter(|_| node != cell.last);
+        self.opened.extend(layout::frames_of(&built.flame, cell).filter_map(|node| built.keys.get(node as usize)));
+    }
+
+    /// Where the match stands that a step through the matches led to, once: its chain is opened, and the graph zooms to it where it
+    /// has no room or lies outside of the zoom.
+    fn match_in(&mut self, built: &Built, laid: &Layout, width: f32) -> Option<Cell> {
+        let node = self.at_match.filter(|_| self.shows_match).and_then(|key| built.node_of(key))?;
+        let cell = laid.cells.iter().copied().find(|&cell| layout::frames_of(&built.flame, cell).any(|inside| inside == node));
+        match cell {
+            Some(cell) if cell.frames > 1 => self.open_chain(built, cell),
+            Some(cell) if (cell.to - cell.from) * f64::from(width) >= f64::from(LEAST_NAMED) => {
+                self.shows_match = false;
+                return Some(cell);
+            }
+            _ if self
+                .zoom
+                .and_then(|key| built.node_of(key))
+                .is_some_and(|zoom| !built.flame.ancestors(node).contains(&zoom)) =>
+            {
+                self.zoom = None;
+            }
+            _ => self.zoom_to(built, node),
         }
+        None
     }
 
     fn frames(&self, ui: &Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>, laid: &Layout, found: Option<&Found>) {
@@ -125,10 +151,16 @@ impl FlameView {
                 continue;
             }
             let node = &flame.nodes[cell.node as usize];
-            let hit = found.is_none_or(|f| f.hits.get(cell.node as usize).copied().unwrap_or(false));
+            let is_hit = |f: &Found| layout::frames_of(flame, *cell).any(|n| f.hits.get(n as usize).copied().unwrap_or(false));
+            let hit = found.is_none_or(is_hit);
             let base = canvas.colour(node);
-            let (solid, pale) = if t.dark { (0.56, 0.26) } else { (0.55, 0.22) };
-            let dim = if hit { 1.0 } else { 0.3 };
+            // What was searched for stands out of the rest at a glance.
+            let (solid, pale) = match (found.is_some() && hit, t.dark) {
+                (true, _) => (0.8, 0.4),
+                (false, true) => (0.56, 0.26),
+                (false, false) => (0.55, 0.22),
+            };
+            let dim = if hit { 1.0 } else { 0.25 };
             let part = |weight: u64| r.width() * (weight as f64 / node.total.max(1) as f64) as f32;
             if canvas.built.compared.is_some() {
                 let x1 = r.left() + part(node.common);
@@ -143,7 +175,18 @@ impl FlameView {
                 batch.rect(r, Tokens::over(base, t.s1, solid * dim));
             }
             canvas.mix(&mut batch, node, r, dim);
-            if chosen == Some(cell.node) {
+            if cell.frames > 1 {
+                // Like sheets on each other: between its edges lie more frames.
+                for y in [r.top() + 3.5, r.bottom() - 3.5] {
+                    batch.dashed_hline(r.x_range(), y, 1.0, (3.0, 2.0), Tokens::at(t.text2, if hit { 1.0 } else { 0.25 }));
+                }
+            }
+            if found.is_some() && hit {
+                batch.outline(r, 1.0, t.text2);
+            }
+            if found.is_some() && hit && canvas.built.keys.get(cell.node as usize).copied() == self.at_match {
+                batch.selection(r, t.text1, t.s1);
+            } else if chosen == Some(cell.node) {
                 batch.outline(r.expand(0.5), 1.5, t.text1);
             } else if self.hovered.is_some() && canvas.built.keys.get(cell.node as usize).copied() == self.hovered {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
@@ -158,7 +201,7 @@ impl FlameView {
             let ink = if hit { t.text1 } else { t.text3 };
             let (name, place) = match frames {
                 1 => node_text(canvas.stacks, node),
-                _ => (format!("… {}", chain_text(frames)), String::new()),
+                _ => (format!("{} folded", chain_text(frames)), String::new()),
             };
             let mut right = inner.right();
             if inner.width() > 150.0 {
@@ -202,9 +245,10 @@ impl FlameView {
             let node = &built.flame.nodes[cell.node as usize];
             self.hovered = built.keys.get(cell.node as usize).copied();
             // The first click of a double click has zoomed already, so the second one would hit another frame.
-            if response.clicked() && cell.frames > 1 {
-                self.open_chain(built, cell);
-            } else if response.clicked() && !response.double_clicked() {
+            if response.clicked() && !response.double_clicked() {
+                if cell.frames > 1 {
+                    self.open_chain(built, cell);
+                }
                 let is_zoomed = self.zoom == built.keys.get(cell.node as usize).copied();
                 self.zoom_to(built, if is_zoomed { node.parent } else { cell.node });
                 self.select(cx, built, node);
@@ -218,7 +262,7 @@ impl FlameView {
                     1 => tip.show(response),
                     frames => tip
                         .note(format!(
-                            "The outermost of {}. Each calls only the next; a click shows them all.",
+                            "The outermost of {}. Each calls only the next; a click zooms to them and shows all.",
                             chain_text(frames)
                         ))
                         .show(response),
@@ -307,6 +351,9 @@ impl FlameView {
             } else {
                 format!("{who} {}, {} of all", self.figure(through), share(through, all.total))
             });
+        }
+        if found.is_some_and(|f| !f.is_query && f.frames > 1) {
+            notes.push("Enter goes to the next".to_owned());
         }
         let room = f64::from(rect.width() - 24.0);
         if laid.rows > 1 && laid.cells.iter().skip(1).all(|c| (c.to - c.from) * room <= f64::from(LEAST_NAMED)) {
@@ -466,10 +513,12 @@ impl Canvas<'_> {
                 tip = tip.row(format!("of it {} other roles", mix.len() - 4), figure(rest));
             }
         }
-        if node.what == What::NoStack {
+        if node.what == What::NoStack(StackId::NONE) {
             tip = tip.note(
                 "Backward runs in the autograd thread, which has no Python stack. Recording with stacks=\"all\" adds C++ frames.",
             );
+        } else if let What::NoStack(_) = node.what {
+            tip = tip.note(crate::app::views::block_legend::NO_BLOCKS);
         }
         tip
     }

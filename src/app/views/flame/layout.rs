@@ -122,6 +122,28 @@ pub fn lay_out(flame: &Flame, zoom: u32, thinnest: f64, away: &HashMap<u32, u64>
     layout
 }
 
+/// The frames that a cell stands for, outermost first.
+pub fn frames_of(flame: &Flame, cell: Cell) -> impl Iterator<Item = u32> {
+    let inner = move |&node: &u32| {
+        let children = flame.nodes.get(node as usize).filter(|_| node != cell.last)?;
+        children.children.first().copied()
+    };
+    std::iter::successors(Some(cell.node), inner)
+}
+
+/// The frames that match, from the root down and heaviest first, as they are drawn.
+pub fn in_order(flame: &Flame, hits: &[bool]) -> Vec<u32> {
+    let (mut found, mut left) = (Vec::new(), vec![0u32]);
+    while let Some(node) = left.pop() {
+        let Some(n) = flame.nodes.get(node as usize) else { continue };
+        if hits.get(node as usize).copied().unwrap_or(false) {
+            found.push(node);
+        }
+        left.extend(n.children.iter().rev());
+    }
+    found
+}
+
 /// The frame at a row and a horizontal position (0 to 1).
 pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     let start = layout.cells.partition_point(|c| c.row < row);
@@ -195,7 +217,7 @@ pub fn tree_rows(flame: &Flame, zoom: u32, keys: &[u64], toggled: &HashSet<u64>,
 
 /// True when a frame should have a quiet colour, because it is a mixed group or has no stack.
 pub fn is_neutral(what: What) -> bool {
-    matches!(what, What::All | What::NoStack | What::NoModule | What::Phase(None))
+    matches!(what, What::All | What::NoStack(_) | What::NoModule | What::Phase(None))
 }
 
 #[cfg(test)]
@@ -226,6 +248,15 @@ mod tests {
         let nodes =
             vec![node(0, 0, 100, &[1, 2, 3]), node(0, 1, 60, &[4]), node(0, 1, 39, &[]), node(0, 1, 1, &[]), node(1, 2, 30, &[])];
         Flame { nodes, folded_frames: 0 }
+    }
+
+    #[test]
+    fn matches_come_in_the_order_in_which_they_are_drawn() {
+        let flame = flame();
+        assert_eq!(in_order(&flame, &[false, true, true, false, true]), [1, 4, 2]);
+        assert_eq!(in_order(&flame, &[false; 5]), Vec::<u32>::new());
+        let cell = Cell { node: 1, last: 4, frames: 2, row: 1, from: 0.0, to: 0.6 };
+        assert_eq!(frames_of(&flame, cell).collect::<Vec<_>>(), [1, 4]);
     }
 
     #[test]

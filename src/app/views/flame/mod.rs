@@ -21,7 +21,7 @@ use layout::{Order, TreeRow};
 use vramscope_core::compare::flame::{
     By, Flame, Measure, Node, Root, Shape, Size, What, entries_of, entries_of_some, node_text, weigh, weigh_some,
 };
-use vramscope_core::model::{Format, StackTable};
+use vramscope_core::model::{Format, StackId, StackTable};
 use vramscope_core::units::{Bytes, counted};
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -32,10 +32,16 @@ pub const INFO: ViewInfo = ViewInfo {
         ("lower edge", "a frame that ends in several kinds of memory: its shares; its own colour is the largest's"),
         ("solid, pale", "where A and B are compared: as much as at A, and grown since; an outline is gone since A"),
         ("click", "zoom to a frame and select its heaviest stack in all views"),
-        ("… 180 frames", "a chain in which each frame calls only the next; a click opens it, Esc folds it again"),
+        (
+            "180 frames folded",
+            "a chain in which each frame calls only the next; a click zooms to it and opens it, Esc folds it again",
+        ),
         ("out again", "Esc, a click on the zoomed frame, or a name in the line above it"),
         ("right click", "zoom, hide this frame, copy, show all again"),
-        ("find", "frames whose name or file matches stay bright; their sum stands below"),
+        (
+            "find",
+            "frames whose name or file matches stay bright; their sum stands below; Enter goes to the next, Shift + Enter back",
+        ),
         ("query", "frames that its allocations pass through stay bright; what they hold stands below"),
         ("tree", "the same as a table: the triangle opens a frame, a header sorts"),
     ],
@@ -110,6 +116,12 @@ struct FlameView {
     /// Keys of the frames of long chains that the user opened.
     opened: HashSet<u64>,
     find: String,
+    /// Steps to take through what the search found: 1 to the next match, -1 to the one before.
+    steps: i32,
+    /// Key of the match that the steps led to.
+    at_match: Option<u64>,
+    /// It has yet to be brought into view.
+    shows_match: bool,
     sort: Sort<Order>,
     toggled: HashSet<u64>,
     /// The rows of the tree, and what they were built from.
@@ -140,6 +152,9 @@ impl Default for FlameView {
             hidden: HashSet::new(),
             opened: HashSet::new(),
             find: String::new(),
+            steps: 0,
+            at_match: None,
+            shows_match: false,
             sort: Sort::new(Order::Total, true),
             toggled: HashSet::new(),
             rows: None,
@@ -276,6 +291,26 @@ impl FlameView {
     }
 }
 
+impl FlameView {
+    /// Goes to the next match, or to the one before.
+    fn step(&mut self, cx: &ViewContext<'_>, built: &Built, found: &Found) {
+        let order = layout::in_order(&built.flame, &found.hits);
+        let steps = std::mem::take(&mut self.steps);
+        let at = self.at_match.and_then(|key| order.iter().position(|&node| built.keys.get(node as usize) == Some(&key)));
+        let next = match at {
+            Some(at) => (at as i64 + i64::from(steps)).rem_euclid(order.len().max(1) as i64),
+            None if steps > 0 => 0,
+            None => order.len() as i64 - 1,
+        };
+        let Some(&node) = usize::try_from(next).ok().and_then(|next| order.get(next)) else { return };
+        self.at_match = built.keys.get(node as usize).copied();
+        self.shows_match = true;
+        if let Some(node) = built.flame.nodes.get(node as usize) {
+            self.select(cx, built, node);
+        }
+    }
+}
+
 impl View for FlameView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         let Some(built) = self.built.latest() else { return String::new() };
@@ -330,7 +365,17 @@ impl View for FlameView {
             }
         }
         if ui.available_width() > 150.0 {
-            Field::new("Filter frames").hint("filter frames").icon(Icon::Search).width(130.0).small().show(ui, &mut self.find);
+            let field = Field::new("Filter frames").hint("filter frames").icon(Icon::Search).width(130.0).small();
+            let field = field.show(ui, &mut self.find);
+            if field.changed() {
+                self.at_match = None;
+            }
+            if field.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
+                // As the key was pressed, not as the frame ends.
+                let is_back = |e: &egui::Event| matches!(e, egui::Event::Key { key: egui::Key::Enter, pressed: true, modifiers, .. } if modifiers.shift);
+                self.steps += if ui.input(|i| i.events.iter().any(is_back)) { -1 } else { 1 };
+                field.request_focus();
+            }
         }
     }
 
@@ -338,6 +383,7 @@ impl View for FlameView {
         if std::mem::replace(&mut self.cleared, cx.shared.cleared) != cx.shared.cleared {
             self.zoom = None;
             self.opened.clear();
+            self.at_match = None;
         }
         let (built, is_fresh) = self.build(cx);
         if !is_fresh {
@@ -349,7 +395,7 @@ impl View for FlameView {
             pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
             return;
         }
-        if flame.nodes.len() == 2 && flame.nodes[1].what == What::NoStack {
+        if flame.nodes.len() == 2 && flame.nodes[1].what == What::NoStack(StackId::NONE) {
             pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
@@ -358,6 +404,9 @@ impl View for FlameView {
             return;
         }
         let found = self.search(cx, &built);
+        if let Some(found) = found.as_deref().filter(|_| self.steps != 0) {
+            self.step(cx, &built, found);
+        }
         let area = ui.max_rect();
         self.hovered = None;
         if self.shows_tree {

@@ -105,6 +105,33 @@ impl Plot {
     }
 }
 
+/// The widest stretch in which a band has room for its name.
+struct Room {
+    now: Rect,
+    widest: Rect,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Room { now: Rect::NOTHING, widest: Rect::NOTHING }
+    }
+}
+
+impl Room {
+    /// Height of a line of text.
+    const LEAST: f32 = 16.0;
+
+    /// Adds the band's part of the next columns.
+    fn add(&mut self, part: Rect) {
+        let inside = self.now.y_range().intersection(part.y_range());
+        let goes_on = self.now.is_positive() && inside.span() >= Self::LEAST;
+        self.now = if goes_on { Rect::from_x_y_ranges(self.now.left()..=part.right(), inside) } else { part };
+        if self.now.height() >= Self::LEAST && self.now.width() > self.widest.width().max(0.0) {
+            self.widest = self.now;
+        }
+    }
+}
+
 /// Draws the bands over time, with grid, axes and the line of total use.
 pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, track: &LiveTrack, peaks: &Peaks) {
     let p = ui.painter().with_clip_rect(plot.area.expand2(vec2(110.0, 60.0)).intersect(ui.clip_rect()));
@@ -117,6 +144,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     let window = (plot.zero_us as f64 + plot.x.start, plot.zero_us as f64 + plot.x.end);
     let shown = columns(&device.samples, peaks, &track.gaps, window, n);
     let mut outline: Vec<(f32, f32, f32)> = Vec::new();
+    let mut rooms = Band::ALL.map(|_| Room::default());
     let mut i = 0;
     while i < n {
         let Some(sample) = shown[i] else {
@@ -132,13 +160,14 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
         let (left, right) = (plot.area.left() + i as f32 * pixel, plot.area.left() + end as f32 * pixel);
         if let Some(bands) = bands {
             let mut at = 0u64;
-            for band in Band::ALL {
+            for (band, room) in Band::ALL.into_iter().zip(&mut rooms) {
                 let bytes = band.bytes(&bands);
+                let top = plot.y.at((at + bytes) as f64).max(plot.area.top());
+                let part = Rect::from_x_y_ranges(left..=right, top..=plot.y.at(at as f64));
+                room.add(part);
                 if bytes == 0 {
                     continue;
                 }
-                let top = plot.y.at((at + bytes) as f64).max(plot.area.top());
-                let part = Rect::from_x_y_ranges(left..=right, top..=plot.y.at(at as f64));
                 match colour(band, t) {
                     Some(c) => batch.rect(part, c),
                     None => batch.hatch(part, t.hatch_large),
@@ -157,6 +186,15 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     }
     batch.hline(plot.area.x_range(), plot.area.bottom(), 1.0, t.line);
     batch.paint(&p);
+    let last = shown.iter().rev().find_map(|s| device.samples[(*s)?].bands(capacity)).unwrap_or_default();
+    // What is there at the end has its name beside the chart.
+    for (band, room) in Band::ALL.into_iter().zip(&rooms).filter(|(band, _)| band.bytes(&last) == 0) {
+        let place = room.widest;
+        if label::width(&p, band.name(), Type::Caption) + 12.0 < place.width() {
+            let ink = colour(band, t).map_or(t.text2, Tokens::ink_on);
+            label::text(&p, place.center(), Align2::CENTER_CENTER, band.name(), Type::Caption, ink);
+        }
+    }
     let gutter = Rangef::new(plot.area.top() - 6.0, plot.area.bottom() + 2.0);
     bytes.paint_down(&p, t, &plot.y, plot.area.left() - 8.0, gutter, UnitAt::Nowhere);
     label::text(

@@ -6,6 +6,7 @@ use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::Roles;
 use vramscope_core::anatomy::{Composition, LineHeld, Role};
 use vramscope_core::diagnose::limits::Limit;
+use vramscope_core::diagnose::source_limits::RELATIVE;
 use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::Beyond;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
@@ -56,10 +57,7 @@ impl Whole {
         match found.older {
             // It is shown above already.
             _ if found.limit.is_some() => None,
-            _ if self.is_relative => Some(
-                "The trace has no totals: what was held before profiling is unknown, and figures are of what the trace shows."
-                    .to_owned(),
-            ),
+            _ if self.is_relative => Some(RELATIVE.to_owned()),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
             (0, _) if found.held.beyond.all() > 0 => {
                 Some(format!("Not all that is in use has an event in the trace: {}.", found.held.beyond.words()))

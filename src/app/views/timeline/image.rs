@@ -10,6 +10,7 @@ use crate::app::data::colours::{Colours, Focus};
 use crate::app::data::device::DeviceData;
 use crate::app::state::ColourBy;
 use crate::app::theme::Tokens;
+use vramscope_core::model::StackId;
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
 pub(super) struct StrataImage {
@@ -30,6 +31,9 @@ const SEAM: u16 = 0x80;
 const DIM: u16 = 0x40;
 /// Mask of the class, counted from 1.
 const CLASS: u16 = 0x3f;
+/// The classes of what a trace's total holds beyond its blocks: at most sixteen others exist.
+const GREW: u16 = CLASS;
+const BEFORE: u16 = CLASS - 1;
 /// Mask of the tone: the lightness of a block, which separates neighbours of one class that are too thin for a seam.
 const TONE: u16 = 0x300;
 /// How much more of the surface colour each tone mixes in.
@@ -67,7 +71,11 @@ impl StrataImage {
                 if class == EMPTY {
                     return Color32::TRANSPARENT;
                 }
-                let colour = colours.colour((class - 1) as u8, tokens);
+                let colour = match class {
+                    BEFORE => tokens.beyond(StackId::BEFORE),
+                    GREW => tokens.beyond(StackId::GREW),
+                    _ => colours.colour((class - 1) as u8, tokens),
+                };
                 let colour = Tokens::over(tokens.s1, colour, f32::from(code >> 8) * TONE_STEP);
                 let is_dim = code & DIM != 0 || focus.dims_class((class - 1) as u8);
                 let colour = if is_dim { Tokens::over(colour, tokens.s1, 0.25) } else { colour };
@@ -118,14 +126,13 @@ impl ColumnPainter {
         for run in picture.strata.runs_of(column) {
             // Folded allocations are far thinner than a pixel, so the largest one decides.
             let shown = run.largest;
-            while !run.is_beyond() && self.before.get(known).is_some_and(|b| b.0 < shown) {
+            let part = run.part();
+            while part.is_none() && self.before.get(known).is_some_and(|b| b.0 < shown) {
                 known += 1;
             }
-            let is_grey = run.is_beyond()
-                && matches!(colours.by(), ColourBy::SizeClass | ColourBy::Stream | ColourBy::Pool | ColourBy::Segment);
             let class = match self.before.get(known) {
-                // Memory older than the trace has no known size, stream or segment, so it stays grey.
-                _ if is_grey => CLASS,
+                _ if part == Some(StackId::BEFORE) => BEFORE,
+                _ if part.is_some() => GREW,
                 Some(&(id, class)) if id == shown && !by_age => class,
                 _ => {
                     let at = if event == NO_EVENT { 0 } else { event };
@@ -134,7 +141,7 @@ impl ColumnPainter {
                     if focus.dims(data, shown) { class | DIM } else { class }
                 }
             };
-            if !run.is_beyond() {
+            if part.is_none() {
                 self.now.push((shown, class));
             }
             let bottom = ((run.bottom as f64 - picture.low) * scale).max(0.0);

@@ -15,7 +15,7 @@ use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Figures, Scale, Term, Tip};
 use vramscope_core::anatomy::Roles;
 use vramscope_core::diagnose::vendor::Words;
-use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun};
+use vramscope_core::tables::{NO_EVENT, Quantity, State, StrataRun, without_stack};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
 /// A thing in the timeline that can be pointed at.
@@ -128,17 +128,18 @@ impl Scene<'_> {
             Under::Run { run, event, sharing } if run.lifetime.is_some() => {
                 self.block_tip(run, *event, *sharing, at, (colours, roles))
             }
-            Under::Run { run, event, .. } if run.is_beyond() => {
-                let all = device.source_totals.allocated.at(*event).unwrap_or_default();
-                let beyond = device.source_totals.beyond_parts(*event, all.saturating_sub(run.top));
-                let tip = Tip::new(Bytes(run.top).to_string()).row("at event", count(u64::from(*event)));
-                beyond.named().fold(tip, |tip, (name, bytes)| tip.row(name, Bytes(bytes).to_string())).note(NO_BLOCKS)
-            }
-            Under::Run { run, event, .. } => {
-                Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
+            Under::Run { run, event, .. } => match run.part() {
+                Some(part) => Tip::new(without_stack(part))
+                    .swatch(c.tokens.beyond(part))
+                    .row("bytes", Bytes(run.top - run.bottom).to_string())
                     .row("at event", count(u64::from(*event)))
-                    .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
-            }
+                    .note(NO_BLOCKS),
+                None => {
+                    Tip::new(format!("{}, {}", counted(u64::from(run.folded), "block", "blocks"), Bytes(run.top - run.bottom)))
+                        .row("at event", count(u64::from(*event)))
+                        .note("Each is far thinner than a pixel. Ctrl + wheel zooms into the bytes.")
+                }
+            },
             Under::Lane(_) => self.lanes.tooltip(c, at).unwrap_or_default(),
             Under::Pennant(Pennant::Burst(b)) => {
                 let tip = Tip::new(format!("{} given back", counted(u64::from(b.count), "segment", "segments")))

@@ -172,6 +172,11 @@ impl Comparison {
         row.stack.is_some() || self.blocks.is_some()
     }
 
+    /// The part of [`Self::common_without_stack`] that a row has: blocks alone are matched by their sizes.
+    pub(super) fn common_in(&self, row: &Row) -> impl Iterator<Item = (Role, Held)> {
+        self.common_without_stack.iter().copied().filter(|_| row.stack == StackId::NONE)
+    }
+
     /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::common_without_stack`].
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
@@ -210,9 +215,10 @@ impl Comparison {
     /// depth).
     pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
         let stacks = self.stacks(own);
-        let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>), Group> = FxHashMap::default();
+        let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>, Option<StackId>), Group> = FxHashMap::default();
         for (i, row) in self.rows.iter().enumerate() {
-            let place = (crate::tables::innermost(stacks, row.stack), crate::tables::own_frame(stacks, row.stack));
+            let bare = Some(row.stack).filter(|stack| !stack.is_some());
+            let place = (crate::tables::innermost(stacks, row.stack), crate::tables::own_frame(stacks, row.stack), bare);
             let group = groups.entry(place).or_insert_with(|| Group {
                 stack: row.stack,
                 rows: Vec::new(),
@@ -264,6 +270,10 @@ fn live(at: &Instant<'_>) -> (Vec<LifetimeId>, FxHashMap<StackId, [Held; Role::A
         let held = held(at, id);
         by_stack.entry(lifetimes.stack(at.device, id)).or_default()[role.index()].add(held);
     }
+    let known = by_stack.values().flatten().fold(0u64, |sum, held| sum.saturating_add(held.bytes));
+    for (stack, bytes) in at.device.source_totals.beyond_parts(at.event, known).stacks() {
+        by_stack.entry(stack).or_default()[Role::Unknown.index()].add(Held { bytes, requested: bytes, ..Held::default() });
+    }
     (ids, by_stack)
 }
 
@@ -289,8 +299,10 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         for (&own, by_role) in order {
             let stack = match &mut merging {
                 // Two recordings number their stacks differently; they share functions, files and lines.
-                Some(builder) => intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo),
-                None => own,
+                Some(builder) if own.is_some() => {
+                    intern(builder, &at.recording.stacks, at.recording.stacks.frames(own), &mut memo)
+                }
+                _ => own,
             };
             let (row, weights) = rows.entry(stack).or_insert_with(|| {
                 let row = Row {
@@ -327,7 +339,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         .into_values()
         .map(|(mut row, weights)| {
             let all = Role::ALL.iter().zip(weights).map(|(&c, (a, b))| (c, a, b));
-            row.purposes = all.filter(|p| p.1.count + p.2.count > 0).collect();
+            row.purposes = all.filter(|p| p.1.bytes + p.2.bytes > 0).collect();
             row.role = most(&row.purposes);
             row
         })
@@ -337,7 +349,7 @@ pub fn compare(a: &Instant<'_>, b: &Instant<'_>) -> Comparison {
         comparison.b.add(row.b);
     }
     comparison.rows.sort_by_key(|r| (std::cmp::Reverse(r.change().unsigned_abs()), std::cmp::Reverse(r.b.bytes), r.stack));
-    comparison.roles = roles.into_iter().filter(|c| c.1.count + c.2.count > 0).collect();
+    comparison.roles = roles.into_iter().filter(|c| c.1.bytes + c.2.bytes > 0).collect();
     comparison
 }
 
@@ -525,6 +537,35 @@ mod tests {
         let c = Comparison { rows: vec![row], ..Comparison::default() };
         let weights: Vec<(Role, u64)> = super::super::flame::entries_of(&c).iter().map(|e| (e.role, e.weight >> 20)).collect();
         assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
+    }
+
+    /// A trace's own total has more than its blocks: it is named, in rows, by place and in the flame graph, and not matched between
+    /// two recordings.
+    #[test]
+    fn what_a_trace_held_before_profiling_is_a_row_of_its_own() {
+        use super::super::flame::{Flame, Measure, Shape, Size, node_name, weigh};
+        let with_total = || {
+            let mut r = recording(&[("x", 1024)], &[]);
+            r.0.devices[0].source_totals.allocated.set(0, 4096, 1024 + 4096 + 512);
+            r
+        };
+        let r = with_total();
+        let c = compare(&at(&r, 0), &at(&r, 0));
+        let sides = |c: &Comparison| {
+            let mut sides: Vec<_> = c.rows.iter().map(|row| (row.stack, row.b.bytes, row.b.count)).collect();
+            sides.sort();
+            sides
+        };
+        assert_eq!(sides(&c), [(StackId(0), 1024, 1), (StackId::GREW, 512, 0), (StackId::BEFORE, 4096, 0)]);
+        assert_eq!((c.b.bytes, c.by_place(&r.0.stacks).len(), c.parts_by_stack()), (5632, 3, [0, 5632, 0]));
+        let weighed = weigh(&r.0.devices[0], &r.1, None, Measure::LiveAt(0), Size::Block);
+        let flame = Flame::build(&r.0.stacks, &weighed, Shape::default());
+        let names: Vec<String> = flame.nodes[1..].iter().map(|n| node_name(&r.0.stacks, n)).collect();
+        assert_eq!(names[1..], ["grew during profiling (not in the trace)", "held before profiling"]);
+        let other = with_total();
+        let c = compare(&at(&r, 0), &at(&other, 0));
+        let parts = c.parts(&c.by_place(&other.0.stacks));
+        assert_eq!((parts.both, parts.without_stack.map(|h| h.bytes)), (1024, [4608, 4608]));
     }
 
     #[test]

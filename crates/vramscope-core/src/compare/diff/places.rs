@@ -34,7 +34,9 @@ impl Comparison {
                 parts.only_a += group.a.bytes - both;
                 parts.only_b += group.b.bytes - both;
             } else {
-                parts.without_stack = self.apart_in(group);
+                for (sum, apart) in parts.without_stack.iter_mut().zip(self.apart_in(group)) {
+                    sum.add(apart);
+                }
             }
         }
         parts
@@ -42,19 +44,19 @@ impl Comparison {
 
     /// Bytes of a place that are in both A and B.
     pub fn alike_in(&self, group: &Group) -> u64 {
-        if group.is_comparable(self) {
-            group.a.bytes.min(group.b.bytes)
-        } else {
-            self.common_without_stack.iter().map(|u| u.1.bytes).sum()
-        }
+        if group.is_comparable(self) { group.a.bytes.min(group.b.bytes) } else { self.common_of(group).bytes }
     }
 
-    /// The blocks without a stack that are not known to be in both.
+    fn common_of(&self, group: &Group) -> Held {
+        let mut sum = Held::default();
+        let rows = group.rows.iter().filter_map(|&row| self.rows.get(row as usize));
+        rows.flat_map(|row| self.common_in(row)).for_each(|(_, held)| sum.add(held));
+        sum
+    }
+
+    /// What has no stack and is not known to be in both.
     fn apart_in(&self, group: &Group) -> [Held; 2] {
-        let alike = self.common_without_stack.iter().fold(Held::default(), |mut sum, u| {
-            sum.add(u.1);
-            sum
-        });
+        let alike = self.common_of(group);
         let less = |of: Held| Held {
             bytes: of.bytes.saturating_sub(alike.bytes),
             requested: of.requested.saturating_sub(alike.requested),

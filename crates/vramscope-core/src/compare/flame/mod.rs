@@ -90,9 +90,8 @@ pub fn weigh_some(
         let live = tables.states.live_at(lifetimes, event);
         let known = live.iter().fold(0u64, |sum, &id| sum.saturating_add(lifetimes.block_size(id)));
         live.into_iter().for_each(|id| add(id, size_of(id)));
-        let before = device.source_totals.beyond(event, known);
-        if only.is_none() && before > 0 {
-            sums.entry((StackId::NONE, Role::Unknown, None)).or_default().0 += before;
+        for (stack, bytes) in device.source_totals.beyond_parts(event, known).stacks().filter(|_| only.is_none()) {
+            sums.entry((stack, Role::Unknown, None)).or_default().0 += bytes;
         }
     } else {
         let last_event = device.events.len().saturating_sub(1) as u32;
@@ -168,7 +167,7 @@ fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
             entries.push(entry(role, b.bytes, a.bytes, b.count));
             continue;
         }
-        let alike = comparison.common_without_stack.iter().find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
+        let alike = comparison.common_in(row).find(|u| u.0 == role).map_or_else(Held::default, |u| u.1);
         let both = alike.bytes.min(a.bytes).min(b.bytes);
         let parts = [
             entry(role, both, both, alike.count.min(b.count)),
@@ -249,8 +248,8 @@ pub struct Shape {
 pub enum What {
     /// The root, whose weight is the sum of all.
     All,
-    /// Allocations without a recorded stack; they are never distributed over other frames.
-    NoStack,
+    /// Allocations without a recorded stack, or a part of a trace's own total; never distributed over other frames.
+    NoStack(StackId),
     /// A function at a line.
     Frame(FrameId),
     /// A source file, by its path as recorded.
@@ -513,7 +512,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         }
     };
     if path.is_empty() {
-        path.push(What::NoStack);
+        path.push(What::NoStack(entry.stack));
     }
     if shape.root == Root::Outermost {
         path.reverse();
@@ -531,7 +530,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
 pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     match node.what {
         What::All => ("all".to_owned(), String::new()),
-        What::NoStack => (crate::tables::NO_STACK.to_owned(), String::new()),
+        What::NoStack(stack) => (crate::tables::without_stack(stack).to_owned(), String::new()),
         What::NoModule => ("outside modules".to_owned(), String::new()),
         What::Role(role) => {
             (node.mix.iter().find(|m| m.role == role).map_or_else(|| role.text().to_owned(), Share::words), String::new())

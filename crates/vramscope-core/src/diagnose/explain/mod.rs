@@ -217,6 +217,7 @@ impl Explanation {
             "no_failure" => "No failure",
             "shared_memory" => "Shared memory full",
             "host_memory" => "The machine's memory",
+            "killed" => "Killed from outside",
             _ => self.verdict.title(),
         }
     }

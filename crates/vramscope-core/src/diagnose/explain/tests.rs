@@ -418,6 +418,18 @@ fn what_ran_out_and_who_holds_it() {
             "host_memory",
             "Ray killed workers",
         ),
+        // Signal 9 alone is no proof, a failed health check another reason, and what the kubelet says of memory a proof.
+        (
+            "Process finished with exit code 137 (interrupted by signal 9: SIGKILL)",
+            "killed",
+            "may have been the system's out-of-memory killer",
+        ),
+        (
+            "Normal  Killing  kubelet  Container app failed liveness probe, will be restarted\n  Last State: Terminated\n    Reason: Error\n    Exit Code: 137",
+            "killed",
+            "because its liveness probe failed",
+        ),
+        ("  Last State: Terminated\n    Reason: OOMKilled\n    Exit Code: 137", "host_memory", "reached its limit"),
         ("RuntimeError: Executor creation failed due to insufficient GPU mem", "capacity", "a part of TensorRT-LLM's executor."),
         (
             "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of mem",

@@ -51,6 +51,10 @@ pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Resul
     Ok(Helped { own, requests, remedies, limit, words: Words::of(whatif.requests().device()) })
 }
 
+/// Said in place of settings where [`Helped::fails_as_recorded`] does not hold.
+pub const NOT_REPRODUCED: &str = "Replayed with its own settings, the recording does not fail as it did: the replay does not reproduce this \
+                                  failure, so it cannot tell which settings would help.";
+
 /// What a piece of advice rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -98,6 +102,11 @@ impl Helped {
     pub fn warning(&self) -> String {
         let capital = |text: &str| text[..1].to_uppercase() + &text[1..];
         self.remedies.ends_at_failure.map_or(String::new(), |h| format!(" {}.", capital(h.warning())))
+    }
+
+    /// False where a request failed and the replay serves it: what it serves under other settings then says nothing.
+    pub fn fails_as_recorded(&self) -> bool {
+        self.own.oom || self.limit.is_none()
     }
 
     /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
@@ -148,7 +157,8 @@ impl Helped {
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     // What is larger than all there could be fits under no setting and no cap. Where the next request like it would fail, a setting
     // that serves this one is no remedy.
-    let helped = helped.filter(|_| a.verdict != Verdict::TooLarge && !a.is_used_up());
+    let tried = helped.filter(|_| a.verdict != Verdict::TooLarge && !a.is_used_up());
+    let helped = tried.filter(|h| h.fails_as_recorded());
     // Said once, of the first that rests on a replay.
     let mut warning = helped.map_or(String::new(), Helped::warning);
     let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true, &mut warning));
@@ -250,6 +260,9 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     if let Some(plan) = a.room_plan.as_ref().filter(|_| !a.is_simply_full()) {
         let one = a.one_instead().map(|one| format!("Hold less at that instant: {}{}", one[..1].to_lowercase(), &one[1..]));
         all.push(formula(one.unwrap_or_else(|| plan.advice(a.words)), None));
+    }
+    if tried.is_some() && helped.is_none() {
+        all.push(Advice { sentence: NOT_REPRODUCED.to_owned(), setting: None, support: Support::Simulation });
     }
     all
 }

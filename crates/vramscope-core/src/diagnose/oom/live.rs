@@ -9,7 +9,7 @@ use crate::units::counted;
 /// Live memory of one call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveByStack {
-    /// The stack; [`StackId::NONE`] collects blocks without one and those older than the recording.
+    /// The stack; [`StackId::NONE`] collects blocks without one. A trace's own total has parts without blocks ([`Beyond`](crate::model::Beyond)).
     pub stack: StackId,
     /// Bytes as the program requested them.
     pub bytes: u64,
@@ -25,12 +25,9 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
         entry.0 += block.requested;
         entry.1 += 1;
     }
-    // What the source tells beyond its blocks is older than it.
     let known = state.blocks.iter().filter(|b| b.state != BlockState::Inactive).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    let before = device.source_totals.beyond(state.event, known);
-    if before > 0 {
-        let entry = by_stack.entry(StackId::NONE).or_default();
-        entry.0 += before;
+    for (stack, bytes) in device.source_totals.beyond_parts(state.event, known).stacks() {
+        by_stack.entry(stack).or_default().0 += bytes;
     }
     let mut top: Vec<LiveByStack> =
         by_stack.into_iter().map(|(stack, (bytes, count))| LiveByStack { stack, bytes, count }).collect();

@@ -15,7 +15,8 @@ pub use self::autopsy::Autopsy;
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
 pub use self::full::{FREE, INSIDE, TENSORS, what_to_make_smaller, with_what_to_make_smaller};
 pub use self::helped::{
-    AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, Support, advice, best_advice, can_be_served_again, what_would_have_helped,
+    AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, NOT_REPRODUCED, Support, advice, best_advice, can_be_served_again,
+    what_would_have_helped,
 };
 pub use self::live::{Age, LiveByStack, age, top_live};
 pub use self::parts::{Fits, Part};

@@ -18,6 +18,7 @@ const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 /// True for words in code, patterns, guides and changelogs, whatever they would prove elsewhere.
 pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
     is_literal(window, words)
+        || is_alert_rule(window)
         || halves(window, words).is_some_and(|(before, after)| {
             let is_told = !tells("first person", &before) && (is_noted(window, &before, &after) || is_catalogue(window));
             tells("quotes code", &before)
@@ -25,6 +26,21 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
                 || if has_figures { is_quoted(window, words) } else { is_element(&before, &after) }
         })
 }
+
+/// True inside a rule of Prometheus, which says when to warn of a failure.
+fn is_alert_rule(window: &Window<'_>) -> bool {
+    const KEYS: [&str; 6] = ["alert:", "expr:", "summary:", "description:", "message:", "title:"];
+    let line = window.raw_line().trim_start_matches(['-', ' ']);
+    if !KEYS.iter().any(|key| line.starts_with(key)) {
+        return false;
+    }
+    let around = window.around(ALERT.0, ALERT.1);
+    let has_key = |key: &str| around.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with(key));
+    has_key("expr:") && (has_key("alert:") || has_key("annotations:"))
+}
+
+/// Lines above and below a line of an alert rule in which its keys stand.
+const ALERT: (usize, usize) = (16, 12);
 
 /// True for an element of a list of texts, or a key of a dictionary of them.
 fn is_element(before: &str, after: &str) -> bool {
@@ -270,6 +286,7 @@ mod tests {
             "The allocator maps CUDA_ERROR_OUT_OF_MEMORY to a Python exception.",
             "Common errors: hipErrorOutOfMemory, hipErrorInvalidValue",
             "exit code 137 means that the container was killed",
+            "- alert: Killed\n  expr: kube_pod_last_terminated_reason{reason=\"OOMKilled\"} > 0\n  annotations:\n    summary: \"CUDA out of memory\"",
             "\t\t{\"cudaMalloc failed: out of memory\", true},",
             "\tloadCrash := errors.New(\"cudaMalloc failed: out of memory\")",
             "    auto const msg = std::string(\"Maximum pool size exceeded (failed to allocate \") + rmm::detail::format_bytes(size)",

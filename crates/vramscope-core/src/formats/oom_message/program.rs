@@ -115,6 +115,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         let around = without_sources(&window.around(LINES.0, LINES.1).to_ascii_lowercase());
         message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
+    if row.dialect.writer == Writer::KILLER {
+        message.seen.extend(signs::shown(window));
+    }
     let is_bare = row.dialect.writer.has("bare");
     if !is_bare && !row.dialect.writer.has("searched") {
         return;

@@ -7,7 +7,7 @@ pub use cpp::function_label;
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{Frame, FrameId, StackId, StackTable};
+use crate::model::{Beyond, Frame, FrameId, StackId, StackTable};
 use crate::units::counted;
 
 /// A name per stack; stacks with the same naming frame share one.
@@ -20,6 +20,15 @@ pub struct StackNames {
 
 /// The name for allocations without a stack.
 pub const NO_STACK: &str = "no Python stack";
+
+/// The name of what has no stack: [`NO_STACK`], or a part of a trace's own total.
+pub fn without_stack(stack: StackId) -> &'static str {
+    match stack {
+        StackId::BEFORE => Beyond::BEFORE,
+        StackId::GREW => Beyond::GREW,
+        _ => NO_STACK,
+    }
+}
 
 impl StackNames {
     /// Names every stack of a table.
@@ -73,7 +82,7 @@ impl StackNames {
 
     /// The name of a stack.
     pub fn of_stack(&self, stack: StackId) -> &str {
-        self.index(stack).map_or(NO_STACK, |i| self.text(i))
+        self.index(stack).map_or(without_stack(stack), |i| self.text(i))
     }
 
     /// The frame a name stands for.
@@ -166,9 +175,30 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
     file == "??"
         || FILES.iter().any(|end| file.ends_with(end))
         || file.contains(".so.")
-        // The interpreter itself, in stacks with C++.
-        || file.rsplit('/').next().is_some_and(|short| short.starts_with("python3") && !short.ends_with(".py"))
         || stacks.text(frame.name).contains("::")
+        || (!file.ends_with(".py") && is_interpreter(file, stacks.text(frame.name)))
+}
+
+/// True for a C function of Python itself, in stacks with C++: by its program, or by its name where the file says nothing.
+fn is_interpreter(file: &str, name: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "_Py",
+        "PyArg_",
+        "PyEval_",
+        "PyFunction_",
+        "PyImport_",
+        "PyNumber_",
+        "PyObject_",
+        "PyRun_",
+        "PyVectorcall_",
+        "Py_",
+        "cfunction_",
+        "method_vectorcall",
+        "pymain_",
+        "slot_tp_",
+    ];
+    let short = file.rsplit('/').next().unwrap_or(file);
+    short == "python" || short.starts_with("python3") || NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// `train.py:71`; for a frame without a place its function: `AddmmBackward0`, `addmm`.
@@ -378,6 +408,22 @@ pub fn stack_text(stacks: &StackTable, stack: StackId) -> String {
 mod tests {
     use super::*;
     use crate::model::StackTableBuilder;
+
+    #[test]
+    fn c_functions_of_python_are_nobody_s_own() {
+        let mut b = StackTableBuilder::new();
+        let mut is_framework = |name: &str, file: &str| {
+            let (name, file) = (b.string(name), b.string(file));
+            let frame = Frame { name, file, line: 7 };
+            b.frame(frame);
+            super::is_framework(&b.clone().finish(), frame)
+        };
+        for name in ["_PyEval_EvalFrameDefault", "_PyObject_MakeTpCall", "PyObject_Call", "cfunction_call", "method_vectorcall"] {
+            assert!(is_framework(name, "/opt/job/bin/interpreter"), "{name}");
+            assert!(!is_framework(name, "/home/me/train.py"), "{name} of the user's own");
+        }
+        assert!(is_framework("main", "/usr/bin/python") && !is_framework("main", "/home/me/python/train.py"));
+    }
 
     #[test]
     fn stacks_of_one_name_are_told_apart_by_who_called() {

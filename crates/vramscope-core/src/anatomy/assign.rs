@@ -43,7 +43,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     }
     let workspaces = workspaces(case, &weights);
     for (at, run) in phases.runs.iter().enumerate() {
-        let next = phases.runs[at + 1..].iter().find(|r| r.part != Part::Unknown);
+        // A model may be built after its data.
+        let next = phases.runs[at + 1..].iter().find(|r| !matches!(r.part, Part::Unknown | Part::Load));
         // Beside an optimizer of PyTorch's it is the inner step of meta-learning, and makes weights for the next pass.
         let by_hand = run.part == Part::Unknown
             && !phases.has(Part::Optimizer)

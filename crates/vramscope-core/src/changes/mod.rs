@@ -121,10 +121,10 @@ impl Change {
         vec![
             C::Release,
             C::NoGrad,
-            C::FusedAttention,
             C::SetToNone,
             C::Fused,
             C::CacheOff,
+            C::FusedAttention,
             C::NoForeach,
             C::InBackward,
             C::Chunks(8),

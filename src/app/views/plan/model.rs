@@ -297,8 +297,15 @@ impl PlanView {
             None => 5,
             Some(Outcome::Useless(_)) => 6,
         };
-        // As the command line has them: within one rank what helps, cheapest first. What does not help has no code.
-        rows.sort_by_key(|row| (rank(row), row.code == Code::default(), row.price));
+        // As the command line has them: within one rank what helps, cheapest first. What does not help has no code, or is a setting that
+        // lowers nothing where all fits.
+        let recorded = first.figures.as_ref().filter(|f| f.outcome == Outcome::Fits).map(|f| f.peak);
+        let is_idle = |row: &Row| {
+            let peak = row.figures.as_ref().map(|f| f.peak);
+            row.code == Code::default()
+                || matches!(row.kind, Kind::Setting(_)) && recorded.zip(peak).is_some_and(|(recorded, peak)| peak >= recorded)
+        };
+        rows.sort_by_key(|row| (rank(row), is_idle(row), row.price));
         scene.rows = std::iter::once(first).chain(rows).collect();
         let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
         if let Some(kind @ Kind::Changes(..)) = &self.row

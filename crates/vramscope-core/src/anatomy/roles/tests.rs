@@ -258,6 +258,45 @@ fn an_operator_that_a_constructor_calls_builds_the_model() {
     assert_ne!(read("step"), Role::Weights, "a function that is not a constructor computes");
 }
 
+/// Keys and values that a script joins with those of the next token: two lines whose blocks grow alike. One alone may be of tokens or results.
+#[test]
+fn two_lines_that_grow_alike_are_keys_and_values() {
+    const MIB: u64 = 1 << 20;
+    let read = |lines: &[&str]| {
+        let mut s = Script::default();
+        let stacks: Vec<StackId> = lines.iter().map(|line| s.stack(&[(line, "<module>")])).collect();
+        for token in 0..20u64 {
+            for (at, &stack) in stacks.iter().enumerate() {
+                let place = |token: u64| 0x1000_0000 * (token % 2 + 1) + 0x1_0000_0000 * at as u64;
+                s.alloc(place(token), (8 + token) * MIB, stack);
+                if token > 0 {
+                    s.free(place(token - 1), (7 + token) * MIB);
+                }
+            }
+        }
+        s.read().into_iter().filter(|found| found.0 == Role::KvCache).count()
+    };
+    assert_eq!(read(&["keys.py", "values.py"]), 40);
+    assert_eq!(read(&["tokens.py"]), 0);
+}
+
+/// A server that takes new weights in place of old ones, some from before the recording. Its functions say what they do.
+#[test]
+fn code_that_says_that_it_loads_weights_makes_and_frees_weights() {
+    let read = |function: &str| {
+        let mut s = Script::default();
+        let load = s.stack(&[("shards.py", function), ("server.py", "step"), ("server.py", "generate")]);
+        for shard in 0..6u64 {
+            s.alloc(0x10_0000 + 0x4000 * shard, 8192, load);
+            s.event(Action::FreeRequested, 0x40_0000 + 0x4000 * shard, 4096, load);
+            s.event(Action::FreeCompleted, 0x40_0000 + 0x4000 * shard, 4096, load);
+        }
+        s.read().into_iter().map(|found| found.0).collect::<Vec<_>>()
+    };
+    assert_eq!(read("extend_and_load_shard"), [Role::Weights; 12], "six from before and six new ones");
+    assert!(read("offload_weights").iter().all(|&role| role != Role::Weights));
+}
+
 #[test]
 fn words_name_roles_only_when_whole() {
     assert_eq!(role_named("KV cache of layer 3"), Some(Role::KvCache));

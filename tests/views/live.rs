@@ -95,7 +95,7 @@ fn data(h: &History) -> Arc<DeviceData> {
 #[test]
 fn picture() {
     let Some(mut pictures) = Pictures::new() else { return };
-    pictures.compare("live_dark", alone(&data(&history(19.3)), ViewKind::Live, Theme::Dark, [1260.0, 680.0], true, |_| {}));
+    pictures.compare("live_dark", alone(&data(&history(19.3)), ViewKind::Live, Theme::Dark, [900.0, 560.0], true, |_| {}));
 }
 
 #[test]

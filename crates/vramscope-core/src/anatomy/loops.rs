@@ -39,6 +39,8 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
         return Steps::default();
     }
     if !full.is_empty() {
+        let full = with_own_graphs(&full, device, tables, phases);
+        let fresh = with_fresh_gradients(&full);
         // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
         return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
     }
@@ -148,6 +150,31 @@ fn kept_by(device: &DeviceRecording, tables: &DeviceTables, run: &Run) -> u64 {
 fn with_fresh_gradients<'a>(full: &[&'a Cycle]) -> Vec<&'a Cycle> {
     let most = full.iter().map(|c| c.kept).max().unwrap_or(0);
     full.iter().copied().filter(|c| c.kept > 0 && c.kept.saturating_mul(2) >= most).collect()
+}
+
+/// The cycles that make a graph. Hessian-vector products go several times through one that `retain_graph` keeps: most of it is still there,
+/// and more than what the cycle itself computes.
+fn with_own_graphs<'a>(full: &[&'a Cycle], device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<&'a Cycle> {
+    let lifetimes = &tables.lifetimes;
+    let forward = |c: &Cycle| phases.made_within(tables, c.start, c.backward.unwrap_or(c.start));
+    // A graph that is never freed leaks, and a leak says nothing of the next cycle.
+    let live_at = |c: &Cycle, event: u32| -> u64 {
+        let is_live = |id: &LifetimeId| lifetimes.gone(*id) > event && lifetimes.gone(*id) != NO_EVENT;
+        forward(c).filter(is_live).map(|id| lifetimes.requested(device, id)).sum()
+    };
+    let mut own: Vec<&Cycle> = Vec::new();
+    for &cycle in full {
+        let backward = cycle.backward.unwrap_or(cycle.start);
+        let is_kept = own.last().is_some_and(|graph| {
+            let made = live_at(graph, graph.backward.unwrap_or(graph.start));
+            let kept = live_at(graph, backward);
+            kept.saturating_mul(2) >= made && kept > live_at(cycle, backward).saturating_mul(2)
+        });
+        if !is_kept {
+            own.push(cycle);
+        }
+    }
+    own
 }
 
 fn of_cycles(cycles: &[&Cycle], events: u32) -> Steps {

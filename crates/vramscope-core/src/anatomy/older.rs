@@ -24,11 +24,14 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     }
     let mut kept: FxHashMap<u32, FxHashMap<u64, u32>> = FxHashMap::default();
     let moved = moved_gradients(case);
+    // Where nothing else stays, the model is made within the recording, and what is as large as a workspace is one.
+    let is_model = |id: LifetimeId| case.stays(id) && case.size(id) > 1 << 20 && !is_workspace_size(case.size(id));
+    let has_model = ids().any(is_model);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
         let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && size > 1 << 20;
-        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !gradients.contains_key(&size)) {
+        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size))) {
             of.push((id, (Role::Workspaces, Because::LibrarySize)));
             continue;
         }

@@ -26,7 +26,7 @@ pub(super) struct Needs {
 }
 
 /// What a limit on PyTorch's reserved memory leaves out.
-const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: about 500 MiB for a context, and what NCCL, other libraries and other processes hold.";
+const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: 450 to 700 MiB for a CUDA context, and what NCCL, other libraries and other processes hold.";
 
 fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Needs, Cancelled> {
     let needed = data.what_if(progress)?.needed(conf, progress)?;

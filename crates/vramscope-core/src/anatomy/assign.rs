@@ -211,12 +211,23 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
                 of[id.0 as usize] = (Role::Weights, because);
                 *weights.entry(size).or_default() += 1;
                 made.insert(size);
+            } else if is_moved_away(case, id) {
+                // Its size tells nothing of gradients: no pass uses it where it is.
+                of[id.0 as usize] = (Role::Weights, Because::Loaded);
             } else {
                 of[id.0 as usize] = (Role::Temporaries, Because::GoneAfterLoading);
             }
         }
     }
     weights
+}
+
+/// True for a weight that `Module.to` made and that went without another in its place, as where a model waits in host memory for its turn.
+fn is_moved_away(case: &Case<'_>, id: LifetimeId) -> bool {
+    // An allocation so few events before the free is what took the weight's place.
+    const JUST_BEFORE: u32 = 2;
+    let (lifetimes, freed) = (&case.tables.lifetimes, case.tables.lifetimes.free_requested(id));
+    case.sense(id).applies.is_some() && lifetimes.born_by(freed) == lifetimes.born_by(freed.saturating_sub(JUST_BEFORE))
 }
 
 /// Number of gradients of each size: what the backward pass with most survivors leaves behind, and what all passes of a step do. If

@@ -81,7 +81,13 @@ pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &Dev
     };
     let of_steps: Vec<_> = steps.bounds.windows(2).map(passes).collect();
     let irregular = of_steps.iter().filter(|passes| passes.len() != 1).count();
+    let is_regular = || {
+        let own = with_own_graphs(&cycles.iter().collect::<Vec<_>>(), device, tables, phases);
+        let is_in = |c: &&&Cycle, w: &[u32]| c.backward.is_some_and(|backward| (w[0]..w[1]).contains(&backward));
+        steps.bounds.windows(2).all(|w| own.iter().filter(|c| is_in(c, w)).count() == 1)
+    };
     if irregular == 0
+        || is_regular()
         || irregular > (steps.len() / RARE).max(1)
         || steps.len() < FEWEST_REGULAR + irregular
         || steps.continued_by.is_some()

@@ -25,13 +25,15 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     let mut kept: FxHashMap<u32, FxHashMap<u64, u32>> = FxHashMap::default();
     let moved = moved_gradients(case);
     // Where nothing else stays, the model is made within the recording, and what is as large as a workspace is one.
-    let is_model = |id: LifetimeId| case.stays(id) && case.size(id) > 1 << 20 && !is_workspace_size(case.size(id));
+    let is_model = |id: LifetimeId| case.stays(id) && case.size(id) >= older_model::LEAST && !is_workspace_size(case.size(id));
     let has_model = ids().any(is_model);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
-        let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && size > 1 << 20;
-        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size))) {
+        let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && (size > 1 << 20 || !has_model);
+        if is_cublas_size(size)
+            || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size)))
+        {
             of.push((id, (Role::Workspaces, Because::LibrarySize)));
             continue;
         }
@@ -52,6 +54,9 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
             continue;
         }
         if !works {
+            if !has_stack && gone == NO_EVENT {
+                stays.entry(size).or_default().push(id);
+            }
             continue;
         }
         let freed = freed_at.min(gone);
@@ -92,7 +97,9 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     for &(id, _) in of.iter().filter(|o| o.1 == (Role::OptimizerState, Because::OlderReplaced)) {
         *replaced.entry(case.size(id)).or_default() += 1;
     }
-    of.extend(older_model::decide(case, stays, gradients, &replaced, has_gradients));
+    let model = older_model::decide(case, stays, gradients, &replaced, has_gradients);
+    // Without a pass nothing but the number of blocks tells a model, and that only where training keeps several for each weight.
+    of.extend(model.into_iter().filter(|(_, (_, because))| works || *because == Because::OlderByCount));
     of
 }
 

@@ -12,7 +12,7 @@ use crate::tables::LifetimeId;
 use crate::units::MEBIBYTE;
 
 /// Smaller sizes do not count: scalars, biases, norms come in any number.
-const LEAST: u64 = 4096;
+pub(super) const LEAST: u64 = 4096;
 
 /// The blocks of each size that are never freed.
 pub(super) type Stays = FxHashMap<u64, Vec<LifetimeId>>;

@@ -125,7 +125,10 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
             // Between Python's frames there may be the interpreter's own.
             let is_python = |f: &&FrameId| of(**f) & PYTHON != 0;
             let outside = outermost.and_then(|i| frames.get(i + 1..)).unwrap_or_default();
-            s.stepper = outside.iter().find(is_python).or(outside.first()).copied();
+            let direct = outside.iter().find(is_python).or(outside.first()).copied();
+            // Lightning steps every optimizer from one line of its own; the program's lines tell them apart.
+            let own = frames.iter().skip_while(|&&f| of(f) & OPTIMIZER == 0).copied().find(|f| is_own(stacks, *f, of));
+            s.stepper = direct.filter(|&f| is_own(stacks, f, of)).or(own).or(direct);
             s.frame = s.frame.or_else(|| outermost.map(|i| frames[i]));
         }
         Part::Forward => (s.site, s.inside) = site(stacks, frames, of),
@@ -137,8 +140,12 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
 
 /// True where a constructor or a loader of the program calls the operator itself, as one that makes a table of positions with `einsum`.
 fn computes_while_building(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> bool {
-    let is_own = |&f: &FrameId| of(f) & PYTHON != 0 && stacks.frame(f).is_some_and(|frame| !is_framework(stacks, frame));
-    frames.iter().copied().find(is_own).is_some_and(|f| of(f) & BUILDS != 0)
+    frames.iter().copied().find(|&f| is_own(stacks, f, &of)).is_some_and(|f| of(f) & BUILDS != 0)
+}
+
+/// True for a frame of Python in the program's own code.
+fn is_own(stacks: &StackTable, f: FrameId, of: impl Fn(FrameId) -> u32) -> bool {
+    of(f) & PYTHON != 0 && stacks.frame(f).is_some_and(|frame| !is_framework(stacks, frame))
 }
 
 /// Where the outermost module is called, and the number of frames inside the call. A model that is tried while it is built is not

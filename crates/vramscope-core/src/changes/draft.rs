@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
 
     /// Applies edits, and finds every row's place anew.
     pub(crate) fn apply(&mut self, edits: Edits) {
-        let Edits { gone, before, rows } = edits;
+        let Edits { gone, before, rows, .. } = edits;
         self.rows.extend(rows);
         let mut asks = Vec::with_capacity(self.asks.len() + before.values().map(Vec::len).sum::<usize>());
         for (at, ask) in self.asks.iter().enumerate() {
@@ -230,11 +230,15 @@ pub(crate) struct Edits {
     gone: FxHashSet<u32>,
     before: FxHashMap<u32, Vec<Ask>>,
     rows: Vec<Draw>,
+    freed: FxHashSet<u32>,
 }
 
 impl Edits {
-    /// Frees a row before a place instead of where it was.
+    /// Frees a row before a place instead of where it was. The first place that is given holds.
     pub(crate) fn free_at(&mut self, draft: &Draft<'_>, row: u32, at: u32) {
+        if !self.freed.insert(row) {
+            return;
+        }
         let freed = draft.rows[row as usize].freed;
         if freed != NEVER {
             self.gone.insert(freed);

@@ -76,7 +76,8 @@ pub(super) fn set_to_none(draft: &mut Draft<'_>) -> bool {
         for later in step + 1..=draft.steps() {
             let Some(end) = over(later) else { continue };
             let mut made = draft.of_step(later, |r| r.phase == Phase::Backward && r.is_short());
-            for &row in &kept {
+            // Gradients that `zero_grad` freed before this step's backward pass got nothing added by it.
+            for &row in kept.iter().filter(|&&row| draft.rows[row as usize].freed > end) {
                 if let Some(at) = made.iter().position(|&m| draft.size(m) == draft.size(row)) {
                     edits.free_at(draft, made.remove(at), end);
                 }

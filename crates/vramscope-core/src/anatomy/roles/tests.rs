@@ -280,6 +280,28 @@ fn two_lines_that_grow_alike_are_keys_and_values() {
     assert_eq!(read(&["tokens.py"]), 0);
 }
 
+/// Models that wait in host memory for their turn are weights, however short they stay. A weight that another takes the place of is not.
+#[test]
+fn weights_that_are_moved_away_are_weights() {
+    let read = |is_converted: bool| {
+        let mut s = Script::default();
+        let moves = s.stack(&[(MODULE, "_apply"), (MODULE, "to"), ("train.py", "main")]);
+        let places: Vec<u64> = (0..6).map(|layer| 0x10_0000 + 0x4000 * layer).collect();
+        for &place in &places {
+            s.alloc(place, 8192, moves);
+        }
+        for &place in &places {
+            if is_converted {
+                s.alloc(place + 0x10_0000, 4096, moves);
+            }
+            s.free(place, 8192);
+        }
+        s.read().into_iter().take(6).map(|found| found.0).collect::<Vec<_>>()
+    };
+    assert_eq!(read(false)[1..], [Role::Weights; 5]);
+    assert_eq!(read(true), [Role::Temporaries; 6]);
+}
+
 /// A server that takes new weights in place of old ones, some from before the recording. Its functions say what they do.
 #[test]
 fn code_that_says_that_it_loads_weights_makes_and_frees_weights() {

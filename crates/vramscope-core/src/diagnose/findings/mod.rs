@@ -16,7 +16,7 @@ use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
 use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
-use crate::tables::{DeviceTables, LifetimeId, StackNames};
+use crate::tables::{DeviceTables, LifetimeId, Quantity, StackNames};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 pub use self::finding::{Class, Evidence, Finding, Place};
@@ -43,6 +43,8 @@ pub struct Findings {
     pub untold: (u64, u64),
     /// The bytes at the peak that are weights, gradients and optimizer state.
     pub of_model: [u64; 3],
+    /// Of a file that has no allocations, only what was live when it was written: the bytes that were reserved then.
+    pub reserved_then: Option<u64>,
 }
 
 /// Maximum number of failures examined; a program that fails this often fails for the same reasons.
@@ -133,9 +135,12 @@ pub fn diagnose(
     }
     let untold = untold(&input);
     let of_model = of_model(&input);
+    let reserved = || tables.curves.peak(Quantity::Reserved).0;
+    let reserved_then = (!tables.lifetimes.has_allocations()).then(reserved);
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
     let changed_by_rules = input.roles.changed;
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps: input.steps, changed_by_rules, untold, of_model })
+    let steps = input.steps;
+    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps, changed_by_rules, untold, of_model, reserved_then })
 }
 
 /// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
@@ -237,8 +242,17 @@ impl Findings {
             ),
             _ => ("Weights and gradients are", weights + gradients, "sharding (FSDP) or lower precision lowers it"),
         };
-        let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE;
-        is_most.then(|| format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)))
+        // Gradients that are larger than the weights were taken for some: another profiler's categories are often wrong.
+        let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE && gradients <= weights + weights / 10;
+        is_most.then(|| match self.reserved_then {
+            None => format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)),
+            Some(reserved) if reserved > all + all / 5 => format!(
+                "{what} {} % of what was live when the file was written. {} is reserved, so more was in use before.",
+                share(bytes),
+                Bytes(reserved)
+            ),
+            Some(_) => format!("{what} {} % of what was live when the file was written: {lowers}.", share(bytes)),
+        })
     }
 
     /// A sentence about what the user's own rules changed; `None` if nothing.

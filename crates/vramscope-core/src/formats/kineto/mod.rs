@@ -54,7 +54,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
         let what = match is_export {
             true => EXPORTED.to_owned(),
             false => format!(
-                "this trace has {} events and none about memory or operators; profile with torch.profiler.profile(profile_memory=True)",
+                "this trace has {} events and none about memory; profile with torch.profiler.profile(profile_memory=True)",
                 rows.events
             ),
         };

@@ -28,7 +28,7 @@ pub(super) fn in_eight_bits(optimizer: Option<&str>) -> String {
 
 /// The optimizer whose code made some blocks; `None` where no stack goes through one that is known.
 pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> Option<&'static str> {
-    const OF_PYTORCH: [(&str, &str); 12] = [
+    const OF_PYTORCH: [(&str, &str); 13] = [
         // Its newer versions step in Adam's code, which does not tell the two apart.
         ("adam.py", "AdamW"),
         ("adamw.py", "AdamW"),
@@ -40,6 +40,7 @@ pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = Life
         ("nadam.py", "NAdam"),
         ("radam.py", "RAdam"),
         ("asgd.py", "ASGD"),
+        ("sparse_adam.py", "SparseAdam"),
         ("rprop.py", "Rprop"),
         ("_adafactor.py", "Adafactor"),
     ];

@@ -404,7 +404,9 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = of_role(p, Role::OptimizerState);
     let peak = peak(p);
-    if bytes.saturating_mul(8) < peak || bytes < LEAST {
+    // No optimizer with 8-bit state takes sparse gradients.
+    let is_sparse = || optimizer(p, blocks.iter().map(|b| b.lifetime)) == Some("SparseAdam");
+    if bytes.saturating_mul(8) < peak || bytes < LEAST || is_sparse() {
         return Vec::new();
     }
     let Some((saving, _)) = p.with_change(Change::EightBit) else { return Vec::new() };

@@ -39,6 +39,13 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         };
         Some(Fit { law, sure: Sure::Guessed, others: vec![other] })
     };
+    // What is made before the first step and there in the last may be one batch, or data that batches are taken from.
+    let last =
+        program.stretches.get(program.steps).filter(|_| program.steps > 1).and_then(|s| program.rows.get(s.start as usize));
+    let may_be_data = |row: &Row, number: u32| {
+        let is_before = program.stretches.first().is_some_and(|before| before.contains(&number));
+        row.role == Role::Inputs && is_before && last.is_some_and(|last| row.freed > last.born)
+    };
     let mut fits: Vec<Fit> = Vec::new();
     let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
     let of = program
@@ -68,7 +75,8 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 // Too small to matter, and most often a number or a table.
                 _ if row.size <= 4096 => certain(Law::constant(row.size)),
                 Role::Activations | Role::Inputs if is_multiple(row.size) && !fixed.contains(&row.size) => {
-                    Fit { law: grows, sure: Sure::Guessed, others: vec![] }
+                    let others = if may_be_data(row, number) { vec![Law::constant(row.size)] } else { vec![] };
+                    Fit { law: grows, sure: Sure::Guessed, others }
                 }
                 _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {
                     Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }

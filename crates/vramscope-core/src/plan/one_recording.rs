@@ -39,12 +39,12 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         };
         Some(Fit { law, sure: Sure::Guessed, others: vec![other] })
     };
-    // What is made before the first step and there in the last may be one batch, or data that batches are taken from.
+    // What is made in or before the first step and there in the last may be one batch, or data that batches are taken from.
     let last =
         program.stretches.get(program.steps).filter(|_| program.steps > 1).and_then(|s| program.rows.get(s.start as usize));
     let may_be_data = |row: &Row, number: u32| {
-        let is_before = program.stretches.first().is_some_and(|before| before.contains(&number));
-        row.role == Role::Inputs && is_before && last.is_some_and(|last| row.freed > last.born)
+        let is_early = program.stretches.get(1).is_some_and(|first| number < first.end);
+        row.role == Role::Inputs && is_early && last.is_some_and(|last| row.freed > last.born)
     };
     let mut fits: Vec<Fit> = Vec::new();
     let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();

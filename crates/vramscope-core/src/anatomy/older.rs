@@ -31,7 +31,9 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
         let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && size > 1 << 20;
-        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size))) {
+        if is_cublas_size(size)
+            || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size)))
+        {
             of.push((id, (Role::Workspaces, Because::LibrarySize)));
             continue;
         }

@@ -90,11 +90,14 @@ const FACTS: &[Fact] = &[
     ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
     // Below vLLM's default, and far below SGLang's.
     ("small share", |m| share(m).is_some_and(|share| share < 0.9)),
+    // A larger one leaves nothing for what comes on top.
+    ("full share", |m| share(m).is_some_and(|share| share >= 0.95)),
     ("little share", |m| share(m).is_some_and(|share| share < 0.7)),
     ("counts tokens", |m| m.context.is_some()),
     ("several processes", |m| m.processes.len() > 1),
     ("limit refused", |m| device::limit_refused(m) == Some(true)),
     ("tensor may fit", device::tensor_may_fit),
+    ("small segment", device::is_small_segment),
     ("kernel", |m| m.killed.is_some()),
     ("peers", |m| m.has_peers),
     ("in a program", |m| m.around.is_some()),
@@ -170,7 +173,8 @@ mod tests {
                     let platform =
                         ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
                     let fact = FACTS.iter().any(|(known, _)| *known == name) || rules::facts(name).next().is_some();
-                    let seen = shows(name) || ["rejected", "bare", "foreign", "one at once", "attempt"].contains(&name);
+                    let seen =
+                        shows(name) || ["rejected", "bare", "foreign", "one at once", "attempt", "miscounted"].contains(&name);
                     assert!(figure || size || platform || fact || seen, "{name}: {text}");
                 }
             }

@@ -54,6 +54,12 @@ pub(super) fn limit_refused(m: &OomMessage) -> Option<bool> {
     Some(card_has_it && (!fits || (!sure && surely)))
 }
 
+/// True for the two sizes of segments that PyTorch takes for tensors up to 1 and up to 10 MiB.
+pub(super) fn is_small_segment(m: &OomMessage) -> bool {
+    let is_pytorchs = m.dialect.writer == Writer::PYTORCH && !m.seen.contains("expands");
+    is_pytorchs && m.figures.requested.is_some_and(|q| [2 * MEBIBYTE, 20 * MEBIBYTE].contains(&q.bytes))
+}
+
 /// True if the holes may have served the smallest tensor for which PyTorch requests a segment of this size: 2 MiB for up to 1
 /// MiB, 20 MiB for up to 10 MiB, otherwise multiples of 2 MiB.
 pub(super) fn tensor_may_fit(m: &OomMessage) -> bool {

@@ -535,3 +535,20 @@ fn a_tensor_larger_than_tensorflow_s_pool_is_told() {
         assert!(!tensor("1024,1024", kind).sentence.contains("larger than"), "{kind}");
     }
 }
+
+/// Much that is held outside PyTorch, a limit with a small segment, a request of bytes, and a count that fell below zero.
+#[test]
+fn the_cause_is_not_looked_for_in_holes_or_sizes_that_are_none() {
+    let e = verdict_of(
+        "CUDA out of memory. Tried to allocate 72.00 MiB (GPU 0; 4.00 GiB total capacity; 1.60 GiB already allocated; 40.11 MiB free; 1.72 GiB reserved in total by PyTorch)",
+    );
+    assert_eq!(e.verdict, Verdict::Contention, "{}", e.sentence);
+    let e = verdict_of(&modern("2.00 MiB", "255.98 GiB", "244.65 GiB", "", "1.05 GiB allowed; ", "1017.01 MiB", "54.99 MiB"));
+    assert_eq!(e.verdict, Verdict::Cap, "{}", e.sentence);
+    let e = verdict_of(&modern("20.00 MiB", "4.00 GiB", "0 bytes", "", "", "3.27 GiB", "257.08 MiB"));
+    assert_eq!(e.verdict, Verdict::Capacity, "{}", e.sentence);
+    let e = verdict_of("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 24 bytes.");
+    assert!(e.sentence.contains("No device runs out for so little"), "{}", e.sentence);
+    let e = verdict_of("[HAMI-core ERROR (pid:1 thread=1 allocator.c:53)]: Device 0 OOM 18446744073707737660 / 24146608128");
+    assert!(e.sentence.contains("count of this container's memory is wrong") && !e.figures.contains_key("peak_bytes"));
+}

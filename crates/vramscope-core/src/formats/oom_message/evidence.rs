@@ -19,12 +19,19 @@ const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
     is_literal(window, words)
         || is_alert_rule(window)
+        || is_patch(window)
         || halves(window, words).is_some_and(|(before, after)| {
             let is_told = !tells("first person", &before) && (is_noted(window, &before, &after) || is_catalogue(window));
             tells("quotes code", &before)
                 || is_told
                 || if has_figures { is_quoted(window, words) } else { is_element(&before, &after) }
         })
+}
+
+/// True for a changed line of a patch, which is code or documentation.
+fn is_patch(window: &Window<'_>) -> bool {
+    let above = || window.around(COMMENT, 0);
+    window.raw_line().starts_with(['+', '-']) && above().lines().any(|line| line.starts_with("@@ -"))
 }
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.
@@ -131,7 +138,12 @@ fn is_explained(window: &Window<'_>, before: &str, after: &str) -> bool {
 fn is_introduced(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
     let around = window.around(above, below).to_ascii_lowercase().replace('’', "'");
-    let conditions = |line: &str| ["if ", "when "].iter().any(|word| line.starts_with(word)) && line.ends_with(':');
+    // A condition is of the message right below it, not of a log that begins there.
+    let above = window.around(above, 0).to_ascii_lowercase();
+    let nearest = above.lines().rev().skip(1).map(str::trim).find(|line| !line.is_empty() && !line.starts_with("```"));
+    let is_condition = |line: &str| {
+        ["if ", "when you "].iter().any(|word| line.starts_with(word)) && line.ends_with(':') && !tells("first person", line)
+    };
     // A row of a catalogue of errors: the message, then a heading "Cause".
     let is_heading = |line: &str| {
         let line = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c));
@@ -139,7 +151,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
             .iter()
             .any(|word| line.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*'])))
     };
-    tells("explains", &around) || around.lines().any(|line| conditions(line.trim()) || is_heading(line)) || is_catalogue(window)
+    tells("explains", &around) || nearest.is_some_and(is_condition) || around.lines().any(is_heading) || is_catalogue(window)
 }
 
 /// True for a row of a Markdown table of errors and what they mean.
@@ -218,7 +230,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
-    if !tells("first person", &both) && (is_explained(window, before, after) || is_introduced(window)) {
+    let is_answered = || tells("answers", &window.around(0, AROUND_EXPLAINED.1).to_ascii_lowercase());
+    if is_answered() || !tells("first person", &both) && (is_explained(window, before, after) || is_introduced(window)) {
         return false;
     }
     // A name with a comma, alone on its line, is an element of a list.
@@ -344,6 +357,8 @@ mod tests {
             "  - match: 'OOM when allocating tensor'\n    hint: a smaller batch",
             "msgid \"CUDA out of memory\"\nmsgstr \"Der Speicher der Karte ist voll\"",
             "<li><code>CUBLAS_STATUS_ALLOC_FAILED</code>: the card has no room for cuBLAS</li>",
+            "@@ -1,2 +1,3 @@\n \n+- Meet issue: `Native API returns: -6 (PI_ERROR_OUT_OF_HOST_MEMORY)`",
+            "My model reports \"cuda runtime error(2): out of memory\"\n\nAs the error message suggests, the card is full.",
         ] {
             assert!(find_all(text).is_empty(), "{text}: {:?}", find_all(text));
         }
@@ -361,6 +376,8 @@ mod tests {
             "{\"error\":\"cudaMalloc failed: out of memory\", \"code\": 500}",
             "exception=CudaAPIError(2, 'Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY')>)",
             "- `RuntimeError: CUDA error: out of memory` at step 12, with a batch of 8",
+            "When I run train.py:\n```\nTraceback (most recent call last):\nRuntimeError: CUDA error: out of memory\n```",
+            "When loading large models it crashes:\nerror: 20\n### 2\nerror: 39 [UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY]",
             "  \"message\": \"OOM when allocating tensor\",",
             "$ dmesg | tail -1\nOut of memory: Killed process 77 (python3) total-vm:8kB, anon-rss:4kB",
         ] {

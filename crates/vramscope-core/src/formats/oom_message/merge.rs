@@ -147,9 +147,11 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
     if !first.has_figures() {
         // A list that stood beside only one of them.
         let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
-        let [killed, lost, ray_lost] = ["$KILLED", "$LOST", "$RAY_LOST"].map(super::engine::sentence);
+        let [killed, lost, ray_lost, shell] = ["$KILLED", "$LOST", "$RAY_LOST", "$SHELL"].map(super::engine::sentence);
         // "The container reached its limit" is more informative than "killed", and that than a worker that is gone.
-        if [killed, lost, ray_lost].contains(&later.says) && !["", lost, ray_lost].contains(&first.says) {
+        let tells_less =
+            [killed, lost, ray_lost].contains(&later.says) || later.says == shell && ![killed, shell].contains(&first.says);
+        if tells_less && !["", lost, ray_lost].contains(&first.says) {
             first.beside.extend(beside);
             return;
         }

@@ -464,6 +464,11 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.is_absurd_request = true;
             message.figures.requested = None;
         }
+        // HAMi's count after it fell below zero.
+        if message.figures.peak.is_some_and(|peak| peak.low() >= EXBIBYTE) {
+            message.seen.insert("miscounted");
+            message.figures.peak = None;
+        }
     }
     peers::recognise(&mut out);
     out

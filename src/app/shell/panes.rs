@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, vec2};
-use egui_tiles::{Behavior, SimplificationOptions, TileId, Tiles, UiResponse};
+use egui_tiles::{Behavior, SimplificationOptions, Tile, TileId, Tiles, UiResponse};
 
 use super::fitting::Fitted;
 use super::heights::PANE_HEADER;
@@ -386,6 +386,18 @@ impl Behavior<ViewKind> for Panes<'_> {
 
     fn tab_title_for_pane(&mut self, kind: &ViewKind) -> egui::WidgetText {
         text::body(kind.title()).into()
+    }
+
+    fn tab_title_for_tile(&mut self, tiles: &Tiles<ViewKind>, tile: TileId) -> egui::WidgetText {
+        // A tab of several panes has the name of the first.
+        let (mut at, mut is_several) = (tile, false);
+        while let Some(Tile::Container(container)) = tiles.get(at) {
+            let Some(first) = container.children().next() else { break };
+            is_several |= container.num_children() > 1;
+            at = *first;
+        }
+        let first = tiles.get_pane(&at).map(|kind| kind.title()).unwrap_or_default();
+        text::body(&if is_several { format!("{first} and others") } else { first.to_string() }).into()
     }
 
     fn is_tab_closable(&self, _tiles: &Tiles<ViewKind>, _tile: TileId) -> bool {

@@ -51,10 +51,10 @@ impl Limit {
         let line = is_snapshot.then_some(RECORD);
         if recording.source.format == Format::JaxMemoryProfile {
             let what = "A JAX memory profile has the arrays that were alive when it was written, and the lines that made them. What a \
-                        compiled program needs while it runs is not in it, and neither is the peak";
+                        compiled program needs while it runs is not in it, nor is the peak";
             // JAX counts nothing on the CPU.
             let line = (device.id.kind != DeviceKind::Cpu).then_some(JAX_PEAK);
-            let end = if line.is_some() { ", which this line tells:" } else { "." };
+            let end = if line.is_some() { ". This line tells the peak:" } else { "." };
             return Some(Limit { sentence: format!("{what}{end}"), line });
         }
         if device.events.is_empty() && recording.report.truncated().is_some() {

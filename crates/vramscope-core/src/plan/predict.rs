@@ -165,6 +165,13 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
+    /// What each row is for. Weights do not grow with a batch, nor do autocast's copies of them: what does has their size by chance.
+    fn roles(&self) -> Vec<Role> {
+        let is_chance = |row: usize, role| !self.is_single && role == Role::AutocastCopies && !self.fit(row).law.is_constant();
+        let roles = self.program.rows.iter().map(|r| r.role).enumerate();
+        roles.map(|(row, role)| if is_chance(row, role) { Role::Activations } else { role }).collect()
+    }
+
     /// The requests at these values.
     pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
         let program = &self.program;
@@ -180,7 +187,7 @@ impl Model {
             asks.extend((0..older as u32).map(Ask::Alloc));
         }
         asks.extend_from_slice(&program.asks);
-        let mut stream = Stream { asks, rows, roles: program.rows.iter().map(|r| r.role).collect(), start };
+        let mut stream = Stream { asks, rows, roles: self.roles(), start };
         unseen::put(&self.unseen, &mut stream, at, pick, Some);
         stream
     }

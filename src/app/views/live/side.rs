@@ -317,7 +317,8 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egu
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
     let series: Vec<u64> = recent.iter().filter_map(figure).collect();
-    let step = series.windows(2).map(|w| (w[1].saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
+    // The driver and PyTorch are not read at one instant: what is gone in the next sample was none.
+    let step = series.windows(3).map(|w| (w[1].min(w[2]).saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
     if let Some((grown, before)) = step {
         key_value(ui, "before its largest step", &Bytes(before).to_string());
         key_value(ui, "grew in one step by", &Bytes(grown).to_string());

@@ -56,6 +56,12 @@ impl Canvas<'_> {
             let rect = Align2::CENTER_BOTTOM.anchor_size(pos2(x, axis.bottom()), vec2(17.0, 15.0));
             marks.markers[i] = beside(rect, &marks.taken(), across);
         }
+        // Where both are pushed in at one end, the earlier one stays left.
+        if let ([Some(a), Some(b)], [Some(from), Some(to)]) = (marks.markers, shared.flags_shown())
+            && (a.left() < b.left()) != (from < to)
+        {
+            marks.markers.swap(0, 1);
+        }
         if let Some(x) = self.x_of(shared.cursor) {
             let text = self.place_text(shared.cursor);
             let size = vec2(label::width(self.painter, &text, Type::Mono).ceil() + 8.0, 16.0);

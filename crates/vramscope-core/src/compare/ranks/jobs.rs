@@ -180,17 +180,18 @@ pub fn beside(jobs: &[Job], shown: usize) -> String {
     let mut parts: Vec<String> = failed
         .iter()
         .take(OTHERS_NAMED)
-        .map(|job| format!("{} of {} {}", job.overview.failed, job.rows.len(), called(job)))
+        .map(|job| format!("{} of {} {} ran out of memory", job.overview.failed, job.rows.len(), called(job)))
         .collect();
+    let did = if failed.is_empty() { "ran out of memory" } else { "did" };
     if failed.len() > OTHERS_NAMED {
-        parts.push(format!("ranks of {}", counted((failed.len() - OTHERS_NAMED) as u64, "more job", "more jobs")));
+        parts.push(format!("so did ranks of {}", counted((failed.len() - OTHERS_NAMED) as u64, "more job", "more jobs")));
     }
     if well.len() > OTHERS_NAMED {
-        parts.push(format!("none of {} other jobs", well.len()));
+        parts.push(format!("none of {} other jobs {did}", well.len()));
     } else {
-        parts.extend(well.iter().map(|job| format!("none of {} {}", job.rows.len(), called(job))));
+        parts.extend(well.iter().map(|job| format!("none of {} {} {did}", job.rows.len(), called(job))));
     }
-    if parts.is_empty() { String::new() } else { format!("Out of memory beside it: {}.", parts.join("; ")) }
+    if parts.is_empty() { String::new() } else { format!("Also in this folder: {}.", parts.join("; ")) }
 }
 
 /// Number of files in sorted rows: a file with two devices has two rows.
@@ -554,14 +555,15 @@ mod tests {
         let jobs = by_job(small.into_iter().chain(large).collect());
         assert_eq!(jobs.iter().map(|j| j.overview.outliers.clone()).collect::<Vec<_>>(), [vec![], vec![2]]);
         assert_eq!(headline(&jobs).replace(crate::units::NBSP, " "), "2 jobs; none ran out of memory.");
-        assert_eq!(beside(&jobs, 0), "Out of memory beside it: none of 3 b_rank*.p.");
+        assert_eq!(beside(&jobs, 0), "Also in this folder: none of 3 b_rank*.p ran out of memory.");
         assert_eq!(beside(&jobs[..1], 0), "");
         let mut many: Vec<Job> = (0..9).map(|i| Job { name: format!("step{i}"), ..jobs[0].clone() }).collect();
-        assert_eq!(beside(&many, 4), "Out of memory beside it: none of 8 other jobs.");
+        assert_eq!(beside(&many, 4), "Also in this folder: none of 8 other jobs ran out of memory.");
         many.iter_mut().take(5).for_each(|job| job.overview.failed = 1);
         assert_eq!(
             beside(&many, 1),
-            "Out of memory beside it: 1 of 3 step0; 1 of 3 step2; 1 of 3 step3; ranks of 1\u{a0}more job; none of 4 other jobs."
+            "Also in this folder: 1 of 3 step0 ran out of memory; 1 of 3 step2 ran out of memory; 1 of 3 step3 ran out of memory; so did ranks of \
+             1\u{a0}more job; none of 4 other jobs did."
         );
         let alone = by_job(vec![row("d/x.p", 1), row("d/y.p", 1000)]);
         assert!(alone[0].overview.outliers.is_empty() && !alone[0].is_one);

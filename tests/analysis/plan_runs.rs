@@ -74,22 +74,25 @@ fn roles_add_up_to_the_peak() {
     assert!(at.by_role.keys().all(|name| vramscope_core::anatomy::Role::from_name(name).is_some()), "{:?}", at.by_role);
 }
 
-/// At a recorded size the plan's roles are those of the recording: whole blocks, as the Overview counts them.
+/// The plan's roles are those of a recording at that size, one that it was made from or not: whole blocks, as the Overview counts them.
 #[test]
 fn roles_are_those_of_the_recording() {
-    let (file, _) = recorded("gpt.b8", "");
     let progress = Progress::new();
-    let recording = formats::open(&file, &progress).unwrap();
-    let device = &recording.devices[recording.busiest_device().unwrap()];
-    let tables = DeviceTables::build(device, &progress).unwrap();
-    let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
-    let (peak, event) = tables.curves.peak(Quantity::Allocated);
-    let names = StackNames::of(&recording.stacks);
-    let held = Composition::at(&recording, device, &tables, &names, &roles, event, |_| true);
-    let at = plan_of(&[(file, "batch=8".to_owned())]).unwrap().at(&Size::of("batch", 8), &setting("", None));
-    assert_eq!(at.peak_allocated_bytes, peak);
-    let recorded: Vec<(&str, u64)> = held.roles.iter().filter(|r| r.bytes > 0).map(|r| (r.role.name(), r.bytes)).collect();
-    let planned: Vec<(&str, u64)> =
-        recorded.iter().map(|(name, _)| (*name, at.by_role.get(name).copied().unwrap_or(0))).collect();
-    assert_eq!(planned, recorded);
+    let own = plan_of(&[(recorded("gpt.b8", "").0, "batch=8".to_owned())]).unwrap();
+    for (plan, batch) in [(own, 8), (gpt(&[4, 8]), 16)] {
+        let (file, _) = recorded(&format!("gpt.b{batch}"), "");
+        let recording = formats::open(&file, &progress).unwrap();
+        let device = &recording.devices[recording.busiest_device().unwrap()];
+        let tables = DeviceTables::build(device, &progress).unwrap();
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
+        let (peak, event) = tables.curves.peak(Quantity::Allocated);
+        let names = StackNames::of(&recording.stacks);
+        let held = Composition::at(&recording, device, &tables, &names, &roles, event, |_| true);
+        let at = plan.at(&Size::of("batch", batch), &setting("", None));
+        assert_eq!(at.peak_allocated_bytes, peak);
+        let recorded: Vec<(&str, u64)> = held.roles.iter().filter(|r| r.bytes > 0).map(|r| (r.role.name(), r.bytes)).collect();
+        let planned: Vec<(&str, u64)> =
+            recorded.iter().map(|(name, _)| (*name, at.by_role.get(name).copied().unwrap_or(0))).collect();
+        assert_eq!(planned, recorded, "{batch}");
+    }
 }

@@ -249,6 +249,7 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
         ("hf_eval.python.cap50", 1, false),
         ("hessian.python", 3, false),
         ("penalty.python", 4, false),
+        ("kept_models.python", 12, false),
     ];
     for (name, count, leaks) in expected {
         let read = Read::of(&format!("kinds/{name}"));

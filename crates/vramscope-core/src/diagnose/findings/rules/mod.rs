@@ -12,6 +12,7 @@ mod hygiene;
 mod kept;
 mod library;
 mod oom;
+mod optimizer;
 mod peak;
 mod samples;
 mod settings;
@@ -344,7 +345,7 @@ pub const RULES: &[Rule] = &[
         source: "row 15",
         measured: "4 of 5",
         shown_by: "generated: 1 GiB under `_multi_tensor_adam`",
-        run: peak::foreach_optimizer,
+        run: optimizer::foreach_optimizer,
     },
     Rule {
         name: "gradient_buckets",
@@ -354,7 +355,7 @@ pub const RULES: &[Rule] = &[
         source: "row 16",
         measured: "",
         shown_by: "generated: buckets beside gradients",
-        run: peak::gradient_buckets,
+        run: optimizer::gradient_buckets,
     },
     Rule {
         name: "unused_graph",
@@ -450,11 +451,11 @@ pub const RULES: &[Rule] = &[
         name: "optimizer_state",
         class: Class::Peak,
         finds: "What the optimizer keeps, and what a smaller state would save",
-        when: "optimizer state ≥ 12.5 % of the peak active and ≥ 64 MiB; and eight-bit state lowers the peak by ≥ 10 %, or it is ≥ 25 % and a request failed or < 10 % of cap or device was left",
+        when: "optimizer state ≥ 12.5 % of the peak active and ≥ 64 MiB, not of SparseAdam; and eight-bit state lowers the peak by ≥ 10 %, or it is ≥ 25 % and a request failed or < 10 % of cap or device was left",
         source: "row 14",
         measured: "14 of 14",
         shown_by: "generated: a failure beside Adam's state",
-        run: peak::optimizer_state,
+        run: optimizer::optimizer_state,
     },
     Rule {
         name: "gradients_kept",
@@ -464,7 +465,7 @@ pub const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "",
         shown_by: "`warm/adam_inplace.python.pickle`: `set_to_none=False`",
-        run: peak::gradients_kept,
+        run: optimizer::gradients_kept,
     },
     Rule {
         name: "activations",

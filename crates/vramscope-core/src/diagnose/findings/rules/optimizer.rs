@@ -1,0 +1,192 @@
+//! What the optimizer holds and makes, and the gradients it reads.
+
+use super::at_peak::{LEAST, held, of_role, peak, place, probably, saving};
+use super::library::{in_eight_bits, of_own_code, of_pytorch, optimizer, replaces_its_state};
+use super::shared::{FOREACH, REDUCER};
+use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
+use crate::changes::Change;
+use crate::diagnose::counterfactual::peak_with;
+use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
+use crate::tables::{LifetimeId, NO_EVENT};
+use crate::units::{Bytes, MEBIBYTE, counted};
+
+/// Temporaries as large as the weights inside the optimizer's step, also if they are not at the recording's peak.
+pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    // State that stays is not the spike.
+    let steps = p.steps.len() as u32;
+    let n = p.device.events.len() as u32;
+    let step = n.checked_div(steps).unwrap_or(n / 4);
+    let is_temporary = |id: LifetimeId| {
+        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+        p.flags_of(id) & FOREACH != 0 && born != NO_EVENT && gone != NO_EVENT && gone - born < step
+    };
+    let bytes = peak_with(p.device, p.tables, |id, size| if is_temporary(id) { size } else { 0 });
+    let peak = peak(p);
+    if bytes < LEAST || bytes.saturating_mul(20) < peak {
+        return Vec::new();
+    }
+    let saving = match p.with_change(Change::Fused) {
+        Some((saving, _)) => saving,
+        None => saving(p, |id, size| if is_temporary(id) { 0 } else { size }),
+    };
+    // Where the peak is at another moment, only large temporaries are reported.
+    if saving.is_nothing() && bytes < 256 * MEBIBYTE {
+        return Vec::new();
+    }
+    let (blocks, _) = held(p, |b| is_temporary(b.lifetime));
+    let any =
+        || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)).max_by_key(|&id| lifetimes.block_size(id));
+    let place = match (blocks.is_empty(), any()) {
+        (true, Some(id)) => Place { event: Some(lifetimes.born(id)), stack: p.stack_of(id), lifetimes: vec![id], range: None },
+        _ => place(p, &blocks),
+    };
+    let (class, title) = match saving.is_nothing() {
+        true => (Class::Hygiene, "The optimizer's step needs room for temporaries"),
+        false => (Class::Peak, "The optimizer's step makes the peak"),
+    };
+    // Only these have a fused step on a GPU; one parameter after the other is how every optimizer of PyTorch's can step.
+    let optimizer = of_pytorch(p, (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)));
+    let is_fused = ["Adam", "AdamW", "SGD"].contains(&optimizer);
+    let way = if is_fused { "fused=True" } else { "foreach=False" };
+    let finding = Finding::new("foreach_optimizer", class, title, bytes);
+    let says = format!("optimizer.step() makes up to {} of temporaries at once, for all weights together.", Bytes(bytes));
+    let finding = match blocks.is_empty() && saving.is_nothing() {
+        true => Finding {
+            saving: Some(saving),
+            ..finding.says(format!("{says} {way} saves them there; the peak of {} is at another moment and stays.", Bytes(peak)))
+        },
+        false => finding.says(says).saves(&format!("With {way}"), saving),
+    };
+    vec![
+        finding
+            .bytes_of("temporaries", bytes)
+            .bytes_of("peak", peak)
+            .at(place)
+            .remedy(&format!("torch.optim.{optimizer}(model.parameters(), {way})"))
+            .advice(match is_fused {
+                true => {
+                    "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries."
+                }
+                false => "foreach=False updates one parameter after the other, without temporaries of all of them at once.",
+            })
+            .check("The spike inside each optimizer step is gone."),
+    ]
+}
+
+/// DDP's buckets beside the gradients they are copied from.
+pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
+    let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
+    let (blocks, bytes) = held(p, |b| is_bucket(b.lifetime));
+    let (_, gradients) = of_role(p, Role::Gradients);
+    let peak = peak(p);
+    if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("gradient_buckets", Class::Peak, "Gradients are held twice", bytes)
+            .says(format!(
+                "{} of DDP hold {}, beside {} of gradients that are copied into them.",
+                counted(blocks.len() as u64, "bucket", "buckets"),
+                Bytes(bytes),
+                Bytes(gradients)
+            ))
+            .saves("With gradient_as_bucket_view=True", saving(p, |id, size| if is_bucket(id) { 0 } else { size }))
+            .bytes_of("in buckets", bytes)
+            .bytes_of("in gradients", gradients)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("DistributedDataParallel(model, gradient_as_bucket_view=True)")
+            .advice("Gradients are then views of the buckets. Call zero_grad(set_to_none=True), the default.")
+            .check("After the first iteration the peak falls by the size of the gradients."),
+    ]
+}
+
+/// Optimizer state: at least an eighth of the peak, if a smaller state would lower it by a tenth, or a quarter where memory is short.
+pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
+    let (blocks, bytes) = of_role(p, Role::OptimizerState);
+    let peak = peak(p);
+    // No optimizer with 8-bit state takes sparse gradients.
+    let is_sparse = || optimizer(p, blocks.iter().map(|b| b.lifetime)) == Some("SparseAdam");
+    if bytes.saturating_mul(8) < peak || bytes < LEAST || is_sparse() {
+        return Vec::new();
+    }
+    let Some((saving, _)) = p.with_change(Change::EightBit) else { return Vec::new() };
+    let is_large = bytes.saturating_mul(4) >= peak;
+    if saving.bytes().saturating_mul(10) < peak && !(is_large && p.is_short()) {
+        return Vec::new();
+    }
+    let (of_weights, weights) = of_role(p, Role::Weights);
+    let title = if is_large { "Optimizer state takes a large share" } else { "Optimizer state could be smaller" };
+    // More goes than the state itself: the temporaries of a step on all weights.
+    let with = match saving.bytes() > bytes {
+        true => "With 8-bit state, without the step's temporaries,",
+        false => "With 8-bit state instead of fp32",
+    };
+    vec![
+        Finding::new("optimizer_state", Class::Peak, title, bytes)
+            .says(format!(
+                "{} of the {} at the peak is {}optimizer state, beside {}{} of weights.",
+                Bytes(bytes),
+                Bytes(peak),
+                probably(p, &blocks),
+                probably(p, &of_weights),
+                Bytes(weights)
+            ))
+            .saves(with, saving)
+            .bytes_of("optimizer state", bytes)
+            .bytes_of("weights", weights)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .advice(&match of_own_code(p, &blocks) {
+                Some(line) => format!(
+                    "The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'.{}",
+                    if replaces_its_state(p) { " Each step makes it anew beside the old one; in place (mul_, add_) it needs no second copy." } else { "" }
+                ),
+                None => format!(
+                    "{}; ZeRO-1 or FSDP divide it by the number of GPUs. fused=True makes no temporaries, but the state stays as it is.",
+                    in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
+                ),
+            })
+            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
+    ]
+}
+
+/// Gradients that stay until the next backward pass though nothing reads them any more.
+pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
+    let peak = peak(p);
+    // Those of this step are made after its forward pass, and the optimizer reads them.
+    let runs = &p.roles.anatomy.phases.runs;
+    let forward = runs.iter().rfind(|run| run.phase == Phase::Forward && run.events.0 <= p.peak_event).map(|run| run.events.0);
+    let is_older = |id: LifetimeId| {
+        forward.is_some_and(|f| p.tables.lifetimes.born(id) < f || id.0 < p.tables.lifetimes.initial_count() as u32)
+    };
+    let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && is_older(b.lifetime));
+    if bytes < LEAST || p.steps.is_inferred() || p.roles.anatomy.phases.at(p.peak_event) == Some(Phase::Optimizer) {
+        return Vec::new();
+    }
+    let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
+    // It costs nothing, so less is worth a word than elsewhere.
+    if saving.bytes().saturating_mul(20) < peak {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("gradients_kept", Class::Peak, "Gradients stay through the forward pass", bytes)
+            .says(format!(
+                "{} of the {} at the peak is {}gradients of the step before.",
+                Bytes(bytes),
+                Bytes(peak),
+                probably(p, &blocks)
+            ))
+            .saves("Freed right after optimizer.step()", saving)
+            .bytes_of("gradients", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .remedy("optimizer.step(); optimizer.zero_grad(set_to_none=True)")
+            .advice(
+                "The backward pass makes them again. Nothing reads them in between, unless the program clips or logs them there.",
+            )
+            .check("Gradients are gone at the end of each step."),
+    ]
+}

@@ -3,8 +3,11 @@
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
+use vramscope_core::anatomy::roles::Rules;
+use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording, StackId};
+use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
 #[test]
@@ -168,14 +171,16 @@ fn optimizer_state_that_fills_the_device() {
     assert_eq!((saving.before, saving.after), (1200 * MIB, 200 * MIB + 10 * (100 * MIB * 65 / 256)));
     silent(&before_a_higher_peak("optimizer_state"), "optimizer_state");
     // Whose state it is, only the code that made it tells.
-    let by = |file: &str| {
+    let of = |file: &str| {
         let mut t = Tape::new();
         let step = t.stack(&[(&format!("/site-packages/{file}"), "step"), ("/home/me/train.py", "main")]);
         t.alloc(1000 * MIB, step);
         t.role("optimizer_state");
         t.alloc(200 * MIB, StackId::NONE);
-        said(&t.finish(), "optimizer_state").advice
+        t.finish()
     };
+    let by = |file: &str| said(&of(file), "optimizer_state").advice;
+    silent(&of("torch/optim/sparse_adam.py"), "optimizer_state");
     assert!(by("torch/optim/adam.py").starts_with("An 8-bit Adam "));
     assert!(by("torch/optim/sgd.py").starts_with("An 8-bit SGD "));
     assert!(by("torch/optim/nadam.py").starts_with("NAdam has no 8-bit version"));
@@ -239,4 +244,29 @@ fn gradients_that_stay_are_told() {
     let found = said(&recorded("../kinds/kept_models.python"), "gradients_kept");
     let after = found.saving.unwrap().after;
     assert!(after.abs_diff(1_719_132_160) <= 32 << 20, "{after}");
+}
+
+/// Weights that make the peak are told, what is live in a file without a history is not called the peak, and gradients that are larger than
+/// the weights are not believed.
+#[test]
+fn a_model_that_makes_the_peak_is_told() {
+    let mut t = Tape::new();
+    t.alloc(1000 * MIB, StackId::NONE);
+    let recording = t.finish();
+    let (device, progress) = (&recording.devices[0], Progress::new());
+    let tables = DeviceTables::build(device, &progress).unwrap();
+    let names = StackNames::of(&recording.stacks);
+    let mut found = diagnose(&recording, device, &tables, &names, &Rules::default(), &progress).unwrap();
+    found.of_model = [1000 * MIB, 0, 0];
+    let said = found.model_sentence().unwrap();
+    assert!(said.starts_with("Weights are 100 % of the peak: ") && said.ends_with("a smaller batch does not."), "{said}");
+    found.reserved_then = Some(1000 * MIB);
+    let said = found.model_sentence().unwrap();
+    assert!(!said.contains("peak") && !said.contains("batch"), "{said}");
+    found.reserved_then = Some(2000 * MIB);
+    let said = found.model_sentence().unwrap().replace('\u{a0}', " ");
+    assert!(said.ends_with("1.95 GiB is reserved, so more was in use before."), "{said}");
+    found.reserved_then = None;
+    found.of_model = [450 * MIB, 550 * MIB, 0];
+    assert_eq!(found.model_sentence(), None);
 }

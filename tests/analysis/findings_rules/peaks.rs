@@ -181,6 +181,8 @@ fn optimizer_state_that_fills_the_device() {
     };
     let by = |file: &str| said(&of(file), "optimizer_state").advice;
     silent(&of("torch/optim/sparse_adam.py"), "optimizer_state");
+    let lbfgs = said(&of("torch/optim/lbfgs.py"), "optimizer_state");
+    assert!(lbfgs.sentence.contains("history_size") && lbfgs.saving.is_none(), "{lbfgs:?}");
     assert!(by("torch/optim/adam.py").starts_with("An 8-bit Adam "));
     assert!(by("torch/optim/sgd.py").starts_with("An 8-bit SGD "));
     assert!(by("torch/optim/nadam.py").starts_with("NAdam has no 8-bit version"));

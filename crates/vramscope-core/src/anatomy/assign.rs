@@ -331,16 +331,46 @@ fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// Weights of a program without modules: made by its own code before the first pass, as large as a gradient, never freed.
+/// What a program's own code made before the first pass and keeps through the last, a block for each gradient. As large as the gradients it is the weights of
+/// a program without modules or, where modules made the weights and no library steps them, a hand-written optimizer's state; twice as large
+/// it is the fp32 copy of half-precision weights.
 fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let first = case.phases.runs.iter().find(|r| r.part == Part::Forward).map_or(u32::MAX, |r| r.rows.0);
-    for run in case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first) {
-        for id in run.ids() {
-            if of[id.0 as usize].0 == Role::Unknown && case.gone(id) == NO_EVENT && gradients.contains_key(&case.size(id)) {
-                of[id.0 as usize] = (Role::Weights, Because::AsLargeAsGradient);
-                *weights.entry(case.size(id)).or_default() += 1;
-            }
-        }
+    let runs = case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first);
+    // A function that trains frees what it has when it returns.
+    let last = case.phases.runs.iter().rfind(|r| matches!(r.part, Part::Forward | Part::Backward)).map_or(0, |r| r.events.1);
+    let made: Vec<LifetimeId> =
+        runs.flat_map(Run::ids).filter(|&id| of[id.0 as usize].0 == Role::Unknown && case.gone(id) > last).collect();
+    let mut of_line: FxHashMap<StackId, Sizes> = FxHashMap::default();
+    for &id in &made {
+        *of_line.entry(case.tables.lifetimes.stack(case.device, id)).or_default().entry(case.size(id)).or_default() += 1;
+    }
+    // The weights that modules made and that are trained. Small blocks are rounded up, and are as large in both precisions.
+    let trained: Vec<(u64, u32)> = weights
+        .iter()
+        .filter(|(size, _)| **size >= older_model::LEAST && gradients.contains_key(size))
+        .map(|(&size, &n)| (size, n))
+        .collect();
+    let bytes = |of: &mut dyn Iterator<Item = &(u64, u32)>| of.map(|(size, n)| size * u64::from(*n)).sum::<u64>();
+    let has_model = trained.iter().map(|t| t.1).sum::<u32>() >= FEWEST_BY_HAND;
+    let is_for_each = |sizes: &Sizes, times: u64| {
+        let has = |t: &&(u64, u32)| sizes.get(&(t.0 * times)).is_some_and(|made| *made >= t.1);
+        bytes(&mut trained.iter().filter(has)).saturating_mul(10) >= bytes(&mut trained.iter()).saturating_mul(9)
+    };
+    for id in made {
+        let size = case.size(id);
+        let sizes = of_line.get(&case.tables.lifetimes.stack(case.device, id));
+        let is = |times: u64| has_model && sizes.is_some_and(|sizes| is_for_each(sizes, times));
+        of[id.0 as usize] = if is(2) && (gradients.contains_key(&(size / 2)) || size < older_model::LEAST) {
+            (Role::OptimizerState, Because::TwiceAsLarge)
+        } else if !gradients.contains_key(&size) {
+            continue;
+        } else if is(1) && !case.phases.has(Part::Optimizer) {
+            (Role::OptimizerState, Because::TwinsOfGradients)
+        } else {
+            *weights.entry(size).or_default() += 1;
+            (Role::Weights, Because::AsLargeAsGradient)
+        };
     }
 }
 

@@ -61,7 +61,13 @@ enum Calls {
 
 /// Corrects steps that end with the optimizer by their backward passes. A `GradScaler` skips the optimizer where gradients overflow: where nearly
 /// all steps have one backward pass, a step with several is divided. What follows the last call is a step only if it has one of its own.
-pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
+pub(super) fn by_passes(
+    stacks: &StackTable,
+    mut steps: Steps,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    phases: &Phases,
+) -> Steps {
     /// As many steps with one backward pass each tell that a step has one.
     const FEWEST_REGULAR: usize = 3;
     /// One step in this many, or one, may be another.
@@ -74,6 +80,11 @@ pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &Dev
         steps.bounds.dedup();
         steps.marked = 0..steps.len();
         return steps;
+    }
+    let unscaled = by_scaler(stacks, device, tables, phases);
+    if unscaled.len() > steps.len() && steps.continued_by.is_none() {
+        let found = of_ends(&unscaled, phases, steps.source.clone());
+        return Steps { marked: 0..found.len(), confidence: steps.confidence, optimizer: steps.optimizer, ..found };
     }
     let passes = |w: &[u32]| {
         let begins = |event: u32| cycles.partition_point(|c| c.backward.is_some_and(|backward| backward < event));
@@ -104,6 +115,18 @@ pub(super) fn by_passes(mut steps: Steps, device: &DeviceRecording, tables: &Dev
     steps.bounds.dedup();
     steps.marked = 0..steps.len();
     steps
+}
+
+/// Where each step of the optimizer ends, or would: a `GradScaler` unscales the gradients in each iteration, and skips the optimizer where they
+/// overflow.
+fn by_scaler(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<u32> {
+    let is_scaler = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with("amp/grad_scaler.py"));
+    let unscales = |row: u32| {
+        phases.of_row(device, tables, row).clips
+            && stacks.frames(tables.lifetimes.stack(device, LifetimeId(row))).iter().any(is_scaler)
+    };
+    let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
+    runs.filter(|run| (run.rows.0..run.rows.1).any(unscales)).map(|run| run.events.1).collect()
 }
 
 /// True where most steps of optimizers end within a backward pass: each parameter has its own, in a hook.

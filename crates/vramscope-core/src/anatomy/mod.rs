@@ -78,7 +78,7 @@ impl Anatomy {
             Some(found) if found.source.is_optimizer() && phases.has_stacks => {
                 let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
                 match loops::optimizers(device, tables, &phases) {
-                    0 | 1 => loops::by_passes(found, device, tables, &phases),
+                    0 | 1 => loops::by_passes(&recording.stacks, found, device, tables, &phases),
                     // Each steps once, and all of them make one step.
                     several if several == found.optimizer.len() => found.joined(),
                     _ => Some(by_stacks()).filter(is_as_good).unwrap_or(found),

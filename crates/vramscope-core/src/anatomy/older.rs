@@ -27,13 +27,19 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     // Where nothing else stays, the model is made within the recording, and what is as large as a workspace is one.
     let is_model = |id: LifetimeId| case.stays(id) && case.size(id) >= older_model::LEAST && !is_workspace_size(case.size(id));
     let has_model = ids().any(is_model);
+    // Each gradient has its weight, in the recording or before it.
+    let of_weights = |g: &(&u64, &u32)| weights.get(g.0).is_some_and(|made| made >= g.1);
+    let bytes = |g: (&u64, &u32)| g.0 * u64::from(*g.1);
+    let is_of_model = |g: &(&u64, &u32)| !is_workspace_size(*g.0);
+    let all: u64 = gradients.iter().filter(is_of_model).map(bytes).sum();
+    let own: u64 = gradients.iter().filter(is_of_model).filter(of_weights).map(bytes).sum();
+    let is_made_within = all > 0 && own.saturating_mul(10) >= all.saturating_mul(9);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
         let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && (size > 1 << 20 || !has_model);
-        if is_cublas_size(size)
-            || (is_workspace_size(size) && is_rare && case.stays(id) && !(has_model && gradients.contains_key(&size)))
-        {
+        let may_be_weight = has_model && !is_made_within && gradients.contains_key(&size);
+        if is_cublas_size(size) || (is_workspace_size(size) && is_rare && case.stays(id) && !may_be_weight) {
             of.push((id, (Role::Workspaces, Because::LibrarySize)));
             continue;
         }

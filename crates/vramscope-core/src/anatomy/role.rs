@@ -169,6 +169,8 @@ pub(crate) enum Because {
     StepsByHand,
     /// Made by the program's own code beside the model; each gradient has as many of its size.
     TwinsOfGradients,
+    /// Made before the first pass, twice as large as each gradient: fp32 copies of half-precision weights.
+    TwiceAsLarge,
     /// Made in forward, alive when backward begins.
     LivesToBackward,
     /// Made in forward and kept by a graph that no backward pass uses.
@@ -229,6 +231,7 @@ impl Because {
                 | B::OlderLeftover
                 | B::StepsByHand
                 | B::TwinsOfGradients
+                | B::TwiceAsLarge
                 | B::KeptByGraph
                 | B::HalfOfWeight
                 | B::LibrarySize
@@ -284,6 +287,9 @@ impl Because {
             B::StepsByHand => "It is as large as a weight, was made right after a backward pass, and was kept.",
             B::TwinsOfGradients => {
                 "Code of yours made it beside the model, with the same number of blocks for every gradient, of its size: an optimizer's state is built like this."
+            }
+            B::TwiceAsLarge => {
+                "One line made a block twice as large as each gradient before the first pass: fp32 copies of half-precision weights, which the optimizer steps."
             }
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",

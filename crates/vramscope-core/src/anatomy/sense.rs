@@ -127,7 +127,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
             let outside = outermost.and_then(|i| frames.get(i + 1..)).unwrap_or_default();
             let direct = outside.iter().find(is_python).or(outside.first()).copied();
             // Lightning steps every optimizer from one line of its own; the program's lines tell them apart.
-            let own = frames.iter().skip_while(|&&f| of(f) & OPTIMIZER == 0).copied().find(|f| is_own(stacks, *f, of));
+            let own = frames.iter().skip_while(|&&f| of(f) & (OPTIMIZER | CLIPS) == 0).copied().find(|f| is_own(stacks, *f, of));
             s.stepper = direct.filter(|&f| is_own(stacks, f, of)).or(own).or(direct);
             s.frame = s.frame.or_else(|| outermost.map(|i| frames[i]));
         }

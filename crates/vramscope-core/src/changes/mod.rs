@@ -112,6 +112,8 @@ pub(crate) struct Edited {
     pub(crate) open: u64,
     /// The line that calls a module that is checkpointed, and how often.
     pub(crate) place: Option<(String, usize)>,
+    /// Bytes of an element of optimizer state before it had eight bits; 0 where nothing made it smaller.
+    pub(crate) bytes_of_state: u64,
 }
 
 impl Change {
@@ -364,7 +366,7 @@ impl Change {
             },
             Change::NoForeach => optimizer::without_foreach(draft),
             Change::Fused => optimizer::fused(draft),
-            Change::EightBit => optimizer::eight_bit(draft),
+            Change::EightBit => edited.bytes_of_state = optimizer::eight_bit(draft),
             Change::Sgd => optimizer::sgd(draft),
             Change::SetToNone => {
                 nothing(optimizer::set_to_none(draft), "gradients are freed before the next forward pass already")
@@ -414,6 +416,7 @@ fn edit_draft(mut draft: Draft<'_>, changes: &[Change]) -> Edited {
         moved: 0,
         open: 0,
         place: None,
+        bytes_of_state: 0,
     };
     // One order whatever was written: what an element is before what is divided, logits before what keeps them.
     let mut changes: Vec<&Change> = changes.iter().collect();

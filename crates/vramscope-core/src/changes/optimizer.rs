@@ -39,8 +39,8 @@ pub(super) fn is_of_own_code(draft: &Draft<'_>) -> bool {
     own > 0 && own.saturating_mul(2) > bytes(&mut made.iter().copied())
 }
 
-/// State in eight bits: a byte an element and four for each 256.
-pub(super) fn eight_bit(draft: &mut Draft<'_>) {
+/// State in eight bits: a byte an element and four for each 256. Returns the bytes of an element before.
+pub(super) fn eight_bit(draft: &mut Draft<'_>) -> u64 {
     fused(draft);
     let each = draft.bytes_of_element();
     for row in draft.which(|r| r.role == Role::OptimizerState) {
@@ -49,6 +49,7 @@ pub(super) fn eight_bit(draft: &mut Draft<'_>) {
             draft.rows[row as usize].part = (65, 64 * each as u32);
         }
     }
+    each
 }
 
 /// SGD without momentum: no state, and nothing on the way.

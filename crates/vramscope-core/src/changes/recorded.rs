@@ -31,6 +31,8 @@ pub struct Answer {
     pub place: Option<(String, usize)>,
     /// The allocations that become smaller or are not made, in order.
     pub smaller: Vec<LifetimeId>,
+    /// Bytes of an element of optimizer state before it had eight bits, 4 or 2; 0 where no change makes it smaller.
+    pub bytes_of_state: u64,
 }
 
 impl Recorded {
@@ -100,7 +102,7 @@ impl Recorded {
         let recorded = edited.rows.iter().zip(0..rows.len() as u32);
         let smaller = recorded.filter(|(row, _)| row.part.0 < row.part.1).map(|(_, id)| LifetimeId(id)).collect();
         let (before, after) = (self.most(asks, |row| self.size(row)), self.most(&edited.asks, part));
-        Ok(Answer { before, after, place: edited.place, smaller })
+        Ok(Answer { before, after, place: edited.place, smaller, bytes_of_state: edited.bytes_of_state })
     }
 
     fn size(&self, row: u32) -> u64 {

@@ -11,8 +11,7 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 const TREND: usize = 6;
 /// Steady steps of one size allocate the same bytes, except where a library chooses anew.
 const ALIKE: f64 = 0.02;
-/// The same lengths in the same order give the same course, except for memory that does not grow with them: this share of the
-/// variation.
+/// The same lengths in the same order give the same course, up to this share of the variation.
 const SAME_COURSE: f64 = 0.35;
 
 /// Bytes that the passes of a step allocate.
@@ -31,17 +30,30 @@ pub(super) fn largest(program: &Program) -> Option<usize> {
     (1..=program.recorded_steps).filter(|_| varies).max_by_key(|step| bytes_of(program, *step))
 }
 
-/// Bytes of each recorded step divided by their mean; without the first step, which also sets things up, if there are three or
-/// more.
+/// Bytes of each recorded step; without the first step, which also sets things up, if there are three or more.
 fn course(program: &Program) -> Vec<f64> {
     let first = if program.recorded_steps >= 3 { 2 } else { 1 };
-    let bytes: Vec<f64> = (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect();
-    let mean = bytes.iter().sum::<f64>() / bytes.len().max(1) as f64;
-    if mean < 1.0 { Vec::new() } else { bytes.into_iter().map(|b| b / mean).collect() }
+    (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect()
 }
 
+fn mean(course: &[f64]) -> f64 {
+    course.iter().sum::<f64>() / course.len().max(1) as f64
+}
+
+/// By how much of the mean a step differs from it at most.
 fn variation(course: &[f64]) -> f64 {
-    course.iter().map(|share| (share - 1.0).abs()).fold(0.0, f64::max)
+    let mean = mean(course);
+    if mean < 1.0 { 0.0 } else { course.iter().map(|bytes| (bytes / mean - 1.0).abs()).fold(0.0, f64::max) }
+}
+
+/// How far two courses are from being one, as a share of their means. Lengths that differ change a step in proportion to its size; work that
+/// is not part of every step, such as an evaluation, may be as large in both.
+fn apart(mine: &[f64], theirs: &[f64]) -> f64 {
+    let common = mine.len().min(theirs.len());
+    // A course of another number of steps has another mean.
+    let (m, n) = (mean(&mine[..common]), mean(&theirs[..common]));
+    let by = |scale: f64| (0..common).map(|i| ((mine[i] - m) * scale / n - (theirs[i] / n - 1.0)).abs()).fold(0.0, f64::max);
+    by(1.0).min(by(n / m))
 }
 
 /// Why recordings of one program cannot be compared: their batches differ in length, each in its own way. `None` if they can.
@@ -53,11 +65,7 @@ pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
         return None;
     }
     all.iter().filter(|(other, _)| !Arc::ptr_eq(other, first)).find_map(|(other, theirs)| {
-        let common = mine.len().min(theirs.len());
-        // Shares of another number of steps have another mean.
-        let mean = |c: &[f64]| c[..common].iter().sum::<f64>() / common as f64;
-        let (m, n) = (mean(mine), mean(theirs));
-        let apart = (0..common).map(|i| mine[i] / m - theirs[i] / n).map(f64::abs).fold(0.0, f64::max);
+        let apart = apart(mine, theirs);
         (apart > ALIKE.max(varies * SAME_COURSE)).then(|| {
             format!(
                 "the steps of {} differ in size, and not as those of {} do: batches of other lengths cannot be laid over each other. \
@@ -125,4 +133,17 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
         out.push(format!("No steps were found in {}: the plan ends where the recording does.", name(p)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apart;
+
+    #[test]
+    fn courses_are_alike_in_proportion_or_with_the_same_extra_work() {
+        let mine = [100.0, 150.0, 80.0, 120.0];
+        assert!(apart(&mine, &mine.map(|bytes| bytes * 2.0)) < 1e-9);
+        assert!(apart(&[100.0, 100.0, 130.0, 100.0], &[200.0, 200.0, 230.0, 200.0]) < 1e-9, "an evaluation of one size");
+        assert!(apart(&mine, &[160.0, 240.0, 300.0, 200.0]) > 0.2, "other lengths");
+    }
 }

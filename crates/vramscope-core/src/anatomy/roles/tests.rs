@@ -331,3 +331,36 @@ fn words_name_roles_only_when_whole() {
         assert_eq!(Role::ALL[c.index()], c);
     }
 }
+
+/// A model that a module makes, a list of the program's own with a block for each weight, and one step.
+fn beside_weights(times: u64, library: bool) -> Vec<Role> {
+    let mut s = Script::default();
+    let model = s.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("train.py", "main")]);
+    let list = s.stack(&[("train.py", "main")]);
+    let forward = s.stack(&[(LINEAR, "forward"), ("train.py", "main")]);
+    let adam = s.stack(&[(ADAM, "step"), ("train.py", "main")]);
+    let sizes = [8192, 12288, 16384, 20480];
+    for (i, size) in (0..).zip(sizes) {
+        s.alloc(0x1_0000 + i * 0x1_0000, size, model);
+    }
+    for (i, size) in (0..).zip(sizes) {
+        s.alloc(0x10_0000 + i * 0x1_0000, size * times, list);
+    }
+    s.alloc(0x20_0000, 9000, forward);
+    for (i, size) in (0..).zip(sizes) {
+        s.alloc(0x30_0000 + i * 0x1_0000, size, StackId::NONE);
+    }
+    s.free(0x20_0000, 9000);
+    if library {
+        s.alloc(0x40_0000, 8192, adam);
+    }
+    s.read().into_iter().skip(4).take(4).map(|(role, _)| role).collect()
+}
+
+#[test]
+fn what_a_program_keeps_for_each_weight_is_its_optimizers() {
+    assert_eq!(beside_weights(2, true), [Role::OptimizerState; 4], "fp32 copies of half-precision weights");
+    assert_eq!(beside_weights(1, false), [Role::OptimizerState; 4], "momentum of an optimizer that is written by hand");
+    assert_eq!(beside_weights(1, true), [Role::Weights; 4], "a copy of the weights beside a library's optimizer");
+    assert_ne!(beside_weights(3, true), [Role::OptimizerState; 4]);
+}

@@ -334,3 +334,61 @@ fn a_step_is_over_once_its_gradients_are_freed() {
     let (last, after, is_open) = read(true);
     assert_eq!((last, &after[..4], &is_open[3..]), (None, &[512; 4][..], &[false, true][..]), "{after:?}");
 }
+
+/// Iterations of a forward pass, a backward pass and gradients that a `GradScaler` unscales. Of those in `skipped` the gradients overflow, and
+/// the optimizer does nothing.
+fn scaled(iterations: u64, skipped: &[u64]) -> Recording {
+    let mut stacks = StackTableBuilder::new();
+    let mut stack = |frames: &[(&str, &str)]| {
+        let frames: Vec<_> = frames
+            .iter()
+            .map(|(file, name)| {
+                let (file, name) = (stacks.string(file), stacks.string(name));
+                stacks.frame(crate::model::Frame { name, file, line: 1 })
+            })
+            .collect();
+        stacks.stack(&frames)
+    };
+    let forward = stack(&[("/x/torch/nn/modules/linear.py", "forward"), ("train.py", "main")]);
+    let unscale = stack(&[("/x/torch/amp/grad_scaler.py", "unscale_"), ("train.py", "main")]);
+    let adam = stack(&[("/x/torch/optim/adam.py", "step"), ("/x/torch/amp/grad_scaler.py", "step"), ("train.py", "main")]);
+    let mut d = DeviceRecording::default();
+    d.events.has_time = true;
+    let mut event = |action, address, size, stack| {
+        let at = d.events.len() as i64;
+        d.events.push(at, action, address, size, StreamId(0), PoolId(0), stack);
+        at
+    };
+    let mut ranges = Vec::new();
+    for iteration in 0..iterations {
+        (0..6).for_each(|i| _ = event(Action::Alloc, 0x1_0000 + i * 0x1_0000, 8192, forward));
+        (0..4).for_each(|i| _ = event(Action::Alloc, 0x20_0000 + i * 0x1_0000, 4096, StackId::NONE));
+        let mut free = |address, size| {
+            event(Action::FreeRequested, address, size, StackId::NONE);
+            event(Action::FreeCompleted, address, size, StackId::NONE);
+        };
+        (0..6).for_each(|i| free(0x1_0000 + i * 0x1_0000, 8192));
+        event(Action::Alloc, 0x30_0000, 512, unscale);
+        event(Action::FreeCompleted, 0x30_0000, 512, StackId::NONE);
+        if !skipped.contains(&iteration) {
+            let from = event(Action::Alloc, 0x40_0000, 4096, adam);
+            ranges.push(("Optimizer.step#Adam.step", from, event(Action::FreeCompleted, 0x40_0000, 4096, StackId::NONE)));
+        }
+        let mut free = |address| _ = event(Action::FreeCompleted, address, 4096, StackId::NONE);
+        (0..4).for_each(|i| free(0x20_0000 + i * 0x1_0000));
+    }
+    for &(name, start_us, end_us) in &ranges {
+        d.annotations.push(Annotation { name: stacks.string(name), start_us, end_us: Some(end_us), depth: 0 });
+    }
+    Recording { devices: vec![d], stacks: stacks.finish(), ..Recording::default() }
+}
+
+#[test]
+fn an_iteration_whose_optimizer_a_scaler_skips_is_a_step() {
+    let steps = |skipped: &[u64]| found(&scaled(5, skipped)).0;
+    assert_eq!(steps(&[]).len(), 5);
+    for skipped in [&[0, 1][..], &[2], &[0, 1, 2]] {
+        let steps = steps(skipped);
+        assert_eq!((steps.len(), &steps.source), (5, &StepSource::Annotation("Optimizer.step".to_owned())), "{skipped:?}");
+    }
+}

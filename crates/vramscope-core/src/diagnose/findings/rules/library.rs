@@ -12,23 +12,23 @@ pub(super) fn of_pytorch(p: &RuleInput<'_>, blocks: impl Iterator<Item = Lifetim
     optimizer(p, blocks).unwrap_or("AdamW")
 }
 
-/// What can keep the optimizer's state in eight bits.
-pub(super) fn in_eight_bits(optimizer: Option<&str>) -> String {
+/// What can keep the optimizer's state in eight bits; `part` is what is left of it.
+pub(super) fn in_eight_bits(optimizer: Option<&str>, part: &str) -> String {
     match optimizer {
-        Some("AdamW") => "An 8-bit Adam keeps a quarter and makes no temporaries".to_owned(),
+        Some("AdamW") => format!("An 8-bit Adam keeps {part} and makes no temporaries"),
         Some(name @ ("SGD" | "Adagrad" | "RMSprop" | "Lion")) => {
-            format!("An 8-bit {name} (bitsandbytes) keeps a quarter and makes no temporaries")
+            format!("An 8-bit {name} (bitsandbytes) keeps {part} and makes no temporaries")
         }
         Some(name) => {
-            format!("{name} has no 8-bit version in common use; an 8-bit AdamW, Lion or SGD (bitsandbytes) keeps a quarter")
+            format!("{name} has no 8-bit version in common use; an 8-bit AdamW, Lion or SGD (bitsandbytes) keeps {part}")
         }
-        None => "An optimizer with 8-bit state (bitsandbytes has AdamW, Lion, SGD and others) keeps a quarter".to_owned(),
+        None => format!("An optimizer with 8-bit state (bitsandbytes has AdamW, Lion, SGD and others) keeps {part}"),
     }
 }
 
 /// The optimizer whose code made some blocks; `None` where no stack goes through one that is known.
 pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> Option<&'static str> {
-    const OF_PYTORCH: [(&str, &str); 13] = [
+    const OF_PYTORCH: [(&str, &str); 14] = [
         // Its newer versions step in Adam's code, which does not tell the two apart.
         ("adam.py", "AdamW"),
         ("adamw.py", "AdamW"),
@@ -43,6 +43,7 @@ pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = Life
         ("sparse_adam.py", "SparseAdam"),
         ("rprop.py", "Rprop"),
         ("_adafactor.py", "Adafactor"),
+        ("lbfgs.py", "LBFGS"),
     ];
     let stacks = &p.recording.stacks;
     let of_frame = |frame| {

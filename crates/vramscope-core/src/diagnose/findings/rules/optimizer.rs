@@ -8,7 +8,7 @@ use crate::anatomy::roles::Role;
 use crate::changes::Change;
 use crate::diagnose::counterfactual::peak_with;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
-use crate::tables::{LifetimeId, NO_EVENT};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
 /// Temporaries as large as the weights inside the optimizer's step, also if they are not at the recording's peak.
@@ -107,12 +107,17 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = of_role(p, Role::OptimizerState);
     let peak = peak(p);
-    // No optimizer with 8-bit state takes sparse gradients.
-    let is_sparse = || optimizer(p, blocks.iter().map(|b| b.lifetime)) == Some("SparseAdam");
-    if bytes.saturating_mul(8) < peak || bytes < LEAST || is_sparse() {
+    if bytes.saturating_mul(8) < peak || bytes < LEAST {
         return Vec::new();
     }
-    let Some((saving, _)) = p.with_change(Change::EightBit) else { return Vec::new() };
+    let optimizer = optimizer(p, blocks.iter().map(|b| b.lifetime));
+    match optimizer {
+        // No optimizer with 8-bit state takes sparse gradients.
+        Some("SparseAdam") => return Vec::new(),
+        Some("LBFGS") => return vec![history_of_lbfgs(p, &blocks, bytes)],
+        _ => {}
+    }
+    let Some((saving, answer)) = p.with_change(Change::EightBit) else { return Vec::new() };
     let is_large = bytes.saturating_mul(4) >= peak;
     if saving.bytes().saturating_mul(10) < peak && !(is_large && p.is_short()) {
         return Vec::new();
@@ -122,8 +127,10 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     // More goes than the state itself: the temporaries of a step on all weights.
     let with = match saving.bytes() > bytes {
         true => "With 8-bit state, without the step's temporaries,",
+        false if answer.bytes_of_state == 2 => "With 8-bit state instead of half precision",
         false => "With 8-bit state instead of fp32",
     };
+    let part = if answer.bytes_of_state == 2 { "half" } else { "a quarter" };
     vec![
         Finding::new("optimizer_state", Class::Peak, title, bytes)
             .says(format!(
@@ -146,11 +153,30 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
                 ),
                 None => format!(
                     "{}; ZeRO-1 or FSDP divide it by the number of GPUs. fused=True makes no temporaries, but the state stays as it is.",
-                    in_eight_bits(optimizer(p, blocks.iter().map(|b| b.lifetime)))
+                    in_eight_bits(optimizer, part)
                 ),
             })
-            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / 256 * 65))),
+            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / (64 * answer.bytes_of_state.max(1)) * 65))),
     ]
+}
+
+/// LBFGS keeps gradients and directions of its last iterations, for all weights.
+fn history_of_lbfgs(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64) -> Finding {
+    let (_, weights) = of_role(p, Role::Weights);
+    Finding::new("optimizer_state", Class::Peak, "LBFGS keeps its history", bytes)
+        .says(format!(
+            "{} of the {} at the peak is the state of LBFGS: two tensors as large as all weights ({}) for each of the last history_size iterations.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            Bytes(weights)
+        ))
+        .bytes_of("optimizer state", bytes)
+        .bytes_of("weights", weights)
+        .bytes_of("peak", peak(p))
+        .at(place(p, blocks))
+        .remedy("torch.optim.LBFGS(model.parameters(), history_size=5)")
+        .advice("history_size is 100 unless told. Ten or fewer are often enough.")
+        .check("Optimizer state falls in proportion to history_size.")
 }
 
 /// Gradients that stay until the next backward pass though nothing reads them any more.

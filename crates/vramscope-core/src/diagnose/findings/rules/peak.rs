@@ -368,11 +368,13 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     // Where layers do not look alike or no stacks were recorded nothing tells what would stay: much is worth a word all the same.
-    let is_much = match saving {
-        Some(saving) => saving.bytes().saturating_mul(5) >= peak,
-        None if has_lines => (is_trace || p.trains()) && bytes.saturating_mul(5) >= peak.saturating_mul(3),
-        None => bytes.saturating_mul(4) >= peak.saturating_mul(3),
+    let is_most = match has_lines {
+        true => (is_trace || p.trains()) && bytes.saturating_mul(5) >= peak.saturating_mul(3),
+        false => bytes.saturating_mul(4) >= peak.saturating_mul(3),
     };
+    let (change, saving) =
+        if is_most { (change.filter(|c| !c.0.is_nothing()), saving.filter(|s| !s.is_nothing())) } else { (change, saving) };
+    let is_much = is_most || saving.is_some_and(|saving| saving.bytes().saturating_mul(5) >= peak);
     if !is_much && !(is_half && p.is_short()) {
         return Vec::new();
     }

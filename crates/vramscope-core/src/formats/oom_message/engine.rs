@@ -125,12 +125,11 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     let row = TABLE.patterns.iter().find(|p| p.row.anchor == "CUDA out of memory")?;
     let dialect = Dialect { platform: Platform::Unknown, ..row.row.dialect };
     let mut message = OomMessage { dialect, ..OomMessage::default() };
-    for clause in &row.clauses {
-        clause.read(window.own(), usize::MAX, &mut message);
-    }
+    let ends = row.clauses.iter().filter_map(|clause| clause.read(window.own(), usize::MAX, &mut message));
+    let first = ends.min().unwrap_or(0);
     let f = &message.figures;
     let is_pytorchs = f.allocated.is_some() || f.unallocated.is_some() || window.own().low.contains("reservedintotalbypytorch");
-    message.line = 1;
+    message.line = window.squeezed.line_at(first.saturating_sub(1));
     (is_pytorchs && message.has_figures()).then_some(message)
 }
 
@@ -179,6 +178,9 @@ impl Pattern {
             } else if let Some(end) = clause.read(span, used + gap, &mut message) {
                 used = used.max(end);
             }
+        }
+        if self.row.is("decimal") {
+            message.figures.all_mut().into_iter().filter_map(|(_, slot)| slot.as_mut()).for_each(|f| *f = f.decimal());
         }
         if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;

@@ -70,6 +70,13 @@ impl Figure {
         self.bytes == u64::MAX
     }
 
+    /// The figure where the unit that it was printed with is a power of 1000.
+    pub(super) fn decimal(self) -> Self {
+        let thousands = self.unit().unwrap_or(0) / 10;
+        let real = |bytes: u64| (u128::from(bytes) * 1000u128.pow(thousands) >> (10 * thousands)) as u64;
+        Figure { bytes: real(self.bytes), slack: real(self.slack) }
+    }
+
     /// The unit it was printed in, as a power of two; `None` for sums and for bytes.
     pub(super) fn unit(self) -> Option<u32> {
         let is_in = |shift: &u32| (0..7).any(|decimals| self.slack == half_of_last(*shift, decimals));
@@ -84,7 +91,9 @@ impl Figure {
         let is_decimal = number.contains('.');
         let rest = text.get(length..)?;
         // NumPy prints a bare point: "184. MiB".
-        let behind_point = || unit(rest.strip_prefix('.')?, true).map(|(shift, length)| (shift, length + 1));
+        // A letter behind it begins a word.
+        let named = |text| unit(text, true).filter(|(_, length)| *length > 1);
+        let behind_point = || named(rest.strip_prefix('.')?).map(|(shift, length)| (shift, length + 1));
         let without = || Some((bare.filter(|shift| *shift > 0 || !is_decimal)?, 0));
         let (shift, unit_length) = unit(rest, is_decimal).or_else(behind_point).or_else(without)?;
         Some((from_decimal(&number, shift)?, length + unit_length))

@@ -216,9 +216,9 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
 /// is more often its cause.
 fn nearest(around: &str, place: usize, line: usize) -> Option<Writer> {
-    let distance = |cue: &str| {
-        let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line) * 2);
-        let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
+    let distance = |cue: &'static str| {
+        let behind = around.get(place..).and_then(|t| signs::places(t, cue).next()).map(|at| at.saturating_sub(line) * 2);
+        let before = around.get(..place).and_then(|t| signs::places(t, cue).last()).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
     let found = signs::of_kind("program").filter_map(|(program, word)| Some((distance(word)?, program)));

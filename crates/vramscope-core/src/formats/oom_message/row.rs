@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The head is the program (a key of `programs.txt`), the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
-//! or `until 0.4` (releases), `warning`, `attempt` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
+//! or `until 0.4` (releases), `warning`, `attempt`, `whole` and `decimal`. The lines with `>` and `=` are an example as the program prints it and the figures read
 //! from it: both are tested. The other lines are fields of [`Row`].
 
 use super::entries::Entry;
@@ -53,7 +53,7 @@ pub(super) struct Row {
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: Vec<&'static str>,
     /// `warning`: the program continues after the message. `attempt`: it tries again with less. `whole`: words that other messages
-    /// start with do not end this one.
+    /// start with do not end this one. `decimal`: its units are powers of 1000.
     marks: Vec<&'static str>,
     /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
     pub(super) says: &'static str,
@@ -90,7 +90,7 @@ impl Row {
             match word {
                 "since" => row.dialect.since = Some(release(words.next()?)?),
                 "until" => row.dialect.until = Some(release(words.next()?)?),
-                "warning" | "attempt" | "whole" => row.marks.push(word),
+                "warning" | "attempt" | "whole" | "decimal" => row.marks.push(word),
                 _ => return None,
             }
         }

@@ -4,14 +4,14 @@
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
 use super::condition::{holds, is};
-use super::device;
 use super::figures::{Named, figure, program_parts};
+use super::{device, rules};
 use crate::diagnose::vendor::Words;
 use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 38] = [
+const WORDS: [Named<String>; 36] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -57,7 +57,6 @@ const WORDS: [Named<String>; 38] = [
         Some(format!("{:.0} %", part * 100.0))
     }),
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
-    ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
     ("share to take", share_to_take),
     ("own share", |m| m.server_share.clone()),
     ("conf", |m| Some(variable(m).to_owned())),
@@ -69,7 +68,6 @@ const WORDS: [Named<String>; 38] = [
     ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
     ("blocking", |m| Some(vendor(m).blocking.to_owned())),
     ("malloc", |m| Some(vendor(m).malloc.to_owned())),
-    ("rest of card", rest_of_card),
     ("collectives", |m| Some(vendor(m).collectives.to_owned())),
 ];
 
@@ -113,16 +111,10 @@ fn word(m: &OomMessage, name: &str) -> Option<String> {
     if let Some(figure) = figure(m, name) {
         return Some(figure.told());
     }
-    WORDS.iter().find(|(known, _)| *known == name)?.1(m)
-}
-
-/// Who may hold much of the card beside PyTorch. Where the message has the whole of this process, that is only others.
-fn rest_of_card(m: &OomMessage) -> Option<String> {
-    let outside = device::much_outside(m)?;
-    Some(match m.this_process() {
-        Some(_) => format!("{outside} of the card is held by other processes."),
-        None => format!("{outside} of the card is held outside PyTorch, by other processes or this one's libraries."),
-    })
+    match WORDS.iter().find(|(known, _)| *known == name) {
+        Some((_, of)) => of(m),
+        None => rules::named(m, "word", name).iter().find_map(|(_, text)| fill(m, text)),
+    }
 }
 
 fn vendor(m: &OomMessage) -> &'static Words {
@@ -205,8 +197,7 @@ fn roughly_fits(m: &OomMessage) -> Option<String> {
 
 /// The memory fraction that would have let the request through.
 fn fraction_needed(m: &OomMessage) -> Option<f64> {
-    let (held, q, capacity) = (device::held(m)?, m.figures.requested?, m.figures.capacity?);
-    let needed = held.high().saturating_add(q.high()) as f64 / capacity.low() as f64;
+    let needed = figure(m, "needed")?.high() as f64 / m.figures.capacity?.low() as f64;
     Some((needed * 100.0).ceil() / 100.0).filter(|fraction| *fraction <= 1.0)
 }
 
@@ -235,7 +226,8 @@ mod tests {
         for says in super::super::rules::tests::sentences() {
             for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
                 let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
-                let is_known = super::super::figures::is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
+                let is_word = WORDS.iter().any(|(n, _)| *n == name) || !rules::table(&format!("word {name}")).is_empty();
+                let is_known = super::super::figures::is_figure(name) || is_word;
                 assert!(!is_name || is_known, "{name}: {says}");
             }
         }

@@ -94,10 +94,9 @@ const FACTS: &[Fact] = &[
     // A larger one leaves nothing for what comes on top.
     ("full share", |m| share(m).is_some_and(|share| share >= 0.95)),
     ("little share", |m| share(m).is_some_and(|share| share < 0.7)),
-    ("counts tokens", |m| m.context.is_some()),
+    ("counts tokens", OomMessage::counts_tokens),
     ("several processes", |m| m.processes.len() > 1),
     ("kernel", |m| m.killed.is_some()),
-    ("peers", |m| m.has_peers),
     ("in a program", |m| m.around.is_some()),
     ("in a server", |m| m.around.is_some_and(Writer::is_server)),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
@@ -170,8 +169,8 @@ mod tests {
                     let platform =
                         ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
                     let fact = FACTS.iter().any(|(known, _)| *known == name) || !rules::table(&format!("is {name}")).is_empty();
-                    let seen =
-                        shows(name) || ["rejected", "bare", "foreign", "one at once", "attempt", "miscounted"].contains(&name);
+                    let seen = shows(name)
+                        || ["rejected", "bare", "foreign", "one at once", "attempt", "miscounted", "peers"].contains(&name);
                     assert!(figure || size || platform || fact || seen, "{name}: {text}");
                 }
             }

@@ -20,7 +20,8 @@ pub(super) fn most_of_others(m: &OomMessage, capacity: Figure) -> Option<(Figure
     let largest = largest?;
     let pid = largest.pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
     let who = if largest.bytes.bytes < listed.bytes {
-        let who = if m.has_peers { "Other processes, by their numbers ranks of the same job," } else { "Other processes" };
+        let who =
+            if m.seen.contains("peers") { "Other processes, by their numbers ranks of the same job," } else { "Other processes" };
         format!("{who} hold {listed} of the card's {capacity} ({pid} with {} the most)", largest.bytes)
     } else {
         let who = largest.pid.map_or("Another process".to_owned(), |pid| format!("Process {pid}"));

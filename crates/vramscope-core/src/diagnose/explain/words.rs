@@ -34,8 +34,8 @@ const WORDS: [Named<String>; 36] = [
     ("others", others),
     ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
     ("elements", |m| Some(m.elements?.to_string())),
-    ("wanted", |m| Some(m.context?.wanted?.to_string())),
-    ("fits", |m| Some(m.context?.fits?.to_string())),
+    ("wanted", |m| Some(m.wanted?.to_string())),
+    ("fits", |m| Some(m.fits?.to_string())),
     ("roughly fits", roughly_fits),
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
@@ -190,7 +190,7 @@ fn others(m: &OomMessage) -> Option<String> {
 /// The longest input that vLLM's cache has room for if each token takes the same, down to two digits: `430,000`.
 fn roughly_fits(m: &OomMessage) -> Option<String> {
     let share = m.figures.limit?.low() as f64 / m.figures.requested?.high().max(1) as f64;
-    let tokens = (m.context?.wanted? as f64 * share) as u64;
+    let tokens = (m.wanted? as f64 * share) as u64;
     let step = 10u64.pow(tokens.max(1).ilog10().saturating_sub(1));
     Some(tokens / step * step).filter(|&n| n > 0).map(crate::units::count)
 }

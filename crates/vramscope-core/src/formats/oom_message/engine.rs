@@ -190,12 +190,12 @@ impl Pattern {
         }
         // A quoted text in source code has at most a size.
         let f = &message.figures;
-        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
+        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();
         let is_literal = !has_a_card && super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
-                Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
+                Trust::Figures if message.has_figures() || message.is_absurd_request || message.counts_tokens() => true,
                 trust => super::evidence::is_reported(window, self.row.anchor, trust),
             };
         is_told.then_some((message, used))
@@ -316,8 +316,8 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "elements" => message.elements = message.elements.or(Some(figure.bytes)),
-        "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
-        "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
+        "wanted" => message.wanted = Some(figure.bytes),
+        "fits" => message.fits = Some(figure.bytes).filter(|&n| n > 0),
         "limit" if figure.is_unlimited() || figure.bytes == 0 => {}
         "exact" | "whole" | "_" | "tensor" | "processes" => {}
         _ => match f.all_mut().into_iter().find(|(known, _)| *known == name) {
@@ -379,12 +379,8 @@ mod tests {
             .into_iter()
             .filter_map(|(name, figure)| Some(format!("{name} {}", figure.as_ref()?.printed())))
             .collect();
-        out.extend(
-            m.context
-                .into_iter()
-                .flat_map(|c| [c.wanted.map(|n| format!("wanted {n}")), c.fits.map(|n| format!("fits {n}"))])
-                .flatten(),
-        );
+        out.extend(m.wanted.map(|n| format!("wanted {n}")));
+        out.extend(m.fits.map(|n| format!("fits {n}")));
         out.extend(m.gpu.map(|gpu| format!("gpu {gpu}")));
         out.extend(
             m.processes

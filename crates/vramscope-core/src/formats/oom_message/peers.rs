@@ -11,7 +11,8 @@ pub(super) fn recognise(found: &mut [OomMessage]) {
     let others: Vec<Vec<u32>> = found.iter().take(MOST).map(pids).collect();
     for (at, message) in found.iter_mut().enumerate().take(MOST) {
         let is_row = are_in_a_row(message);
-        message.has_peers = is_row || others.iter().enumerate().any(|(o, list)| o != at && list_each_other(&others[at], list));
+        let is_listed = || others.iter().enumerate().any(|(o, list)| o != at && list_each_other(&others[at], list));
+        message.seen.extend((is_row || is_listed()).then_some("peers"));
     }
 }
 

@@ -15,7 +15,7 @@
 //! from it: both are tested. The other lines are fields of [`Row`].
 
 use super::entries::Entry;
-use super::{Dialect, Platform, Writer, release};
+use super::{Dialect, Writer, release};
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
 pub(crate) const DIALECTS: [&str; 6] = [
@@ -66,7 +66,7 @@ impl Row {
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let (head, anchor) = entry.head.split_once(": ")?;
         let mut words = head.split(' ');
-        let (writer, platform) = (Writer::of_key(words.next()?)?, Platform::of_name(words.next()?)?);
+        let (writer, platform) = (Writer::of_key(words.next()?)?, words.next()?.parse().ok()?);
         let trust = match words.next()? {
             "sure" => Trust::Sure,
             "figures" => Trust::Figures,

@@ -374,17 +374,17 @@ fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
 
 #[test]
 fn vllm_s_cache_is_told_in_bytes_and_tokens() {
-    let context = |text: &str| parse(text).unwrap().context.unwrap();
+    let context = |text: &str| parse(text).map(|m| (m.wanted, m.fits)).unwrap();
     let new = "To serve at least one request with the model's max seq len (100000), (4.26 GiB KV cache is needed, which is larger than the available KV \
                cache memory (4.25 GiB). Based on the available memory, the estimated maximum model length is 99760.";
-    assert_eq!(context(new), Context { wanted: Some(100_000), fits: Some(99_760) });
+    assert_eq!(context(new), (Some(100_000), Some(99_760)));
     assert_eq!(parse(new).unwrap().figures.limit.unwrap().bytes, gib(4.25));
     let first = "ValueError: To serve at least one request with the models's max seq len (32768), (2.0 GB KV cache isneeded, which is larger than the \
                  available KV Cache memory (0.78 GB). Try increasing";
-    assert_eq!((context(first).wanted, parse(first).unwrap().figures.limit.unwrap().bytes), (Some(32_768), gib(0.78)));
+    assert_eq!((context(first).0, parse(first).unwrap().figures.limit.unwrap().bytes), (Some(32_768), gib(0.78)));
     let old =
         "The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (7344). Try";
-    assert_eq!(context(old), Context { wanted: Some(32_768), fits: Some(7_344) });
+    assert_eq!(context(old), (Some(32_768), Some(7_344)));
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn ranks_of_one_job_on_a_card_are_known_by_their_ids() {
              {others}Including non-PyTorch memory, this process has 9.50 GiB memory in use.\n"
         )
     };
-    let peers = |text: &str| find_all(text).iter().map(|m| m.has_peers).collect::<Vec<_>>();
+    let peers = |text: &str| find_all(text).iter().map(|m| m.seen.contains("peers")).collect::<Vec<_>>();
     assert_eq!(peers(&message(0, &[4101, 4102, 4104])), [true]);
     assert_eq!(peers(&message(0, &[311, 4102, 90_201])), [false]);
     assert_eq!(peers(&[message(0, &[311, 4102]), message(1, &[311, 90_201])].concat()), [true, true]);

@@ -369,27 +369,8 @@ fn tensor(low: &str) -> Option<(&'static str, u64, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::told;
     use super::*;
-
-    /// A message as one line: `requested 20.00 MiB, free 1.20 MiB, gpu 0`.
-    fn told(m: &OomMessage) -> String {
-        let mut figures = m.figures;
-        let mut out: Vec<String> = figures
-            .all_mut()
-            .into_iter()
-            .filter_map(|(name, figure)| Some(format!("{name} {}", figure.as_ref()?.printed())))
-            .collect();
-        out.extend(m.wanted.map(|n| format!("wanted {n}")));
-        out.extend(m.fits.map(|n| format!("fits {n}")));
-        out.extend(m.gpu.map(|gpu| format!("gpu {gpu}")));
-        out.extend(
-            m.processes
-                .iter()
-                .map(|p| format!("{} {}", p.pid.map_or("this".to_owned(), |pid| format!("pid {pid}")), p.bytes.printed())),
-        );
-        out.extend(m.is_absurd_request.then(|| "absurd".to_owned()));
-        out.join(", ")
-    }
 
     /// Every row must read its own example: alone, wrapped, in capitals and after a rank prefix.
     #[test]

@@ -28,7 +28,8 @@ pub(crate) const DIALECTS: [&str; 6] = [
 ];
 
 /// How much the words alone prove.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Trust {
     /// Only the program itself prints them.
     Sure,
@@ -67,14 +68,7 @@ impl Row {
         let (head, anchor) = entry.head.split_once(": ")?;
         let mut words = head.split(' ');
         let (writer, platform) = (Writer::of_key(words.next()?)?, words.next()?.parse().ok()?);
-        let trust = match words.next()? {
-            "sure" => Trust::Sure,
-            "figures" => Trust::Figures,
-            "phrase" => Trust::Phrase,
-            "name" => Trust::Name,
-            "line" => Trust::Line,
-            _ => return None,
-        };
+        let trust = words.next()?.parse().ok()?;
         let parts = |mark| entry.all(mark).flat_map(|line| line.split('|')).map(str::trim).filter(|part| !part.is_empty());
         let mut row = Row {
             dialect: Dialect { writer, platform, since: None, until: None },

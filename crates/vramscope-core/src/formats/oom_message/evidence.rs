@@ -3,7 +3,7 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, words};
-use super::text::{Window, has};
+use super::text::Window;
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
@@ -140,24 +140,34 @@ fn is_introduced(window: &Window<'_>) -> bool {
     let is_condition = |line: &str| {
         ["if ", "when you "].iter().any(|word| line.starts_with(word)) && line.ends_with(':') && !tells("first person", line)
     };
-    // A row of a catalogue of errors: the message, then a heading "Cause".
-    let is_heading = |line: &str| {
-        let line = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c));
-        ["cause", "why it happens"]
-            .iter()
-            .any(|word| line.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*'])))
-    };
-    tells("explains", &around) || nearest.is_some_and(is_condition) || around.lines().any(is_heading) || is_catalogue(window)
+    tells("explains", &around)
+        || nearest.is_some_and(is_condition)
+        || has_heading(&around, &["cause", "why it happens"])
+        || is_catalogue(window)
 }
 
-/// True for a row of a Markdown table of errors and what they mean.
+/// True if a line of a text in small letters begins with one of these headings: `**Cause**: …`.
+fn has_heading(text: &str, headings: &[&str]) -> bool {
+    let is_heading = |line: &str, word: &str| {
+        let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*']))
+    };
+    text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
+}
+
+/// True in a list of errors and what they mean: a row of a Markdown table, or text between the headings "Symptom" and "Solution".
 fn is_catalogue(window: &Window<'_>) -> bool {
+    let (above, below) = AROUND_EXPLAINED;
+    let has = |text: &str, headings: &[&str]| has_heading(&text.to_ascii_lowercase(), headings);
+    if has(window.around(above, 0), &["symptom", "symptoms"]) && has(window.around(0, below), &["solution", "solutions", "fix"]) {
+        return true;
+    }
     let above = window.around(COMMENT, 0).to_ascii_lowercase();
     let is_row = |line: &&str| line.trim_start().starts_with('|');
     let is_rule = |line: &str| line.contains("--") && line.chars().all(|c| " |-:".contains(c));
     let rows: Vec<&str> = above.trim_end().lines().rev().take_while(is_row).collect();
     let head = rows.iter().position(|line| is_rule(line)).and_then(|at| rows.get(at + 1));
-    head.is_some_and(|head| has(head, "cause|mean|fix|solution|remedy|what to do"))
+    head.is_some_and(|head| super::text::has(head, "cause|mean|fix|solution|remedy|what to do"))
 }
 
 /// True for an item of a list that explains its first words, or tells what a release changed.
@@ -331,6 +341,7 @@ mod tests {
             "  killed: `The process exited with code 137`,",
             "  oomKilled?: boolean;",
             "| Error | Cause |\n| --- | --- |\n| `OOMKilled` | the pod's memory limit is too low |",
+            "**Symptoms:**\n\n```\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n```\n\n**Solutions:**\n",
             "Changelog\n- Fixed a crash with \"RuntimeError: CUDA out of memory\" when num_workers > 4 (#1234)",
             "- **Timeout**: too slow.\n- exit code 137: killed.",
             "OOMKilled means that a container passed its limit: SIGKILL is signal 9, which gives exit code 137 (128 + 9).",

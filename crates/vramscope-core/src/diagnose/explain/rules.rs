@@ -1,6 +1,7 @@
 //! The tables of verdicts, sentences and advice (`rules.txt`, `advice.txt`), as plain text.
 //!
 //! The head of a row is its table, its verdicts if it has any, and its condition (`condition`). Of a table the first row counts that holds.
+//! Rows `is NAME`, `figure NAME` and `word NAME` say what conditions and sentences may name.
 
 use std::sync::LazyLock;
 

@@ -73,7 +73,7 @@ impl Figure {
     /// The figure where the unit that it was printed with is a power of 1000.
     pub(super) fn decimal(self) -> Self {
         let thousands = self.unit().unwrap_or(0) / 10;
-        let real = |bytes: u64| (u128::from(bytes) * 1000u128.pow(thousands) >> (10 * thousands)) as u64;
+        let real = |bytes: u64| ((u128::from(bytes) * 1000u128.pow(thousands)) >> (10 * thousands)) as u64;
         Figure { bytes: real(self.bytes), slack: real(self.slack) }
     }
 

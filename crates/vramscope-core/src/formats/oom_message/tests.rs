@@ -496,3 +496,12 @@ fn many_messages_of_xla_take_no_longer_than_others() {
     let (xla, cupy) = (xla.iter().min().unwrap(), cupy.iter().min().unwrap());
     assert!(*xla < *cupy * 2, "{xla:?}, and others {cupy:?}");
 }
+
+#[test]
+fn code_and_advice_are_no_failures() {
+    for case in entries::entries(&[include_str!("tests/mentions.txt")]) {
+        let text = case.all(">").collect::<Vec<_>>().join("\n");
+        let found = find_all(&text);
+        assert_eq!(found.len(), usize::from(case.head == "failure"), "{text}: {found:?}");
+    }
+}

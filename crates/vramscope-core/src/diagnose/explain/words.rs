@@ -60,9 +60,9 @@ const WORDS: [Named<String>; 36] = [
     ("share to take", share_to_take),
     ("own share", |m| m.server_share.clone()),
     ("conf", |m| Some(variable(m).to_owned())),
-    ("tool", |m| of_system(m, |words| words.tool_that_lists(), TASKS)),
-    ("holders", |m| of_system(m, |words| words.holders, "")),
-    ("watch", |m| of_system(m, |words| words.watch, TASKS)),
+    ("vendor tool", |m| Some(vendor(m).tool_that_lists().to_owned())),
+    ("vendor holders", |m| Some(vendor(m).holders.to_owned())),
+    ("vendor watch", |m| Some(vendor(m).watch.to_owned())),
     ("module", |m| Some(vendor(m).module.to_owned())),
     ("visible", |m| Some(vendor(m).visible.to_owned())),
     ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
@@ -119,22 +119,6 @@ fn word(m: &OomMessage, name: &str) -> Option<String> {
 
 fn vendor(m: &OomMessage) -> &'static Words {
     Words::of_platform(m.dialect.platform)
-}
-
-/// The vendor's words where there are tools that tell of the card.
-fn with_tools(m: &OomMessage) -> Option<&'static Words> {
-    use Platform::{Cpu, DirectMl, Metal, Mps, Tpu, Vulkan};
-    (!matches!(m.dialect.platform, DirectMl | Vulkan | Metal | Mps | Cpu | Tpu)).then(|| vendor(m))
-}
-
-/// On Windows the driver's tools do not tell what a process holds.
-const TASKS: &str = "Windows' Task Manager, Details, column \"Dedicated GPU memory\"";
-
-/// A command of the vendor's tools to copy, or what Windows has in its place.
-fn of_system(m: &OomMessage, command: fn(&Words) -> &str, on_windows: &str) -> Option<String> {
-    let words = with_tools(m)?;
-    let said = if is(m, "windows") { on_windows.to_owned() } else { format!("`{}`", command(words)) };
-    Some(said).filter(|said| !said.is_empty())
 }
 
 /// The variable that holds the allocator's settings: the one that the message names, else that of its release and platform (one name

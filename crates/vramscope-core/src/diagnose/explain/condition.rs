@@ -9,7 +9,7 @@
 //! * a figure that it tells (`limit told`), or a comparison of figures: `requested <= free + other_processes`. `<=` and `>` notice where the
 //!   printed decimals do not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
 
-use super::{compare, device, figures, rules};
+use super::{compare, figures, rules};
 use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer, release};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
@@ -54,7 +54,7 @@ fn comparison(m: &OomMessage, part: &str) -> Option<Option<(bool, bool)>> {
 }
 
 /// `own + outside_pytorch - 512 MiB`.
-fn sum(m: &OomMessage, text: &str) -> Option<Figure> {
+pub(super) fn sum(m: &OomMessage, text: &str) -> Option<Figure> {
     if let Some((before, last)) = text.rsplit_once(" - ").filter(|(_, last)| !last.contains(" + ")) {
         return Some(sum(m, before)?.minus(term(m, last)?));
     }
@@ -87,19 +87,16 @@ const FACTS: &[Fact] = &[
     ("figures", OomMessage::has_figures),
     ("cut", |m| !m.unread().is_empty()),
     ("breaks off", |m| m.unread().len() == 2 && m.figures.allocated.is_none() && m.reserved().is_none()),
-    ("no other figure", |m| m.unread().len() == device::ALL_FIGURES),
+    // The capacity, what is free, what is allocated and what is reserved.
+    ("no other figure", |m| m.unread().len() == 4),
     // Below vLLM's default, and far below SGLang's.
     ("small share", |m| share(m).is_some_and(|share| share < 0.9)),
     // A larger one leaves nothing for what comes on top.
     ("full share", |m| share(m).is_some_and(|share| share >= 0.95)),
     ("little share", |m| share(m).is_some_and(|share| share < 0.7)),
-    ("counts tokens", |m| m.context.is_some()),
+    ("counts tokens", OomMessage::counts_tokens),
     ("several processes", |m| m.processes.len() > 1),
-    ("limit refused", |m| device::limit_refused(m) == Some(true)),
-    ("tensor may fit", device::tensor_may_fit),
-    ("small segment", device::is_small_segment),
     ("kernel", |m| m.killed.is_some()),
-    ("peers", |m| m.has_peers),
     ("in a program", |m| m.around.is_some()),
     ("in a server", |m| m.around.is_some_and(Writer::is_server)),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
@@ -126,8 +123,7 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
             name == m.dialect.platform.name()
                 || m.seen.contains(name)
                 || FACTS.iter().find(|(known, _)| *known == name).is_some_and(|(_, is)| is(m))
-                || rules::facts(name).any(|when| is_true(m, when))
-                || may_be_of(m, name)
+                || rules::fact(m, name).unwrap_or_else(|| may_be_of(m, name))
         }
     }
 }
@@ -172,9 +168,9 @@ mod tests {
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
                     let platform =
                         ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
-                    let fact = FACTS.iter().any(|(known, _)| *known == name) || rules::facts(name).next().is_some();
-                    let seen =
-                        shows(name) || ["rejected", "bare", "foreign", "one at once", "attempt", "miscounted"].contains(&name);
+                    let fact = FACTS.iter().any(|(known, _)| *known == name) || !rules::table(&format!("is {name}")).is_empty();
+                    let seen = shows(name)
+                        || ["rejected", "bare", "foreign", "one at once", "attempt", "miscounted", "peers"].contains(&name);
                     assert!(figure || size || platform || fact || seen, "{name}: {text}");
                 }
             }

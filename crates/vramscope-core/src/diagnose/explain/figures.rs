@@ -1,8 +1,8 @@
 //! A message's figures by name: those it prints, and those derived from them.
 
-use super::{device, unattributed};
+use super::condition::sum;
+use super::{device, rules, unattributed};
 use crate::formats::oom_message::{Figure, OomMessage, Platform};
-use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// A name, and how to get the value from a message.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
@@ -32,31 +32,15 @@ pub(super) const FIGURES: [Named<Figure>; 21] = [
     ("room_under_limit_bytes", |m| m.figures.room),
 ];
 
-/// Figures that only sentences have.
+/// Figures that only sentences and conditions have, besides the rows `figure NAME` of `rules.txt`.
 const DERIVED: &[Named<Figure>] = &[
     ("free", |m| m.figures.free),
-    ("holes", |m| Some(m.unallocated().unwrap_or(Figure::exact(0)))),
-    ("room", |m| m.figures.free.or_else(|| Some(m.figures.capacity?.minus(device::held(m)?)))),
-    ("usual outside", |m| Some(device::usual_outside(m))),
+    ("listed", OomMessage::listed_processes),
     ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
-    ("held", device::held),
-    ("held and free", |m| beside_free(m, device::held(m))),
-    ("listed and free", |m| beside_free(m, m.listed_processes())),
-    // 2 % of the card, or 64 MiB.
-    ("tolerance", |m| Some(Figure::exact(m.figures.capacity.map_or(0, |c| c.bytes / 50).max(64 * MEBIBYTE)))),
     // A tensor whose type the message does not tell, if it is float32.
     ("float tensor", |m| Some(Figure::exact(m.elements?.saturating_mul(4)))),
     ("total allocation", |m| statistic(m, "total allocation")),
     ("largest part", |m| program_parts(m).first().map(|(figure, _)| *figure)),
-    ("left", device::left),
-    ("own", |m| device::own(m, m.figures.free?)),
-    ("used", |m| Some(m.figures.capacity?.minus(m.figures.free?))),
-    ("rest", device::rest),
-    ("much outside", device::much_outside),
-    ("own outside", |m| m.outside_pytorch().filter(|o| o.bytes > GIBIBYTE)),
-    ("deciding", device::outside_that_decides),
-    ("at start", device::free_at_start),
-    ("mostly other", |m| m.figures.other_allocations.filter(|o| m.figures.allocated.is_some_and(|own| o.bytes > own.bytes))),
 ];
 
 /// A figure of XLA's report, if it is not 0.
@@ -80,15 +64,13 @@ pub(super) fn program_parts(m: &OomMessage) -> Vec<(Figure, &'static str)> {
     parts
 }
 
-/// The sum of used and free bytes, if each alone fits on the card.
-fn beside_free(m: &OomMessage, used: Option<Figure>) -> Option<Figure> {
-    let (free, used, capacity) = (m.figures.free?, used?, m.figures.capacity?);
-    (free.low().max(used.low()) <= capacity.high()).then(|| free.plus(used))
-}
-
 /// The figure of a name; `None` if the message does not have it or prints it as unlimited.
 pub(super) fn figure(m: &OomMessage, name: &str) -> Option<Figure> {
-    figures().find(|(known, _)| *known == name)?.1(m).filter(|figure| !figure.is_unlimited())
+    let found = match figures().find(|(known, _)| *known == name) {
+        Some((_, of)) => of(m),
+        None => rules::named(m, "figure", name).iter().find_map(|(_, formula)| sum(m, formula)),
+    };
+    found.filter(|figure| !figure.is_unlimited())
 }
 
 fn figures() -> impl Iterator<Item = Named<Figure>> {
@@ -97,5 +79,5 @@ fn figures() -> impl Iterator<Item = Named<Figure>> {
 
 #[cfg(test)]
 pub(super) fn is_figure(name: &str) -> bool {
-    figures().any(|(known, _)| known == name)
+    figures().any(|(known, _)| known == name) || !rules::table(&format!("figure {name}")).is_empty()
 }

@@ -42,7 +42,7 @@ pub(super) fn judge(m: &OomMessage) -> Judged {
     match m.dialect.writer {
         _ if !m.says.is_empty() && !m.asks_for_the_impossible() => judged(m, &["said"]),
         // A program with a table of its own.
-        writer if rules::table(writer.key()).next().is_some() => judged(m, &["any", writer.key()]),
+        writer if !rules::table(writer.key()).is_empty() => judged(m, &["any", writer.key()]),
         writer if writer.neighbour().is_some() => judged(m, &["any", "neighbour"]),
         _ if m.is_warning => judged(m, &["any", "retried"]),
         _ if m.figures.requested.is_none() => judged(m, &["any", "no_request"]),
@@ -68,7 +68,7 @@ pub(super) fn contradictions(m: &OomMessage) -> Vec<String> {
     let mut out: Vec<String> = m.negative.iter().map(below_zero).collect();
     // Other programs' figures are not of one card.
     if !is(m, "other program") && !is(m, "of the machine") {
-        let impossible = rules::table("contradiction").filter(|rule| holds(m, rule.when) == Some((true, true)));
+        let impossible = rules::table("contradiction").iter().filter(|rule| holds(m, rule.when) == Some((true, true)));
         out.extend(impossible.filter_map(|rule| fill(m, rule.text("says")?)));
     }
     out

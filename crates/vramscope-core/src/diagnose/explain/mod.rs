@@ -157,21 +157,29 @@ fn unattributed(message: &OomMessage) -> Option<Figure> {
     Some(message.figures.capacity?.minus(named)).filter(|rest| rest.bytes > rest.slack)
 }
 
-/// The card cut into what the message names, in stacking order. Printed figures are rounded and read one after the other: what
-/// they leave over goes to the unattributed part, and what they exceed the card by is taken off the last named.
-fn parts(message: &OomMessage) -> Vec<Part> {
-    let (Some(capacity), Some(free)) = (message.figures.capacity, message.figures.free) else { return Vec::new() };
-    let is_split = message.reserved().or(message.figures.allocated).is_some();
-    let named = [
-        ("free", Some(free)),
-        ("live", message.live()),
-        ("private_pool_cache", message.figures.private_pools),
-        ("holes", message.unallocated()),
-        ("outside_pytorch", message.outside_pytorch()),
-        ("this_process", message.this_process().filter(|_| !is_split)),
-        ("other_processes", message.other_processes()),
-    ];
-    let mut out = cut(capacity, &named, "unattributed");
+/// Parts of the card in stacking order, and the figures that they are.
+const OF_CARD: [(&str, &str); 7] = [
+    ("free", "free"),
+    ("live", "live"),
+    ("private_pool_cache", "private_pool"),
+    ("holes", "unallocated"),
+    ("outside_pytorch", "outside_pytorch"),
+    ("this_process", "undivided process"),
+    ("other_processes", "other_processes"),
+];
+
+/// Parts of what a process may hold.
+const OF_LIMIT: [(&str, &str); 4] = [
+    ("live", "live"),
+    ("private_pool_cache", "private_pool"),
+    ("holes", "unallocated"),
+    ("outside_pytorch", "other_allocations"),
+];
+
+/// The card cut into what the message names. Printed figures are rounded and read one after the other: what they leave over goes to the
+/// unattributed part, and what they exceed the card by is taken off the last named.
+fn parts(m: &OomMessage) -> Vec<Part> {
+    let mut out = if m.figures.free.is_some() { cut(m, "capacity", &OF_CARD, "unattributed") } else { Vec::new() };
     if out.first().is_some_and(|p| p.name == "free") {
         out.rotate_left(1);
     }
@@ -179,32 +187,21 @@ fn parts(message: &OomMessage) -> Vec<Part> {
 }
 
 /// The limit divided into what is held below it. Empty if the card decided: it had no room, or the message has no limit.
-fn limit_parts(message: &OomMessage, verdict: Verdict) -> Vec<Part> {
-    let f = &message.figures;
-    let (Some(limit), Some(live)) = (f.limit, message.live()) else { return Vec::new() };
-    let is_card_full = f.free.zip(f.requested).is_some_and(|(free, q)| q.bytes > free.bytes);
-    if !matches!(verdict, Verdict::Cap | Verdict::Fragmentation) || is_card_full || limit.bytes == 0 {
-        return Vec::new();
-    }
-    let named = [
-        ("live", Some(live)),
-        ("private_pool_cache", f.private_pools),
-        ("holes", message.unallocated()),
-        ("outside_pytorch", f.other_allocations),
-    ];
-    cut(limit, &named, "room_under_limit")
+fn limit_parts(m: &OomMessage, verdict: Verdict) -> Vec<Part> {
+    let is_drawn = matches!(verdict, Verdict::Cap | Verdict::Fragmentation) && condition::is_true(m, "live told, not card short");
+    if is_drawn { cut(m, "limit", &OF_LIMIT, "room_under_limit") } else { Vec::new() }
 }
 
 /// Parts of a whole, each at most what those before it leave, and what all leave.
-fn cut(whole: Figure, named: &[(&'static str, Option<Figure>)], over: &'static str) -> Vec<Part> {
+fn cut(m: &OomMessage, whole: &str, parts: &[(&'static str, &str)], over: &'static str) -> Vec<Part> {
+    let Some(whole) = figures::figure(m, whole) else { return Vec::new() };
     let mut rest = whole.bytes;
-    let mut take = |bytes: u64| {
-        let fits = bytes.min(rest);
-        rest -= fits;
-        fits
+    let mut take = |&(name, figure): &(&'static str, &str)| {
+        let bytes = figures::figure(m, figure).map_or(0, |f| f.bytes).min(rest);
+        rest -= bytes;
+        Part { name, bytes }
     };
-    let mut out: Vec<Part> =
-        named.iter().map(|&(name, figure)| Part { name, bytes: take(figure.map_or(0, |f| f.bytes)) }).collect();
+    let mut out: Vec<Part> = parts.iter().map(&mut take).collect();
     out.push(Part { name: over, bytes: rest });
     out.retain(|p| p.bytes > 0);
     out

@@ -1,8 +1,11 @@
 //! The tables of verdicts, sentences and advice (`rules.txt`, `advice.txt`), as plain text.
 //!
 //! The head of a row is its table, its verdicts if it has any, and its condition (`condition`). Of a table the first row counts that holds.
+//! Rows `is NAME`, `figure NAME` and `word NAME` say what conditions and sentences may name.
 
 use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use super::Verdict;
 use super::condition::is_true;
@@ -25,8 +28,10 @@ pub(super) struct Rule {
 impl Rule {
     fn of(entry: Entry) -> Option<Self> {
         let (head, when) = entry.head.split_once(':')?;
-        if head.starts_with("is ") {
-            return Some(Rule { table: head, verdict: None, is_sure: false, when: when.trim(), lines: entry });
+        let when = when.trim();
+        // What a row names may have several words.
+        if ["is ", "figure ", "word "].iter().any(|kind| head.starts_with(kind)) {
+            return Some(Rule { table: head, verdict: None, is_sure: false, when, lines: entry });
         }
         let mut words = head.split(' ');
         let table = words.next()?;
@@ -36,7 +41,7 @@ impl Rule {
             return None;
         }
         let is_sure = words.next() == Some("sure");
-        Some(Rule { table, verdict: verdict.flatten(), is_sure, when: when.trim(), lines: entry })
+        Some(Rule { table, verdict: verdict.flatten(), is_sure, when, lines: entry })
     }
 
     /// Its first text with a mark.
@@ -45,35 +50,52 @@ impl Rule {
     }
 }
 
-static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| entries(&TABLES).into_iter().filter_map(Rule::of).collect());
+static RULES: LazyLock<FxHashMap<&'static str, Vec<Rule>>> = LazyLock::new(|| {
+    let mut tables: FxHashMap<_, Vec<Rule>> = FxHashMap::default();
+    for rule in entries(&TABLES).into_iter().filter_map(Rule::of) {
+        tables.entry(rule.table).or_default().push(rule);
+    }
+    tables
+});
 
 /// The rows of a table, in order.
-pub(super) fn table(name: &str) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.table == name)
+pub(super) fn table(name: &str) -> &'static [Rule] {
+    RULES.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Conditions of the rows `is NAME`: the fact holds where one of them does.
-pub(super) fn facts(name: &str) -> impl Iterator<Item = &'static str> {
-    RULES.iter().filter(move |rule| rule.table.strip_prefix("is ") == Some(name)).map(|rule| rule.when)
+/// True if one of the rows `is NAME` holds; `None` if there is none.
+pub(super) fn fact(m: &OomMessage, name: &str) -> Option<bool> {
+    let rows = table(&format!("is {name}"));
+    (!rows.is_empty()).then(|| rows.iter().any(|rule| is_true(m, rule.when)))
+}
+
+/// The lines of the first of the rows `figure NAME` or `word NAME` that holds.
+pub(super) fn named(m: &OomMessage, kind: &str, name: &str) -> &'static [(&'static str, &'static str)] {
+    lines_for(m, &format!("{kind} {name}"), Verdict::Unknown)
 }
 
 /// The lines of the first row that holds and is for the verdict.
 pub(super) fn lines_for(m: &OomMessage, name: &str, verdict: Verdict) -> &'static [(&'static str, &'static str)] {
     let is_for = |rule: &&Rule| rule.verdict.is_none_or(|known| known == verdict) && is_true(m, rule.when);
-    table(name).find(is_for).map_or(&[], |rule| &rule.lines.lines)
+    table(name).iter().find(is_for).map_or(&[], |rule| &rule.lines.lines)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
 
+    fn all() -> impl Iterator<Item = &'static Rule> {
+        RULES.values().flatten()
+    }
+
     /// Every sentence and line of advice, also of dialects.
     pub(in super::super) fn sentences() -> Vec<&'static str> {
         let dialects = entries(&crate::formats::oom_message::DIALECTS);
         let of_dialects = dialects.iter().flat_map(|entry| entry.all("says").chain(entry.all("tip")));
         // The lines that record are code.
-        let of_rules =
-            RULES.iter().filter(|rule| rule.table != "record").flat_map(|rule| rule.lines.lines.iter().map(|line| line.1));
+        let of_rules = all()
+            .filter(|rule| rule.table != "record" && !rule.table.starts_with("figure "))
+            .flat_map(|rule| rule.lines.lines.iter().map(|line| line.1));
         of_rules.chain(of_dialects).collect()
     }
 
@@ -83,7 +105,7 @@ pub(super) mod tests {
             let opens = text.match_indices('[').filter(move |&(at, _)| is_condition(text, at));
             opens.filter_map(|(at, _)| text[at + 1..].split_once(']')).map(|(inside, _)| inside)
         };
-        RULES.iter().map(|rule| rule.when).chain(sentences().into_iter().flat_map(before))
+        all().map(|rule| rule.when).chain(sentences().into_iter().flat_map(before))
     }
 
     /// A row with a mistyped head or mark would be left out.

@@ -4,14 +4,14 @@
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
 use super::condition::{holds, is};
-use super::device;
 use super::figures::{Named, figure, program_parts};
+use super::{device, rules};
 use crate::diagnose::vendor::Words;
 use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 38] = [
+const WORDS: [Named<String>; 36] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -34,8 +34,8 @@ const WORDS: [Named<String>; 38] = [
     ("others", others),
     ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
     ("elements", |m| Some(m.elements?.to_string())),
-    ("wanted", |m| Some(m.context?.wanted?.to_string())),
-    ("fits", |m| Some(m.context?.fits?.to_string())),
+    ("wanted", |m| Some(m.wanted?.to_string())),
+    ("fits", |m| Some(m.fits?.to_string())),
     ("roughly fits", roughly_fits),
     ("part", |m| {
         let part = m.figures.limit?.bytes as f64 / m.figures.requested?.bytes.max(1) as f64;
@@ -57,19 +57,17 @@ const WORDS: [Named<String>; 38] = [
         Some(format!("{:.0} %", part * 100.0))
     }),
     ("fraction", |m| Some(format!("{:.2}", fraction_needed(m)?))),
-    ("needed", |m| Some(pytorch_size(device::held(m)?.bytes.saturating_add(m.figures.requested?.bytes)))),
     ("share to take", share_to_take),
     ("own share", |m| m.server_share.clone()),
     ("conf", |m| Some(variable(m).to_owned())),
-    ("tool", |m| of_system(m, |words| words.tool_that_lists(), TASKS)),
-    ("holders", |m| of_system(m, |words| words.holders, "")),
-    ("watch", |m| of_system(m, |words| words.watch, TASKS)),
+    ("vendor tool", |m| Some(vendor(m).tool_that_lists().to_owned())),
+    ("vendor holders", |m| Some(vendor(m).holders.to_owned())),
+    ("vendor watch", |m| Some(vendor(m).watch.to_owned())),
     ("module", |m| Some(vendor(m).module.to_owned())),
     ("visible", |m| Some(vendor(m).visible.to_owned())),
     ("visible name", |m| Some(vendor(m).visible_name().to_owned())),
     ("blocking", |m| Some(vendor(m).blocking.to_owned())),
     ("malloc", |m| Some(vendor(m).malloc.to_owned())),
-    ("rest of card", rest_of_card),
     ("collectives", |m| Some(vendor(m).collectives.to_owned())),
 ];
 
@@ -113,36 +111,14 @@ fn word(m: &OomMessage, name: &str) -> Option<String> {
     if let Some(figure) = figure(m, name) {
         return Some(figure.told());
     }
-    WORDS.iter().find(|(known, _)| *known == name)?.1(m)
-}
-
-/// Who may hold much of the card beside PyTorch. Where the message has the whole of this process, that is only others.
-fn rest_of_card(m: &OomMessage) -> Option<String> {
-    let outside = device::much_outside(m)?;
-    Some(match m.this_process() {
-        Some(_) => format!("{outside} of the card is held by other processes."),
-        None => format!("{outside} of the card is held outside PyTorch, by other processes or this one's libraries."),
-    })
+    match WORDS.iter().find(|(known, _)| *known == name) {
+        Some((_, of)) => of(m),
+        None => rules::named(m, "word", name).iter().find_map(|(_, text)| fill(m, text)),
+    }
 }
 
 fn vendor(m: &OomMessage) -> &'static Words {
     Words::of_platform(m.dialect.platform)
-}
-
-/// The vendor's words where there are tools that tell of the card.
-fn with_tools(m: &OomMessage) -> Option<&'static Words> {
-    use Platform::{Cpu, DirectMl, Metal, Mps, Tpu, Vulkan};
-    (!matches!(m.dialect.platform, DirectMl | Vulkan | Metal | Mps | Cpu | Tpu)).then(|| vendor(m))
-}
-
-/// On Windows the driver's tools do not tell what a process holds.
-const TASKS: &str = "Windows' Task Manager, Details, column \"Dedicated GPU memory\"";
-
-/// A command of the vendor's tools to copy, or what Windows has in its place.
-fn of_system(m: &OomMessage, command: fn(&Words) -> &str, on_windows: &str) -> Option<String> {
-    let words = with_tools(m)?;
-    let said = if is(m, "windows") { on_windows.to_owned() } else { format!("`{}`", command(words)) };
-    Some(said).filter(|said| !said.is_empty())
 }
 
 /// The variable that holds the allocator's settings: the one that the message names, else that of its release and platform (one name
@@ -198,15 +174,14 @@ fn others(m: &OomMessage) -> Option<String> {
 /// The longest input that vLLM's cache has room for if each token takes the same, down to two digits: `430,000`.
 fn roughly_fits(m: &OomMessage) -> Option<String> {
     let share = m.figures.limit?.low() as f64 / m.figures.requested?.high().max(1) as f64;
-    let tokens = (m.context?.wanted? as f64 * share) as u64;
+    let tokens = (m.wanted? as f64 * share) as u64;
     let step = 10u64.pow(tokens.max(1).ilog10().saturating_sub(1));
     Some(tokens / step * step).filter(|&n| n > 0).map(crate::units::count)
 }
 
 /// The memory fraction that would have let the request through.
 fn fraction_needed(m: &OomMessage) -> Option<f64> {
-    let (held, q, capacity) = (device::held(m)?, m.figures.requested?, m.figures.capacity?);
-    let needed = held.high().saturating_add(q.high()) as f64 / capacity.low() as f64;
+    let needed = figure(m, "needed")?.high() as f64 / m.figures.capacity?.low() as f64;
     Some((needed * 100.0).ceil() / 100.0).filter(|fraction| *fraction <= 1.0)
 }
 
@@ -235,7 +210,8 @@ mod tests {
         for says in super::super::rules::tests::sentences() {
             for name in says.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(name, _)| name) {
                 let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b' ');
-                let is_known = super::super::figures::is_figure(name) || WORDS.iter().any(|(n, _)| *n == name);
+                let is_word = WORDS.iter().any(|(n, _)| *n == name) || !rules::table(&format!("word {name}")).is_empty();
+                let is_known = super::super::figures::is_figure(name) || is_word;
                 assert!(!is_name || is_known, "{name}: {says}");
             }
         }

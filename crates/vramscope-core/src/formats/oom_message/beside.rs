@@ -89,7 +89,11 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     let (used_of, total_of) = (pytorch_size(used), pytorch_size(total));
     let shown = format!("nvidia-smi beside the message shows {used_of} of {total_of} in use on GPU {gpu}");
     let who = listing(&format!("{shown}: "), listed.iter().take(NAMED).map(|p| p.told()));
-    message.beside.push(who.unwrap_or_else(|| format!("{shown}.")));
+    let mut who = who.unwrap_or_else(|| format!("{shown}."));
+    if message.reserved().is_some_and(|held| used < held.low()) {
+        who += " That is less than PyTorch held, so it was printed at another moment: others had at most that much then.";
+    }
+    message.beside.push(who);
     listed.retain(|p| p.bytes >= total / 20);
     let held: u64 = listed.iter().map(|p| p.bytes).sum();
     let own = message.reserved().or(f.allocated).map_or(0, |held| held.bytes);

@@ -125,12 +125,11 @@ pub(super) fn fragment(window: &Window<'_>) -> Option<OomMessage> {
     let row = TABLE.patterns.iter().find(|p| p.row.anchor == "CUDA out of memory")?;
     let dialect = Dialect { platform: Platform::Unknown, ..row.row.dialect };
     let mut message = OomMessage { dialect, ..OomMessage::default() };
-    for clause in &row.clauses {
-        clause.read(window.own(), usize::MAX, &mut message);
-    }
+    let ends = row.clauses.iter().filter_map(|clause| clause.read(window.own(), usize::MAX, &mut message));
+    let first = ends.min().unwrap_or(0);
     let f = &message.figures;
     let is_pytorchs = f.allocated.is_some() || f.unallocated.is_some() || window.own().low.contains("reservedintotalbypytorch");
-    message.line = 1;
+    message.line = window.squeezed.line_at(first.saturating_sub(1));
     (is_pytorchs && message.has_figures()).then_some(message)
 }
 
@@ -180,6 +179,9 @@ impl Pattern {
                 used = used.max(end);
             }
         }
+        if self.row.is("decimal") {
+            message.figures.all_mut().into_iter().filter_map(|(_, slot)| slot.as_mut()).for_each(|f| *f = f.decimal());
+        }
         if clamped(span.low, self.anchor.len() + 40).contains("morethan1eb") {
             message.is_absurd_request = true;
         }
@@ -188,12 +190,12 @@ impl Pattern {
         }
         // A quoted text in source code has at most a size.
         let f = &message.figures;
-        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.context.is_some();
+        let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();
         let is_literal = !has_a_card && super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
-                Trust::Figures if message.has_figures() || message.is_absurd_request || message.context.is_some() => true,
+                Trust::Figures if message.has_figures() || message.is_absurd_request || message.counts_tokens() => true,
                 trust => super::evidence::is_reported(window, self.row.anchor, trust),
             };
         is_told.then_some((message, used))
@@ -314,8 +316,8 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         // No machine has this many GPUs: the digits of the next line were read too.
         "gpu" => message.gpu = message.gpu.or(u32::try_from(figure.bytes).ok().filter(|n| *n < 1000)),
         "elements" => message.elements = message.elements.or(Some(figure.bytes)),
-        "wanted" => message.context.get_or_insert_default().wanted = Some(figure.bytes),
-        "fits" => message.context.get_or_insert_default().fits = Some(figure.bytes).filter(|&n| n > 0),
+        "wanted" => message.wanted = Some(figure.bytes),
+        "fits" => message.fits = Some(figure.bytes).filter(|&n| n > 0),
         "limit" if figure.is_unlimited() || figure.bytes == 0 => {}
         "exact" | "whole" | "_" | "tensor" | "processes" => {}
         _ => match f.all_mut().into_iter().find(|(known, _)| *known == name) {
@@ -367,31 +369,8 @@ fn tensor(low: &str) -> Option<(&'static str, u64, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::told;
     use super::*;
-
-    /// A message as one line: `requested 20.00 MiB, free 1.20 MiB, gpu 0`.
-    fn told(m: &OomMessage) -> String {
-        let mut figures = m.figures;
-        let mut out: Vec<String> = figures
-            .all_mut()
-            .into_iter()
-            .filter_map(|(name, figure)| Some(format!("{name} {}", figure.as_ref()?.printed())))
-            .collect();
-        out.extend(
-            m.context
-                .into_iter()
-                .flat_map(|c| [c.wanted.map(|n| format!("wanted {n}")), c.fits.map(|n| format!("fits {n}"))])
-                .flatten(),
-        );
-        out.extend(m.gpu.map(|gpu| format!("gpu {gpu}")));
-        out.extend(
-            m.processes
-                .iter()
-                .map(|p| format!("{} {}", p.pid.map_or("this".to_owned(), |pid| format!("pid {pid}")), p.bytes.printed())),
-        );
-        out.extend(m.is_absurd_request.then(|| "absurd".to_owned()));
-        out.join(", ")
-    }
 
     /// Every row must read its own example: alone, wrapped, in capitals and after a rank prefix.
     #[test]

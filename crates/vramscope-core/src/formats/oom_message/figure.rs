@@ -70,6 +70,13 @@ impl Figure {
         self.bytes == u64::MAX
     }
 
+    /// The figure where the unit that it was printed with is a power of 1000.
+    pub(super) fn decimal(self) -> Self {
+        let thousands = self.unit().unwrap_or(0) / 10;
+        let real = |bytes: u64| ((u128::from(bytes) * 1000u128.pow(thousands)) >> (10 * thousands)) as u64;
+        Figure { bytes: real(self.bytes), slack: real(self.slack) }
+    }
+
     /// The unit it was printed in, as a power of two; `None` for sums and for bytes.
     pub(super) fn unit(self) -> Option<u32> {
         let is_in = |shift: &u32| (0..7).any(|decimals| self.slack == half_of_last(*shift, decimals));
@@ -84,7 +91,9 @@ impl Figure {
         let is_decimal = number.contains('.');
         let rest = text.get(length..)?;
         // NumPy prints a bare point: "184. MiB".
-        let behind_point = || unit(rest.strip_prefix('.')?, true).map(|(shift, length)| (shift, length + 1));
+        // A letter behind it begins a word.
+        let named = |text| unit(text, true).filter(|(_, length)| *length > 1);
+        let behind_point = || named(rest.strip_prefix('.')?).map(|(shift, length)| (shift, length + 1));
         let without = || Some((bare.filter(|shift| *shift > 0 || !is_decimal)?, 0));
         let (shift, unit_length) = unit(rest, is_decimal).or_else(behind_point).or_else(without)?;
         Some((from_decimal(&number, shift)?, length + unit_length))
@@ -92,23 +101,21 @@ impl Figure {
 
     /// Reads the figure at the end of a text without white space; without a unit, `bare` is the unit.
     pub(super) fn at_end(text: &str, bare: Option<u32>) -> Option<Figure> {
-        let (shift, unit_length) = unit_at_end(text).or(bare.map(|shift| (shift, 0)))?;
-        let text = text.get(..text.len() - unit_length)?;
-        let digits = text.bytes().rev().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-        let mut number = text.get(text.len() - digits..)?.trim_start_matches('.');
-        let before = text.get(..text.len() - digits).unwrap_or("");
-        if before.strip_suffix('-').is_some_and(|b| !b.ends_with(|c: char| c.is_ascii_digit())) {
-            return None;
-        }
-        // "1e999" is not 999.
-        if before.strip_suffix(['e', 'E']).is_some_and(|b| b.ends_with(|c: char| c.is_ascii_digit())) {
+        let is_number = |b: &u8| b.is_ascii_digit() || *b == b'.';
+        let unit = text.bytes().rev().take_while(u8::is_ascii_alphabetic).count();
+        let digits = text.bytes().rev().skip(unit).take_while(is_number).count();
+        let (before, printed) = text.split_at_checked(text.len() - unit - digits)?;
+        // "-9 GiB" is below zero, "16-20 MiB" a range, and "1e999" is not 999.
+        let is_in_number = |mark: char| before.strip_suffix(mark).map(|b| b.ends_with(|c: char| c.is_ascii_digit()));
+        if is_in_number('-') == Some(false) || is_in_number('e').or(is_in_number('E')) == Some(true) {
             return None;
         }
         // A sentence may end right before: "in use. 1024.00 MiB" becomes "use.1024.00MiB".
-        while number.bytes().filter(|b| *b == b'.').count() > 1 {
-            number = number.split_once('.').map_or(number, |(_, rest)| rest);
+        let mut printed = printed.trim_start_matches('.');
+        while let Some((_, rest)) = printed.split_once('.').filter(|(_, rest)| rest.contains('.')) {
+            printed = rest;
         }
-        from_decimal(number, shift)
+        Figure::at_start(printed, bare).filter(|(_, length)| *length == printed.len()).map(|(figure, _)| figure)
     }
 }
 
@@ -143,22 +150,13 @@ const UNITS: [(&str, u32); 18] = [
 /// XLA's units on a TPU, always after decimals. Without white space a word may follow the first four directly.
 const LETTERS: [(&str, u32); 6] = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50), ("E", 60)];
 
-/// The unit at the start of a text; case is ignored.
+/// The unit at the start of a text: power of two, and length. Case is ignored.
 fn unit(text: &str, is_decimal: bool) -> Option<(u32, usize)> {
     let is_word = text.get(1..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
-    unit_where(|length| text.get(..length))
-        .filter(|&(shift, length)| length > 1 || shift == 0 || is_decimal && (shift < 50 || !is_word))
-}
-
-fn unit_at_end(text: &str) -> Option<(u32, usize)> {
-    unit_where(|length| text.get(text.len().checked_sub(length)?..))
-}
-
-/// The unit among the parts that `part` returns for a length: power of two, and length.
-fn unit_where<'a>(part: impl Fn(usize) -> Option<&'a str>) -> Option<(u32, usize)> {
-    let named = UNITS.iter().find(|(name, _)| part(name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name)));
-    let found = named.or_else(|| LETTERS.iter().find(|(name, _)| part(1) == Some(*name)));
-    found.map(|&(name, shift)| (shift, name.len()))
+    let named = UNITS.iter().find(|(name, _)| text.get(..name.len()).is_some_and(|t| t.eq_ignore_ascii_case(name)));
+    let found = named.or_else(|| LETTERS.iter().find(|(name, _)| text.starts_with(name)));
+    let found = found.map(|&(name, shift)| (shift, name.len()));
+    found.filter(|&(shift, length)| length > 1 || shift == 0 || is_decimal && (shift < 50 || !is_word))
 }
 
 /// `12.34` times 2^shift, with half a unit of the last decimal as error. Integer arithmetic keeps figures exact.

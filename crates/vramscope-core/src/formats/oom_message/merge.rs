@@ -132,7 +132,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         return apart <= most.0
             && f.requested.is_some() == g.requested.is_some()
             && main(f).into_iter().zip(main(g)).all(|(x, y)| agree(x, y))
-            && a.context == b.context
+            && (a.wanted, a.fits) == (b.wanted, b.fits)
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
     }
     // Without figures only the layers of one program are assumed to report one failure.

@@ -41,41 +41,40 @@ pub(crate) use row::DIALECTS;
 pub(crate) use signs::shows;
 pub use xla::PeakBuffer;
 
-macro_rules! platforms {
-    ($($platform:ident $name:literal $doc:literal,)*) => {
-        /// The kind of device whose memory a message is about.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum Platform {
-            $(#[doc = $doc] $platform,)*
-            /// The message does not say.
-            #[default]
-            Unknown,
-        }
-
-        impl Platform {
-            /// A short name, which is stable and used in JSON.
-            pub fn name(self) -> &'static str {
-                match self { $(Platform::$platform => $name,)* Platform::Unknown => "unknown" }
-            }
-
-            fn of_name(name: &str) -> Option<Self> {
-                match name { $($name => Some(Platform::$platform),)* "unknown" => Some(Platform::Unknown), _ => None }
-            }
-        }
-    };
+/// The kind of device whose memory a message is about. Its name is stable and used in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
+pub enum Platform {
+    /// NVIDIA, through CUDA.
+    Cuda,
+    /// AMD, through HIP.
+    Hip,
+    /// Intel, through PyTorch's XPU backend or Level Zero.
+    Xpu,
+    /// Apple, through PyTorch's MPS backend.
+    Mps,
+    /// Huawei's Ascend, through torch_npu.
+    Npu,
+    /// Google's TPU, through XLA.
+    Tpu,
+    /// Any GPU through Microsoft's DirectML.
+    DirectMl,
+    /// Any GPU through Vulkan.
+    Vulkan,
+    /// Apple, through Metal without PyTorch.
+    Metal,
+    /// Host memory: the system's own, not a device's.
+    Cpu,
+    /// The message does not say.
+    #[default]
+    Unknown,
 }
 
-platforms! {
-    Cuda "cuda" "NVIDIA, through CUDA.",
-    Hip "hip" "AMD, through HIP.",
-    Xpu "xpu" "Intel, through PyTorch's XPU backend or Level Zero.",
-    Mps "mps" "Apple, through PyTorch's MPS backend.",
-    Npu "npu" "Huawei's Ascend, through torch_npu.",
-    Tpu "tpu" "Google's TPU, through XLA.",
-    DirectMl "directml" "Any GPU through Microsoft's DirectML.",
-    Vulkan "vulkan" "Any GPU through Vulkan.",
-    Metal "metal" "Apple, through Metal without PyTorch.",
-    Cpu "cpu" "Host memory: the system's own, not a device's.",
+impl Platform {
+    /// A short name, which is stable and used in JSON.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// A PyTorch release: major, minor.
@@ -191,15 +190,6 @@ figures! {
     room "room",
 }
 
-/// vLLM's figures in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Context {
-    /// The longest input that the model must accept.
-    pub wanted: Option<u64>,
-    /// The longest input that fits into the cache.
-    pub fits: Option<u64>,
-}
-
 /// One decoded out-of-memory message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OomMessage {
@@ -217,8 +207,6 @@ pub struct OomMessage {
     pub processes: Vec<ProcessUse>,
     /// Sizes printed with a minus sign, as in the text; never part of the figures.
     pub negative: Vec<String>,
-    /// The listed processes are ranks of the same job, by their ids.
-    pub has_peers: bool,
     /// Elements of the tensor that failed, where the message has its shape but not its type.
     pub elements: Option<u64>,
     /// Settings that the text around shows: `enforce_eager`, `torch_dtype=torch.bfloat16`, in small letters without leading dashes.
@@ -230,15 +218,18 @@ pub struct OomMessage {
     pub is_warning: bool,
     /// Number of PyTorch's own warnings of the same request that were merged into this message.
     pub warnings: u32,
-    /// vLLM: the cache is too small for one input of the longest length.
-    pub context: Option<Context>,
+    /// Tokens of the longest input that a server must accept, or of a batch, or requests.
+    pub wanted: Option<u64>,
+    /// As many of these as fit.
+    pub fits: Option<u64>,
     /// The settings variable that the message names; it differs between releases and platforms.
     pub settings_variable: Option<&'static str>,
     /// The meaning, if the figures do not decide it: a sentence with placeholders such as `{requested}`; otherwise empty.
     pub says: &'static str,
     /// Advice, if the program's usual advice does not fit; otherwise empty.
     pub tips: &'static [&'static str],
-    /// What the message and the text around it show beside figures, by the names that conditions have for it: `expands`, `capturing`.
+    /// What the message and the text around it show beside figures, by the names that conditions have for it: `expands`, `capturing`,
+    /// `peers` (the listed processes are ranks of the same job, by their ids).
     pub seen: BTreeSet<&'static str>,
     /// The program whose text surrounds the message, if it has settings of its own: a server, ComfyUI.
     pub around: Option<Writer>,
@@ -351,6 +342,11 @@ impl OomMessage {
     /// False where the program goes on: the writer says so, or it tries again with less.
     pub fn is_failure(&self) -> bool {
         !self.is_warning && !self.seen.contains("attempt")
+    }
+
+    /// True for messages that count tokens or requests.
+    pub(crate) fn counts_tokens(&self) -> bool {
+        self.wanted.or(self.fits).is_some()
     }
 
     /// True if the message has any figure.

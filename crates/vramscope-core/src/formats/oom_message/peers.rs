@@ -1,6 +1,6 @@
 //! Ranks of one job on the same card: a message lists them as other processes.
 
-use super::OomMessage;
+use super::{OomMessage, ProcessUse};
 
 /// Processes that one program starts have ids this close to each other.
 const GAP: u32 = 4;
@@ -8,33 +8,33 @@ const GAP: u32 = 4;
 const MOST: usize = 64;
 
 pub(super) fn recognise(found: &mut [OomMessage]) {
-    let others: Vec<Vec<u32>> = found.iter().take(MOST).map(pids).collect();
-    for (at, message) in found.iter_mut().enumerate().take(MOST) {
-        let is_row = are_in_a_row(message);
-        message.has_peers = is_row || others.iter().enumerate().any(|(o, list)| o != at && list_each_other(&others[at], list));
+    let others: Vec<Vec<(u32, u64)>> = found.iter().take(MOST).map(others).collect();
+    for (at, (message, own)) in found.iter_mut().zip(&others).enumerate() {
+        let is_listed = |(o, list): (usize, &Vec<_>)| o != at && list_each_other(own, list);
+        let has_peers = are_in_a_row(own) || others.iter().enumerate().any(is_listed);
+        message.seen.extend(has_peers.then_some("peers"));
     }
 }
 
-fn pids(m: &OomMessage) -> Vec<u32> {
-    m.processes.iter().filter(|p| !p.is_this).filter_map(|p| p.pid).collect()
+/// Ids and bytes of the other processes, in the order of the ids.
+fn others(m: &OomMessage) -> Vec<(u32, u64)> {
+    let listed = m.processes.iter().filter(|p| !p.is_this);
+    let bytes = |p: &ProcessUse| if p.bytes.is_unlimited() { 0 } else { p.bytes.bytes };
+    let mut others: Vec<(u32, u64)> = listed.filter_map(|p| Some((p.pid?, bytes(p)))).collect();
+    others.sort_unstable();
+    others
 }
 
 /// True if each list has one process that the other lacks: two ranks of a job on one card.
-fn list_each_other(a: &[u32], b: &[u32]) -> bool {
-    let lacks = |of: &[u32], from: &[u32]| of.iter().filter(|pid| !from.contains(pid)).count();
+fn list_each_other(a: &[(u32, u64)], b: &[(u32, u64)]) -> bool {
+    let lacks =
+        |of: &[(u32, u64)], from: &[(u32, u64)]| of.iter().filter(|(pid, _)| from.iter().all(|other| other.0 != *pid)).count();
     (lacks(a, b), lacks(b, a)) == (1, 1)
 }
 
 /// True if most of what other processes hold is of at least two whose ids follow each other.
-fn are_in_a_row(m: &OomMessage) -> bool {
-    let mut others: Vec<(u32, u64)> = m
-        .processes
-        .iter()
-        .filter(|p| !p.is_this && !p.bytes.is_unlimited())
-        .filter_map(|p| Some((p.pid?, p.bytes.bytes)))
-        .collect();
-    others.sort_unstable();
-    let all = others.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
+fn are_in_a_row(others: &[(u32, u64)]) -> bool {
+    let held = |of: &[(u32, u64)]| of.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     let rows = others.chunk_by(|a, b| b.0 - a.0 <= GAP).filter(|row| row.len() > 1);
-    rows.map(|row| row.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes))).any(|held| held > all / 2)
+    rows.map(held).any(|row| row > held(others) / 2)
 }

@@ -107,26 +107,27 @@ const LINES: (usize, usize) = (30, 12);
 
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
-    if row.dialect.platform == Platform::Cuda && (row.dialect.writer.is_server() || row.dialect.writer == Writer::TENSORFLOW) {
-        let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-        message.dialect.platform = signs::first("card", &around).and_then(Platform::of_name).unwrap_or(row.dialect.platform);
+    let (writer, platform) = (row.dialect.writer, row.dialect.platform);
+    let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
+    let told_platform = platform == Platform::Cuda && (writer.is_server() || writer == Writer::TENSORFLOW);
+    if let Some(card) = signs::first("card", &around).filter(|_| told_platform).and_then(|card| card.parse().ok()) {
+        message.dialect.platform = card;
     }
-    if row.dialect.writer == Writer::XLA && row.dialect.platform != Platform::Cuda {
-        let around = without_sources(&window.around(LINES.0, LINES.1).to_ascii_lowercase());
-        message.dialect.writer = signs::first("compiler", &around).and_then(Writer::of_key).unwrap_or(Writer::XLA);
+    if writer == Writer::XLA && platform != Platform::Cuda {
+        let compiler = signs::first("compiler", &without_sources(&around)).and_then(Writer::of_key);
+        message.dialect.writer = compiler.unwrap_or(Writer::XLA);
     }
-    if row.dialect.writer.is_host() {
+    let is_bare = writer.has("bare");
+    let is_searched = is_bare || writer.has("searched");
+    if is_searched || writer.is_host() {
         message.seen.extend(signs::shown(window));
     }
-    let is_bare = row.dialect.writer.has("bare");
-    if !is_bare && !row.dialect.writer.has("searched") {
+    if !is_searched {
         return;
     }
-    let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
-    message.seen.extend(signs::shown(window));
     message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
-    if row.dialect.writer == Writer::TENSORFLOW
+    if writer == Writer::TENSORFLOW
         && signs::tells("allocator of jax", &around)
         && !has(&without_sources(&around), "tensorflow|keras|local_xla|local_tsl")
     {
@@ -137,12 +138,11 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         if signs::tells("tensorflow 1", &around) {
             message.dialect.until = Some((1, 15));
         }
-        // A filter of 1 by 1 is no batch of one.
-        let line = window.raw_line().replace(", ", ",");
-        let is_one_at_once = line.split("shape").any(|rest| {
-            let rest = rest.trim_start_matches([' ', '=', ':']);
-            let rest = rest.strip_prefix("of ").unwrap_or(rest).strip_prefix("[1,");
-            rest.is_some_and(|rest| !rest.starts_with("1,") && rest.split(']').next().is_some_and(|dims| dims.contains(',')))
+        let is_one_at_once = window.raw_line().split("shape").any(|rest| {
+            let dims = rest.trim_start_matches([' ', '=', ':']).trim_start_matches("of ").split(']').next().unwrap_or("");
+            let dims: Vec<&str> = dims.split(',').map(str::trim).collect();
+            // A filter of 1 by 1 is no batch of one.
+            matches!(dims[..], ["[1", second, _, ..] if second != "1")
         });
         message.seen.extend(is_one_at_once.then_some("one at once"));
     }
@@ -153,14 +153,13 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
             // In Ollama, the process that runs out is llama.cpp.
             Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
             Some(writer) => message.dialect.writer = writer,
-            None if row.trust == Trust::Name && row.dialect.writer == Writer::RUNTIME => message.seen.extend(["foreign"]),
-            None => {}
+            None => message.seen.extend((row.trust == Trust::Name && writer == Writer::RUNTIME).then_some("foreign")),
         }
     }
     let kind = match message.dialect.writer {
         Writer::LLAMA_CPP => "runner",
         Writer::TENSOR_RT => "provider",
-        writer if writer != Writer::TENSORFLOW && (is_bare || row.dialect.writer.has("inside")) => "server",
+        own if own != Writer::TENSORFLOW && (is_bare || writer.has("inside")) => "server",
         _ => "",
     };
     message.around = signs::first(kind, &around).and_then(Writer::of_key);
@@ -216,9 +215,9 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
 /// is more often its cause.
 fn nearest(around: &str, place: usize, line: usize) -> Option<Writer> {
-    let distance = |cue: &str| {
-        let behind = around.get(place..).and_then(|t| t.find(cue)).map(|at| at.saturating_sub(line) * 2);
-        let before = around.get(..place).and_then(|t| t.rfind(cue)).map(|at| place - at);
+    let distance = |cue: &'static str| {
+        let behind = around.get(place..).and_then(|t| signs::places(t, cue).next()).map(|at| at.saturating_sub(line) * 2);
+        let before = around.get(..place).and_then(|t| signs::places(t, cue).last()).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
     let found = signs::of_kind("program").filter_map(|(program, word)| Some((distance(word)?, program)));

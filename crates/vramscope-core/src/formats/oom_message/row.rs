@@ -11,11 +11,11 @@
 //! ```
 //!
 //! The head is the program (a key of `programs.txt`), the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
-//! or `until 0.4` (releases), `warning`, `attempt` and `whole`. The lines with `>` and `=` are an example as the program prints it and the figures read
+//! or `until 0.4` (releases), `warning`, `attempt`, `whole` and `decimal`. The lines with `>` and `=` are an example as the program prints it and the figures read
 //! from it: both are tested. The other lines are fields of [`Row`].
 
 use super::entries::Entry;
-use super::{Dialect, Platform, Writer, release};
+use super::{Dialect, Writer, release};
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
 pub(crate) const DIALECTS: [&str; 6] = [
@@ -28,7 +28,8 @@ pub(crate) const DIALECTS: [&str; 6] = [
 ];
 
 /// How much the words alone prove.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Trust {
     /// Only the program itself prints them.
     Sure,
@@ -53,7 +54,7 @@ pub(super) struct Row {
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: Vec<&'static str>,
     /// `warning`: the program continues after the message. `attempt`: it tries again with less. `whole`: words that other messages
-    /// start with do not end this one.
+    /// start with do not end this one. `decimal`: its units are powers of 1000.
     marks: Vec<&'static str>,
     /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
     pub(super) says: &'static str,
@@ -66,15 +67,8 @@ impl Row {
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let (head, anchor) = entry.head.split_once(": ")?;
         let mut words = head.split(' ');
-        let (writer, platform) = (Writer::of_key(words.next()?)?, Platform::of_name(words.next()?)?);
-        let trust = match words.next()? {
-            "sure" => Trust::Sure,
-            "figures" => Trust::Figures,
-            "phrase" => Trust::Phrase,
-            "name" => Trust::Name,
-            "line" => Trust::Line,
-            _ => return None,
-        };
+        let (writer, platform) = (Writer::of_key(words.next()?)?, words.next()?.parse().ok()?);
+        let trust = words.next()?.parse().ok()?;
         let parts = |mark| entry.all(mark).flat_map(|line| line.split('|')).map(str::trim).filter(|part| !part.is_empty());
         let mut row = Row {
             dialect: Dialect { writer, platform, since: None, until: None },
@@ -90,7 +84,7 @@ impl Row {
             match word {
                 "since" => row.dialect.since = Some(release(words.next()?)?),
                 "until" => row.dialect.until = Some(release(words.next()?)?),
-                "warning" | "attempt" | "whole" => row.marks.push(word),
+                "warning" | "attempt" | "whole" | "decimal" => row.marks.push(word),
                 _ => return None,
             }
         }

@@ -33,9 +33,9 @@ pub(super) fn tells(name: &str, text: &str) -> bool {
 
 /// What the lines around a message show, each sign in its own range.
 pub(super) fn shown(window: &Window<'_>) -> impl Iterator<Item = &'static str> {
-    let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&str>)| {
+    let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&'static str>)| {
         let around = range.map(|(above, below)| window.around(above, below).to_ascii_lowercase()).unwrap_or_default();
-        words.iter().any(|word| contains(&around, word))
+        words.iter().any(|word| places(&around, word).next().is_some())
     };
     let shows = SIGNS.iter().filter_map(|sign| Some((sign.name.strip_prefix("shows ")?, sign)));
     shows.filter(move |(_, sign)| sign.lines.iter().any(is_around)).map(|(what, _)| what)
@@ -59,7 +59,19 @@ pub(super) fn of_kind(kind: &str) -> impl Iterator<Item = (&'static str, &'stati
 
 /// What the first sign of a kind tells whose words a text in small letters has.
 pub(super) fn first(kind: &str, text: &str) -> Option<&'static str> {
-    of_kind(kind).find(|(_, word)| contains(text, word)).map(|(what, _)| what)
+    of_kind(kind).find(|(_, word)| places(text, word).next().is_some()).map(|(what, _)| what)
+}
+
+/// Where a word begins in a text in small letters. Inside a longer word it does not, except in the name of a library or behind an escaped
+/// end of line.
+pub(super) fn places(text: &str, word: &'static str) -> impl Iterator<Item = usize> {
+    let is_letter = |c: char| c.is_ascii_alphanumeric();
+    let begins = move |at: &usize| {
+        let before = &text[..*at];
+        let is_inside = word.starts_with(is_letter) && before.ends_with(is_letter);
+        !is_inside || ["lib", "\\n", "\\t"].iter().any(|end| before.ends_with(end))
+    };
+    memchr::memmem::find_iter(text.as_bytes(), word).filter(begins)
 }
 
 #[cfg(test)]
@@ -72,10 +84,7 @@ mod tests {
         for kind in ["program", "server", "runner", "provider", "ggml", "compiler", "card"] {
             assert!(of_kind(kind).count() > 0, "{kind}");
             for (what, _) in of_kind(kind) {
-                assert!(
-                    if kind == "card" { Platform::of_name(what).is_some() } else { Writer::of_key(what).is_some() },
-                    "{what}"
-                );
+                assert!(if kind == "card" { what.parse::<Platform>().is_ok() } else { Writer::of_key(what).is_some() }, "{what}");
             }
         }
         for (releases, words) in of_kind("release") {

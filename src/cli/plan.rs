@@ -291,8 +291,8 @@ fn is_of_transformers(plan: &Plan) -> bool {
 }
 
 /// A role by its name, as every text writes it: `KV cache`.
-fn role_text(name: &str) -> String {
-    Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.text().to_owned())
+fn role_text(plan: &Plan, name: &str) -> String {
+    Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| plan.role_words(role))
 }
 
 fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>, held: Option<u64>) -> String {
@@ -416,7 +416,7 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
     if let Some(p) = report.at.first() {
         let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
         roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role_text(role), Bytes(**bytes))).collect();
+        let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role_text(plan, role), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
     let left = report.notes.iter().filter(|note| !plan.doubts().contains(note));

@@ -18,7 +18,7 @@ pub(super) const OPTIMIZER: u32 = 1 << 3;
 pub(super) const LOADS: u32 = 1 << 4;
 /// The user's own constructor or loader.
 pub(super) const BUILDS: u32 = 1 << 5;
-/// A file of `torch.nn.functional`.
+/// A file of `torch.nn.functional`, or an operator of a layer.
 pub(super) const FUNCTIONAL: u32 = 1 << 6;
 /// A container of modules, whose one line calls them all.
 pub(super) const CONTAINER: u32 = 1 << 7;
@@ -125,8 +125,47 @@ const FSDP: &[&str] =
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
 
+/// Operators that layers of a network and losses call, and hardly anything else.
+const LAYERS: &[&str] = &[
+    "aten::linear",
+    "aten::conv1d",
+    "aten::conv2d",
+    "aten::conv3d",
+    "aten::conv_transpose1d",
+    "aten::conv_transpose2d",
+    "aten::conv_transpose3d",
+    "aten::batch_norm",
+    "aten::layer_norm",
+    "aten::group_norm",
+    "aten::instance_norm",
+    "aten::rms_norm",
+    "aten::embedding",
+    "aten::dropout",
+    "aten::relu",
+    "aten::gelu",
+    "aten::silu",
+    "aten::softmax",
+    "aten::log_softmax",
+    "aten::max_pool2d",
+    "aten::avg_pool2d",
+    "aten::adaptive_avg_pool2d",
+    "aten::lstm",
+    "aten::gru",
+    "aten::scaled_dot_product_attention",
+    "aten::cross_entropy_loss",
+    "aten::nll_loss",
+    "aten::mse_loss",
+    // The forward pass of torch.compile's code.
+    "CompiledFunction",
+];
+
 /// Parts of paths of inference servers.
 const SERVERS: [&str; 3] = ["vllm/", "sglang/", "text_generation_server/"];
+
+/// True for a file that shares tensors with another process, as a `DataLoader` with workers does.
+pub(super) fn is_sharing(file: &str) -> bool {
+    file.replace('\\', "/").ends_with("multiprocessing/reductions.py")
+}
 
 /// The bits of a frame.
 pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
@@ -141,6 +180,7 @@ pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
     match file {
         MODULE_FILE => CALL | FORWARD | PYTHON,
         OPERATOR_FILE if name == FORWARD_MARK || name.starts_with("autograd::engine::") => BACKWARD | PYTHON,
+        OPERATOR_FILE if LAYERS.contains(&name) => FUNCTIONAL,
         OPERATOR_FILE => 0,
         _ if file.ends_with(".py") || file.starts_with('<') || file.contains("ipykernel") || name == "<module>" => {
             PYTHON | of_python(file, name, is_framework(stacks, frame))

@@ -3,13 +3,13 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{CALL, CONTAINER, FORWARD, GENERATES, PYTHON};
+use super::frame::{CACHE, CALL, CONTAINER, FORWARD, GENERATES, PYTHON};
 use super::period::periods;
 use super::phases::{Phases, Run};
 use super::sense::Part;
 use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
-use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
 /// A loop counts if it makes at least one part in this many of the allocations.
 const LEAST_SHARE: usize = 20;
@@ -338,6 +338,11 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();
     starts.sort_unstable();
     let starts: Vec<u32> = starts.into_iter().step_by(calls).collect();
+    // A server that makes its cache anew computes nothing.
+    let is_cache = |row: &u32| phases.of_row(device, tables, *row).bits & (CACHE | CALL | FORWARD) == CACHE;
+    if starts.len() == 1 && chosen.iter().flat_map(|site| &site.rows).all(is_cache) {
+        return None;
+    }
     let generates = phases.of_row(device, tables, starts[0]).bits & GENERATES != 0;
     let place = place(stacks, first.frame);
     let source = if generates && calls == 1 { StepSource::Generation(place) } else { StepSource::Call(place, calls as u32) };
@@ -555,6 +560,8 @@ const REQUESTS_OF_A_LAYER: usize = 40;
 /// Weights of one size from this on tell how many layers were loaded.
 const LEAST_WEIGHT: u64 = 1 << 16;
 const SHARE_THAT_STAYS: usize = 4;
+/// Of what rounds make, less than one part in this many outlives the next one.
+const LEAST_KEPT: u64 = 5;
 /// Loading allocates at most this many times the bytes that it keeps: four bytes per weight for half a byte.
 const MOST_TEMPORARY: u64 = 8;
 
@@ -563,18 +570,29 @@ fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -
     let lifetimes = &tables.lifetimes;
     // Stacks of operators alone, as a trace without with_stack has them, are the same in each layer of one forward pass.
     let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
-    if is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0) {
-        return Steps::default();
-    }
+    let has_operators_only = is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0);
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);
     let count = lifetimes.len() - phases.first_row as usize;
     let kind = |id| match phases.has_stacks {
+        _ if has_operators_only => lifetimes.requested(device, id) << 32 | u64::from(lifetimes.stack(device, id).0),
         true => u64::from(lifetimes.stack(device, id).0),
         false => lifetimes.requested(device, id),
     };
     let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
     let starts = periods(&kinds, if phases.has_stacks { SHORTEST } else { SHORTEST_OF_SIZES });
     let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
+    // What is shorter is a layer. Layers keep what they make for the pass's end, and a round frees what the one before it made.
+    let is_layer = || {
+        let lag = starts[1..].windows(2).map(|w| w[1] - w[0]).min().unwrap_or(0);
+        let made = |rounds: &[usize]| (rounds[0]..rounds[1]).map(id).map(|id| (id, lifetimes.requested(device, id)));
+        let end = |at: usize| if at < count { lifetimes.born(id(at)) } else { device.events.len() as u32 };
+        let all: u64 = starts.windows(3).flat_map(made).map(|(_, bytes)| bytes).sum();
+        let kept = |w: &[usize]| made(w).filter(|(id, _)| lifetimes.gone(*id) > end(w[2])).map(|(_, bytes)| bytes).sum::<u64>();
+        lag < SHORTEST_OF_SIZES || starts.windows(3).map(kept).sum::<u64>().saturating_mul(LEAST_KEPT) > all
+    };
+    if has_operators_only && is_layer() {
+        return Steps::default();
+    }
     let bytes = |at: &usize| lifetimes.requested(device, id(*at));
     let (stays, goes): (Vec<usize>, Vec<usize>) = (from..to).partition(|&at| lifetimes.gone(id(at)) == NO_EVENT);
     let sum = |rows: &[usize]| rows.iter().map(bytes).sum::<u64>();
@@ -593,7 +611,33 @@ fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -
     if is_cut_short && (is_part_of_a_pass(device, tables, (from..to).map(id)) || starts.len() <= layers() + 1) {
         return Steps::default();
     }
+    let starts = if has_operators_only { from_least_use(device, tables, &starts, id) } else { starts };
     let events = device.events.len() as u32;
     let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();
     steps(bounds, StepSource::Period)
+}
+
+/// The same rounds, each from where least is in use: what repeats shows how long a round is, and not where one begins.
+fn from_least_use(
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    starts: &[usize],
+    id: impl Fn(usize) -> LifetimeId,
+) -> Vec<usize> {
+    let [.., before, last] = *starts else { return starts.to_vec() };
+    let (lag, first) = (last - before, starts[0]);
+    let in_use = |at: usize| {
+        let event = tables.lifetimes.born(id(at)).saturating_sub(1);
+        tables.curves.at(device, &tables.lifetimes, Quantity::Active, event)
+    };
+    let least = |by: &usize| starts[..starts.len() - 1].iter().map(|start| in_use(start + by)).sum::<u64>();
+    let by = (0..lag).min_by_key(least).unwrap_or(0);
+    if by == 0 {
+        return starts.to_vec();
+    }
+    // What is before the first start may be the beginning of its round.
+    let by = if first + by >= lag { by as isize - lag as isize } else { by as isize };
+    let end = tables.lifetimes.len() - tables.lifetimes.initial_count();
+    let shifted = starts.iter().map(|start| start.saturating_add_signed(by)).chain([last.saturating_add_signed(by) + lag]);
+    shifted.filter(|&at| at <= end).collect()
 }

@@ -3,6 +3,7 @@
 use super::copies;
 use super::frame::{ATTENDS, CACHE, CALL, CAPTURES, DECODES, EVALUATES, FORWARD, GENERATES, PREFILLS};
 use super::sense::{self, Part, Sense};
+use crate::formats::kineto::OPERATOR_FILE;
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
@@ -98,9 +99,12 @@ impl Phases {
         let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
         let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
         let (senses, bits) = sense::read(stacks);
-        // Where no stack is of a pass, none is missing from one.
+        // Where no stack is of a pass, none is missing from one. A trace names the operators of the backward pass too.
         let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
-        let without_stack = sense::without_stack(has_stacks && has_passes);
+        let is_operator = |i: usize| stacks.frame(FrameId(i as u32)).is_some_and(|f| stacks.text(f.file) == OPERATOR_FILE);
+        let mut frames = 0..stacks.frame_count();
+        let without_stack = sense::without_stack(has_stacks && has_passes && !frames.clone().any(is_operator));
+        let has_operators_only = !frames.is_empty() && frames.all(is_operator);
         let line = |i: usize| stacks.frame(FrameId(i as u32)).map_or(0, |f| f.line);
         let lines = (0..stacks.frame_count()).map(line).collect();
         let mut phases = Phases { senses, bits, lines, without_stack, first_row: first, has_stacks, ..Phases::default() };
@@ -113,7 +117,9 @@ impl Phases {
                 }
             }
         }
-        settle(&mut parts, tables, first);
+        // Of operators alone, only those of layers tell the pass that they are all part of.
+        let few = if has_operators_only { MOST_BETWEEN_LAYERS } else { A_FEW };
+        settle(&mut parts, tables, first, few);
         // What a graph is captured from is made in a pool of its own; the passes before the capture, which warm up, are not.
         let is_private = |row: u32| {
             let pool = lifetimes.get(device, LifetimeId(row)).map(|life| life.pool);
@@ -325,10 +331,14 @@ fn stretch_before(parts: &[Part], at: usize) -> usize {
     before.iter().rev().take_while(|part| Some(*part) == before.last()).count()
 }
 
+/// Allocations that count as part of what is before and behind them.
+const A_FEW: usize = 2;
+/// The same between two layers where the stacks name operators alone.
+const MOST_BETWEEN_LAYERS: usize = 24;
+
 /// Gives allocations that no frame places to the part around them: a few between two stretches of the forward pass, the loss before
 /// the backward pass, what a function without modules makes and the backward pass then frees.
-fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
-    const A_FEW: usize = 2;
+fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32, few: usize) {
     const MOST_OF_A_FUNCTION: usize = 4;
     let id = |at: usize| LifetimeId(first + at as u32);
     let mut at = 0;
@@ -351,7 +361,7 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32) {
             end - fed >= MOST_OF_A_FUNCTION && kept * 4 >= end - fed
         };
         let part = match (before, after) {
-            (Part::Forward, Part::Forward) if end - at <= A_FEW => Part::Forward,
+            (Part::Forward, Part::Forward) if end - at <= few => Part::Forward,
             (Part::Forward, Part::Forward) => Part::Unknown,
             (Part::Forward, Part::Backward) => Part::Forward,
             (_, Part::Backward) if feeds_backward() => {

@@ -110,6 +110,9 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
         s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
         Part::Backward
+    } else if !in_module && shares(stacks, frames) {
+        s.makes_weights = false;
+        Part::Unknown
     } else if !in_module && (s.makes_weights || (s.bits & BUILDS != 0 && computes_while_building(stacks, frames, of))) {
         Part::Load
     } else if in_module || s.bits & (FUNCTIONAL | GENERATES | CASTS) != 0 {
@@ -136,6 +139,11 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         _ => {}
     }
     s
+}
+
+/// True where a tensor is shared with another process: data of a loader with workers.
+fn shares(stacks: &StackTable, frames: &[FrameId]) -> bool {
+    frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| frame::is_sharing(stacks.text(f.file)))
 }
 
 /// True where a constructor or a loader of the program calls the operator itself, as one that makes a table of positions with `einsum`.

@@ -33,6 +33,7 @@ mod verdict;
 
 use std::sync::{Arc, OnceLock};
 
+use crate::anatomy::Role;
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
 use crate::tables::DeviceTables;
 
@@ -259,6 +260,11 @@ impl Plan {
     /// Index of the largest recording.
     pub fn largest_at(&self) -> usize {
         self.largest
+    }
+
+    /// A role, after "probably" where the recordings do not show it: `probably workspaces`.
+    pub fn role_words(&self, role: Role) -> String {
+        role.words(self.programs.get(self.largest).is_some_and(|program| program.probable.contains(&role)))
     }
 
     fn model_of(&self, base: usize) -> Option<&Model> {

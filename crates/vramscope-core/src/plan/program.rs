@@ -14,7 +14,7 @@ use crate::changes::Requests;
 pub(super) use crate::changes::{NEVER, Row};
 use crate::inference::scripted::{Ask, Start};
 use crate::inference::{ReplayStep, WhatIf};
-use crate::model::{AllocConf, Cancelled, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
+use crate::model::{AllocConf, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::naming::is_generated;
 use crate::tables::{DeviceTables, LifetimeId, Quantity};
 
@@ -55,6 +55,8 @@ pub struct Program {
     pub failed_under: Option<u64>,
     /// `torch.compile` wrote code of it, and may write other code for other sizes.
     pub is_compiled: bool,
+    /// The roles that are inferred of most of their bytes at the recording's peak.
+    pub probable: Vec<Role>,
 }
 
 impl Program {
@@ -191,6 +193,7 @@ impl Program {
         let failed_under = device.events.last_oom().and(own.replay.limit);
         let start = Start::of(&whatif.prepared(), start);
         let steps = bounds.len().saturating_sub(1);
+        let probable = probable_roles(device, tables, &roles);
         drop(roles);
         let mut frames = (0..recording.stacks.frame_count() as u32).filter_map(|f| recording.stacks.frame(FrameId(f)));
         let is_compiled = frames.any(|f| is_generated(recording.stacks.text(f.file)));
@@ -211,6 +214,7 @@ impl Program {
             peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
             failed_under,
             is_compiled,
+            probable,
             recording: Arc::clone(&recording),
         })
     }
@@ -236,6 +240,19 @@ impl Program {
         }
         most
     }
+}
+
+/// The roles that are inferred of most of what they hold at the peak.
+fn probable_roles(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles) -> Vec<Role> {
+    let peak = tables.curves.peak(Quantity::Active).1;
+    let mut held: FxHashMap<Role, [u64; 2]> = FxHashMap::default();
+    for id in tables.states.live_at(&tables.lifetimes, peak) {
+        let bytes = tables.lifetimes.block_size(id);
+        let of_role = held.entry(roles.of(id)).or_default();
+        of_role[0] += bytes;
+        of_role[1] += if roles.is_probable(device, tables, id) { bytes } else { 0 };
+    }
+    held.into_iter().filter(|(_, [all, probable])| probable.saturating_mul(2) > *all).map(|(role, _)| role).collect()
 }
 
 /// The innermost Python line outside of torch, else the innermost line; "no stack" without one.

@@ -157,7 +157,7 @@ impl PlanView {
                 let swatch = role.map_or(Swatch::Free, |r| Swatch::Fill(dim(&r, role_paint(r).colour(t))));
                 let c = c.swatch(swatch);
                 match role {
-                    Some(role) => _ = c.text(role.text(), Type::Body, t.text1),
+                    Some(role) => _ = c.text(scene.plan.role_words(*role), Type::Body, t.text1),
                     // It does not grow with the size, and has that column's room.
                     None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
                 }

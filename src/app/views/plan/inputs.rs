@@ -103,13 +103,18 @@ pub(super) enum State {
 }
 
 impl Inputs {
-    /// Begins with the recording in front.
+    /// Begins with the recording in front, and those of other tabs that are of the same program by their names.
     pub fn begin(&mut self, cx: &ViewContext<'_>) {
         if self.chosen.is_empty() {
-            let name = cx.data.recording.source.name.clone();
+            let own = cx.data.recording.source.name.clone();
             self.is_guessed = true;
-            self.chosen.push(Chosen { origin: Origin::Here, name, texts: Vec::new(), is_guess: true });
-            self.guess();
+            self.add(Origin::Here, own.clone());
+            for open in cx.comparing.open() {
+                let name = open.data.recording.source.name.clone();
+                if are_siblings(&own, &name) {
+                    self.add(Origin::Tab(open.id), name);
+                }
+            }
         }
     }
 

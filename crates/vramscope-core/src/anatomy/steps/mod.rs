@@ -221,13 +221,18 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
         // Optimizers that step one after the other, as Muon and AdamW do, end the same step: nothing is allocated between them, and no
         // gradient is set to zero.
         let allocates = |from: usize, to: usize| device.events.action.get(from..to).is_some_and(|e| e.contains(&Action::Alloc));
-        ranges.dedup_by(|next, last| {
+        let mut apart = ranges.clone();
+        apart.dedup_by(|next, last| {
             let is_same = !allocates(last.1, next.0) && !zeroed.iter().any(|z| (last.1..=next.0).contains(&z.0));
             if is_same {
                 last.1 = last.1.max(next.1);
             }
             is_same
         });
+        // On a device that does nothing between them, nothing tells.
+        if apart.len() > 1 || ranges.len() == 2 {
+            ranges = apart;
+        }
         // Of optimizers of several kinds that take turns, each after a pass of its own, the last one ends the step.
         let turns = taking_turns(&optimizers.iter().map(|o| o.1).collect::<Vec<_>>());
         let is_apart = optimizers.windows(2).all(|w| allocates(w[0].0.1, w[1].0.0));

@@ -406,7 +406,8 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     // What was never in use at once is a matter of sizes, not of a cache that was needed before.
     let was_used = range.is_none() || p.tables.curves.peak(Quantity::Active).0.saturating_mul(2) > reserved;
-    if idle < GIBIBYTE || idle.saturating_mul(2) < reserved || !was_used {
+    let is_much = idle.saturating_mul(2) >= reserved || (idle >= 2 * GIBIBYTE && idle.saturating_mul(4) >= reserved);
+    if idle < GIBIBYTE || !is_much || !was_used {
         return Vec::new();
     }
     let (title, when) = match range {

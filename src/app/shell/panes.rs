@@ -10,7 +10,7 @@ use super::fitting::Fitted;
 use super::heights::PANE_HEADER;
 use super::welcome::welcome;
 use crate::app::data::compare::Open;
-use crate::app::documents::document::{Content, Document};
+use crate::app::documents::document::{Content, Document, Left};
 use crate::app::documents::loading;
 use crate::app::jobs::Jobs;
 use crate::app::pages::failed::failed as failed_page;
@@ -166,11 +166,20 @@ fn workspace_ui(
         Vec::new()
     } else {
         let tree = document.layouts.tree(workspace);
+        let before = tree.dragged_id(ui.ctx()).map(|_| tree.clone());
         let fitted = Fitted::fit(tree, ui.available_size());
         tree.ui(&mut panes, ui);
         let hidden = fitted.undo(tree);
+        // Panes are moved with the left button alone: the others pan and open menus.
+        if ui.input(|i| i.pointer.any_down() && !i.pointer.primary_down()) && tree.dragged_id(ui.ctx()).is_some() {
+            ui.ctx().stop_dragging();
+        }
         if let Some(view) = panes.closed {
             close(tree, workspace, view);
+        }
+        let docked = before.filter(|before| before != tree);
+        if let Some(before) = docked {
+            document.remember(Left::Layout(workspace, before));
         }
         hidden
     }

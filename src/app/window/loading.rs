@@ -31,8 +31,7 @@ impl App {
                     }
                     if is_new && recording.report.truncated().is_some() {
                         let title = &document.title;
-                        cut_short
-                            .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
+                        cut_short.push(format!("{title} is cut short: its last part is missing. Copy the file again."));
                     }
                     if is_new && recording.report.nonsense() > 0 {
                         let (title, values) = (&document.title, count(recording.report.nonsense()));

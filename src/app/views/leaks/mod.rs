@@ -18,6 +18,7 @@ use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, no_leak, pace, saw_tooth,
 };
+use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::StackId;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -121,9 +122,10 @@ impl View for LeaksView {
         }
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
-            let sentence = format!("{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above. A longer history:");
-            let line = cx.words().say(vramscope_core::diagnose::limits::RECORD);
-            pane::empty_state(ui, &sentence, Some(&line));
+            let healthy =
+                no_growth(cx.data.device(), &cx.data.tables, cx.data.steps()).map_or(String::new(), |said| format!("{said}. "));
+            let sentence = format!("{healthy}{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above.");
+            pane::empty_state(ui, &sentence, None);
             return;
         }
         self.verdict(ui, cx, &found);

@@ -11,7 +11,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, ColourBy};
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
-use crate::app::views::block_name::{guess_mark, short_role, show_guess_mark};
+use crate::app::views::block_name::paint_role;
 use crate::app::widgets::{Batch, Cut, ListRow, Tip, label};
 use vramscope_core::anatomy::{Composition, Role, Which};
 use vramscope_core::tables::NO_EVENT;
@@ -122,10 +122,5 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
     label::figure(p, columns.at(0), &row.figure, figure);
     let room = rect.across(columns.inner.left() + 16.0, share.left() - 4.0);
-    let width = |text: &str| label::width(p, text, Type::Body);
-    let least = guess_mark(p, row.is_probable, f32::MAX, 0.0).1;
-    let said = Some(row.role.text()).filter(|text| width(text) + least <= room.width()).unwrap_or(short_role(row.role));
-    let (mark, taken) = guess_mark(p, row.is_probable, width(said), room.width());
-    let named = label::text_in(p, room.with_max_x(room.right() - taken), said, Type::Body, name);
-    show_guess_mark(p, mark, named.right(), room, t.text3);
+    paint_role(p, t, row.role, row.is_probable, room, name);
 }

@@ -67,11 +67,12 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     if let Some((frame, before, _)) = linked(cx, row) {
         return Some(place_link(ui, cx, frame, before, room, &row.key).1);
     }
-    let name = match row.name.strip_prefix("probably ") {
-        Some(rest) if label::width(p, &row.name, Type::Body) > room.width() => format!("prob. {rest}"),
-        _ => row.name.clone(),
-    };
-    let short = label::without_middle(p, &name, Type::Body, room.width());
+    let (mut room, mut name) = (room, row.name.as_str());
+    if let Some(rest) = name.strip_prefix("probably ") {
+        room.min.x = label::text_in(p, room, "probably", Type::Caption, t.text3).right() + 4.0;
+        name = rest;
+    }
+    let short = label::without_middle(p, name, Type::Body, room.width());
     let is_beside = row.depth > 0 || row.about == layout::NO_MODULE;
     label::text_in(p, room, &short, Type::Body, if is_beside { t.text2 } else { t.text1 });
     None

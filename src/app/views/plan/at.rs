@@ -1,5 +1,7 @@
 //! The right column: the chosen size by role, and the code of the chosen change.
 
+use std::sync::Arc;
+
 use egui::{Align, Layout, Rect, ScrollArea, Sense, Ui, UiBuilder, pos2, vec2};
 
 use super::ViewContext;
@@ -7,10 +9,12 @@ use super::layout::slope;
 use super::model::PlanView;
 use super::scene::{Kind, Outcome, Row, Scene, outcome};
 use crate::app::data::colours::role_paint;
+use crate::app::data::device::DeviceData;
 use crate::app::state::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::block_name::paint_role;
 use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
-use vramscope_core::anatomy::Role;
+use vramscope_core::anatomy::{Composition, Role, Roles};
 use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
@@ -40,6 +44,14 @@ pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role
         Role::Temporaries,
     ];
     ORDER.into_iter().filter(|role| has[role.index()]).collect()
+}
+
+/// The roles that are inferred in what is live at the recorded peak.
+fn guessed(data: &DeviceData, roles: &Roles) -> Vec<Role> {
+    let (device, tables) = (data.device(), &data.tables);
+    let peak = tables.curves.peak_event();
+    let held = Composition::at(&data.recording, device, tables, &data.names, roles, peak, |asked| asked.is_ok());
+    held.roles.iter().filter(|held| held.is_probable()).map(|held| held.role).collect()
 }
 
 impl PlanView {
@@ -114,6 +126,10 @@ impl PlanView {
             }
         });
         section(ui, "By role, at the peak", "", false);
+        if let Some(roles) = cx.roles.cloned() {
+            let data = Arc::clone(cx.data);
+            self.guessed.get(cx.jobs, "roles", &(), move |_| Some(guessed(&data, &roles)));
+        }
         self.role = self.role_list(ui, cx, scene, shown);
     }
 
@@ -152,12 +168,13 @@ impl PlanView {
         let grows = scene.knows && self.chosen_row(scene).is_none();
         let per = if grows { per_one(&scene.name) } else { String::new() };
         let text = |role: &Option<Role>| role.map_or("free inside reserved", |role| role.text());
+        let guessed = self.guessed.latest().map_or(&[][..], |roles| roles.as_slice());
         let columns: Vec<Column<'_, Option<Role>>> = vec![
             Column::text("", Width::Share(1.0, 60.0), |c, role: &Option<Role>| {
                 let swatch = role.map_or(Swatch::Free, |r| Swatch::Fill(dim(&r, role_paint(r).colour(t))));
                 let c = c.swatch(swatch);
                 match role {
-                    Some(role) => _ = c.text(role.text(), Type::Body, t.text1),
+                    Some(role) => paint_role(c.p, t, *role, guessed.contains(role), c.rect, t.text1),
                     // It does not grow with the size, and has that column's room.
                     None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
                 }

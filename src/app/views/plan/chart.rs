@@ -450,7 +450,13 @@ fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
 /// Where it fails: a flag and its sentence.
 fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
     let t = cx.tokens;
-    let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
+    let Some(fails) = scene.fails() else { return };
+    if fails > scene.high {
+        let words = format!("first fails at {}, right of here", count(fails));
+        let at = rect.right_top() + vec2(-4.0, 2.0);
+        paint_chip_in(p, at, Align2::RIGHT_TOP, &words, Type::Body, t.text2, t.s1);
+        return;
+    }
     let Some(edge) = edge(scene, x, rect) else { return };
     let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
     let words = match &scene.failure {

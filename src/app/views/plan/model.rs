@@ -14,6 +14,7 @@ use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use super::table::Order;
 use crate::app::jobs::Derived;
 use crate::app::widgets::Sort;
+use vramscope_core::anatomy::Role;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
@@ -69,6 +70,8 @@ pub struct PlanView {
     pub(super) takes_keys: bool,
     /// The frame in which the slider was last drawn.
     pub(super) drawn_in: Option<u64>,
+    /// The roles that are inferred.
+    pub(super) guessed: Derived<(), Vec<Role>>,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
     pub(super) dialog: Dialog,
@@ -155,6 +158,7 @@ impl PlanView {
             knows,
             limit,
             place: room_words(room),
+            is_card: matches!(room, Room::Card(_)),
             own: own.clone(),
             recorded,
             wanted,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, vec2};
-use egui_tiles::{Behavior, SimplificationOptions, Tile, TileId, Tiles, UiResponse};
+use egui_tiles::{Behavior, Container, SimplificationOptions, Tile, TileId, Tiles, UiResponse};
 
 use super::fitting::Fitted;
 use super::heights::PANE_HEADER;
@@ -116,6 +116,11 @@ fn workspace_ui(
         return Vec::new();
     }
     let tree = document.layouts.tree(workspace);
+    let tabs = tree.tiles.iter().filter_map(|(_, tile)| match tile {
+        Tile::Container(Container::Tabs(tabs)) => Some(&tabs.children),
+        _ => None,
+    });
+    let tabbed = tabs.flatten().filter_map(|&id| tree.tiles.get_pane(&id)).copied().collect();
     let is_seen = |kind| match *maximised {
         Some(only) => only == kind,
         None => find(tree, kind).is_some_and(|id| tree.tiles.is_visible_in_layout(id)),
@@ -158,6 +163,7 @@ fn workspace_ui(
         is_single: false,
         is_unseen,
         workspace,
+        tabbed,
         closed: None,
     };
     if let Some(kind) = *panes.maximised {
@@ -208,6 +214,8 @@ struct Panes<'a> {
     is_single: bool,
     is_unseen: bool,
     workspace: Workspace,
+    /// Views in tabs.
+    tabbed: Vec<ViewKind>,
     /// What the user closed in this frame.
     closed: Option<ViewKind>,
 }
@@ -239,8 +247,8 @@ impl Panes<'_> {
         let cx = &self.cx;
         let mut is_closed = false;
         let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
-        // What the user brought in goes as easily.
-        if !self.is_single && !self.workspace.starts_with(kind) {
+        // What the user brought in goes as easily; a tab has a cross of its own.
+        if !self.is_single && !self.tabbed.contains(&kind) && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
         }
         let header = header.show(ui, |ui| attempt(&mut || view.header_ui(ui, cx)));

@@ -205,6 +205,10 @@ impl LeaksView {
 
     /// The floor of every step as bars; a click goes to the step.
     fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        // In a low pane the list matters more.
+        if ui.available_height() < 200.0 {
+            return;
+        }
         let t = cx.tokens;
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
         let (area, response) = row::clicked(ui, height + 42.0, Role::Canvas, || "Least in use in each step");
@@ -236,7 +240,7 @@ impl LeaksView {
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
         let under = plot.down(plot.bottom() + 2.0, plot.bottom() + 20.0);
-        let what = "step · least in use in each";
+        let what = "least in use in each step";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
         // Numbers of the bars, as many as there is room for; their unit is below.
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;

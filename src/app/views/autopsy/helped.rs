@@ -87,7 +87,7 @@ impl Columns {
         let outcome = (right - outcome.clamp(104.0, (width * 0.4).max(104.0)), right);
         let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
         // Where it is narrow the names matter more than the bars.
-        let bar_width = if width < 460.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
+        let bar_width = if width < 600.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
         let bar = (peak.0 - bar_width, if bar_width > 0.0 { peak.0 - 8.0 } else { peak.0 });
         Columns { name: (16.0, bar.0 - 10.0), bar, peak, outcome }
     }
@@ -143,13 +143,13 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                    remedy: Option<&Remedy>,
                    chosen: &mut Option<String>| {
             let is_chosen = remedy.is_some_and(|r| chosen.as_deref() == Some(r.conf.as_str()));
-            let is_long = label::width(ui.painter(), name, Type::Mono) > columns.name.1 - columns.name.0;
-            let height = if is_long { ROW + 12.0 } else { ROW };
+            let is_long = label::width(ui.painter(), name, Type::Body) > columns.name.1 - columns.name.0;
+            let height = if is_long && name.contains(',') { ROW + 12.0 } else { ROW };
             let response = ListRow::new(name).height(height).selected(is_chosen).show_painted(ui);
             let rect = response.rect;
             let p = ui.painter();
             let ink = if kind == RowTone::Passes { t.text1 } else { t.text2 };
-            conf_name(p, cell(rect, columns.name), name, Type::Mono, ink);
+            conf_name(p, cell(rect, columns.name), name, Type::Body, ink);
             let colour = if kind == RowTone::Passes { t.slot(2) } else { t.other };
             let mut bar = Bar::new(greatest).part(peak as f64, colour);
             if let Some(limit) = limit {

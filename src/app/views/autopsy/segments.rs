@@ -307,8 +307,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 let y = top + row_height / 2.0;
                 let write =
                     |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
-                let whose = whose.map_or(String::new(), |whose| format!(" {whose}"));
-                write(plot.left() - 12.0, &format!("{}{whose}", i + 1));
+                let whose = whose.map(|whose| format!(", {}", whose.trim_start_matches("of ").trim_start_matches("the ")));
+                write(plot.left() - 12.0, &format!("segment {}{}", i + 1, whose.unwrap_or_default()));
                 write(rect.right() - 16.0, &format!("{} free", Bytes(free)));
             }
         }

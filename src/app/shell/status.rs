@@ -269,7 +269,7 @@ fn hole_figures(state: &State) -> (u64, u64, u64) {
 
 fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     if view.data.recording.source.format == Format::Plan {
-        ui.label(text::mono("predicted, not recorded").color(tokens.amber))
+        ui.label(text::mono("predicted, never ran").color(tokens.amber))
             .on_hover_text("This run was never made: its requests follow from recordings of the program at other sizes.");
         return;
     }

@@ -303,7 +303,11 @@ fn finding_ui(
             let (figure, ink) = match f.saving {
                 _ if by_bytes => (Bytes(f.bytes).to_string(), t.text1),
                 Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
-                Some(saving) => (format!("peak \u{2212}{}", Bytes(saving.bytes())), t.text1),
+                Some(saving) => {
+                    // A failure and a leak stand above the column that is named after savings.
+                    let what = if is_red { "peak " } else { "" };
+                    (format!("{what}\u{2212}{}", Bytes(saving.bytes())), t.text1)
+                }
                 // Bytes it speaks of are no saving.
                 None => (String::new(), t.text3),
             };

@@ -44,7 +44,9 @@ impl App {
                     let mut view = DeviceView::new(data);
                     view.shared.tracks = tracks;
                     view.colour_as_chosen(colour_by);
-                    if axis == Axis::Time && view.data.device().events.has_time {
+                    // The times of a run that never ran are those of another.
+                    if axis == Axis::Time && !view.data.recording.source.format.never_ran() && view.data.device().events.has_time
+                    {
                         view.shared.axis = axis;
                         (view.shared.from, view.shared.to) = domain(view.data.device(), axis);
                     }

@@ -94,7 +94,8 @@ impl PlanView {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
             })
-            .by(Order::Peak, |i| figure(i, |f| f.peak as f64))
+            // The run as it is comes first: what the others are held against.
+            .by(Order::Peak, |i| if i == 0 { -1.0 } else { figure(i, |f| f.peak as f64) })
             .descends(false),
             Column::text(scene.place.as_str(), Width::Exact(118.0), |c, &(_, row): &Line<'_>| {
                 let (text, kind, ink) = match row.figures.as_ref().map(|f| (f, &f.outcome)) {

@@ -191,11 +191,14 @@ impl WhatIfView {
 /// A setting, on two lines where it does not fit on one.
 pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
     let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
+    let line = |room: Rect, text: &str| {
+        label::text_in(p, room, &label::without_middle(p, text, kind, room.width()), kind, ink);
+    };
     match halves {
-        None => _ = label::text_in(p, place, name, kind, ink),
+        None => line(place, name),
         Some((first, second)) => {
-            label::text_in(p, upper(place), first, kind, ink);
-            label::text_in(p, lower(place), second, kind, ink);
+            line(upper(place), first);
+            line(lower(place), second);
         }
     }
 }

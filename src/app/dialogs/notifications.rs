@@ -211,8 +211,8 @@ fn free_place(ui: &Ui, own: Id, before: Pos2, size: Vec2) -> Pos2 {
     });
     ctx.graphics(|graphics| {
         for drawn in graphics.get(ui.layer_id()).into_iter().flat_map(|list| list.all_entries()) {
-            if matches!(drawn.shape, egui::Shape::Text(_)) {
-                taken.push(drawn.shape.visual_bounding_rect().intersect(drawn.clip_rect));
+            if let egui::Shape::Text(text) = &drawn.shape {
+                taken.push(text.galley.rect.translate(text.pos.to_vec2()).intersect(drawn.clip_rect));
             }
         }
     });

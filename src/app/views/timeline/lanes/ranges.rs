@@ -182,22 +182,24 @@ impl Canvas<'_> {
 impl Canvas<'_> {
     /// Draws ranges that are too narrow for a name each as one band that says how many they are; false where they are not.
     pub(super) fn crowd(&self, rect: Rect, boxes: &[StepBox], have: &Window, what: &str) -> bool {
-        /// From so many boxes on, most of them narrower than a number, the lane is noise.
-        const MANY: usize = 40;
+        /// From so many ranges on, most of them narrower than a number, the lane is noise.
+        const MANY: u64 = 40;
         const NARROW: f32 = 16.0;
         // Levels of annotations tell more than how many they are.
         if boxes.iter().any(|b| b.depth > 0) {
             return false;
         }
         let areas: Vec<Rect> = boxes.iter().filter_map(|b| self.step_rect(rect, b, have)).collect();
-        let narrow = areas.iter().filter(|area| area.width() < NARROW).count();
-        if areas.len() < MANY || narrow * 4 < areas.len() * 3 {
+        // Several phases in one box have no name.
+        let is_nameless = |b: &StepBox| b.count > 1 && matches!(b.first.named, Named::Phase(_));
+        let narrow = areas.iter().zip(boxes).filter(|(area, b)| area.width() < NARROW || is_nameless(b)).count();
+        let many: u64 = boxes.iter().map(|b| u64::from(b.count)).sum();
+        if many < MANY || narrow * 4 < areas.len() * 3 {
             return false;
         }
         let (t, painter) = (self.tokens, self.within(rect));
         let all = areas.iter().fold(Rect::NOTHING, |all, area| all.union(*area)).intersect(rect);
         painter.rect_filled(all, 0, t.s3);
-        let many = boxes.iter().map(|b| u64::from(b.count)).sum();
         let words = format!("{} {what}; zoom in to tell them apart", vramscope_core::units::count(many));
         label::text_in(&painter, all.shrink2(vec2(6.0, 0.0)), &words, Type::Caption, t.text2);
         true

@@ -66,6 +66,9 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
                 (false, _) => " rows of ",
             };
             let files_of = if files == 1 { " file" } else { " files" };
+            if page.jobs.len() > 1 {
+                items.add(&[("shown ", false), (&count(page.rows().len() as u64), true)]);
+            }
             items.add(&[(&count(rows), true), (of, false), (&count(files), true), (files_of, false)]);
         }
         Content::Ready(view) => match workspace_status(document, view) {

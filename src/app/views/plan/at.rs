@@ -14,9 +14,10 @@ use crate::app::state::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::views::block_name::paint_role;
 use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
-use vramscope_core::anatomy::{Composition, Role, Roles};
+use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
 
 /// Libraries that code is shown for.
@@ -46,12 +47,16 @@ pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role
     ORDER.into_iter().filter(|role| has[role.index()]).collect()
 }
 
-/// The roles that are inferred in what is live at the recorded peak.
+/// The roles most of whose bytes are inferred, over the whole recording: at another size the peak is elsewhere. O(lifetimes).
 fn guessed(data: &DeviceData, roles: &Roles) -> Vec<Role> {
-    let (device, tables) = (data.device(), &data.tables);
-    let peak = tables.curves.peak_event();
-    let held = Composition::at(&data.recording, device, tables, &data.names, roles, peak, |asked| asked.is_ok());
-    held.roles.iter().filter(|held| held.is_probable()).map(|held| held.role).collect()
+    let lifetimes = &data.tables.lifetimes;
+    let mut surplus = [0i64; Role::ALL.len()];
+    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+        let bytes = lifetimes.block_size(id) as i64;
+        let is_probable = roles.is_probable(data.device(), &data.tables, id);
+        surplus[roles.of(id).index()] += if is_probable { bytes } else { -bytes };
+    }
+    Role::ALL.into_iter().filter(|role| surplus[role.index()] > 0).collect()
 }
 
 impl PlanView {

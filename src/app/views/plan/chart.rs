@@ -504,7 +504,11 @@ fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
         let below = pos2(at.x, y.at(shown.peak_allocated_bytes as f64));
         p.circle(below, 3.5, t.s1, Stroke::new(1.5, t.slot(0)));
         if !is_named {
-            label::text(p, at - vec2(8.0, 8.0), Align2::RIGHT_BOTTOM, "recorded", Type::Caption, t.text2);
+            // Beside the axis there is no room at the left.
+            let is_first = at.x - x.at(scene.low as f64) < 64.0;
+            let (off, anchor) =
+                if is_first { (vec2(4.0, 10.0), Align2::LEFT_BOTTOM) } else { (vec2(8.0, 8.0), Align2::RIGHT_BOTTOM) };
+            label::text(p, at - off, anchor, "recorded", Type::Caption, t.text2);
             is_named = true;
         }
     }

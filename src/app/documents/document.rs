@@ -267,7 +267,7 @@ pub enum Content {
 pub enum Left {
     Workspace(Workspace),
     /// The panes of a workspace before one was docked elsewhere.
-    Layout(Workspace, egui_tiles::Tree<ViewKind>),
+    Layout(Workspace, Box<egui_tiles::Tree<ViewKind>>),
 }
 
 pub struct Document {
@@ -342,7 +342,7 @@ impl Document {
         match self.left.0.pop() {
             None => return false,
             Some(Left::Workspace(workspace)) => self.workspace = workspace,
-            Some(Left::Layout(workspace, tree)) => *self.layouts.tree(workspace) = tree,
+            Some(Left::Layout(workspace, tree)) => *self.layouts.tree(workspace) = *tree,
         }
         true
     }

@@ -185,7 +185,7 @@ fn workspace_ui(
         }
         let docked = before.filter(|before| before != tree);
         if let Some(before) = docked {
-            document.remember(Left::Layout(workspace, before));
+            document.remember(Left::Layout(workspace, Box::new(before)));
         }
         hidden
     }

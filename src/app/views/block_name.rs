@@ -18,6 +18,12 @@ pub(super) fn short_role(role: Role) -> &'static str {
     }
 }
 
+/// The least room that a role's name asks for.
+pub(super) fn role_width(p: &Painter, role: Role, is_probable: bool) -> f32 {
+    let before = if is_probable { label::width(p, "probably", Type::Caption) + 4.0 } else { 0.0 };
+    before + label::width(p, short_role(role), Type::Body)
+}
+
 /// Writes a role's name, after "probably" where it is inferred: a guess must not read as a fact, so in a narrow pane the name is cut.
 pub(super) fn paint_role(p: &Painter, t: &Tokens, role: Role, is_probable: bool, room: Rect, ink: Color32) {
     let mut room = room;

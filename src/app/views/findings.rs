@@ -479,7 +479,10 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        label::pair(ui.painter(), rect, (name, kind, ink), (value, Type::Mono, t.text1));
+        // Settings begin alike: both ends tell them apart.
+        let room = rect.width() - label::width(ui.painter(), value, Type::Mono) - 8.0;
+        let shown = label::without_middle(ui.painter(), name, kind, room);
+        label::pair(ui.painter(), rect, (&shown, kind, ink), (value, Type::Mono, t.text1));
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
         response
     };

@@ -292,7 +292,7 @@ fn is_of_transformers(plan: &Plan) -> bool {
 
 /// A role by its name, as every text writes it: `KV cache`.
 fn role_text(plan: &Plan, name: &str) -> String {
-    Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| plan.role_words(role))
+    Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.words(plan.is_probable(role)))
 }
 
 fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>, held: Option<u64>) -> String {

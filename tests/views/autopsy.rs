@@ -28,7 +28,7 @@ fn settings_are_copied_and_opened_in_what_if() {
     let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
     h.get_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").click();
     h.run_steps(2);
-    h.get_by_label("expandable + power2:8").click();
+    h.get_by_label("expandable_segments:True,roundup_power2_divisions:8").click();
     h.run_steps(2);
     h.get_by_label("Open in What-if").click();
     h.run_steps(2);

@@ -253,6 +253,6 @@ fn a_walk_from_the_peak_to_a_planned_run() {
     h.run_steps(8);
     let (title, workspace) = front(&h).expect("a tab");
     assert!(title.starts_with("Plan: batch ") && workspace == Workspace::Overview, "{title}");
-    assert!(h.query_all_by_label_contains("predicted, not recorded").next().is_some(), "the status bar says so");
+    assert!(h.query_all_by_label_contains("predicted, never ran").next().is_some(), "the status bar says so");
     assert!(h.query_all_by_label("What would make it fit?").next().is_none(), "a plan is not planned from");
 }

@@ -116,6 +116,11 @@ impl Notifications {
         self.push(text, offers, files);
     }
 
+    /// Takes a sentence away that has lost its point.
+    pub fn forget(&mut self, text: &str) {
+        self.notices.retain(|n| n.text != text);
+    }
+
     /// A recording was opened: it is no longer offered.
     pub fn forget_recording(&mut self, path: &Path) {
         let Some(at) = self.notices.iter().position(|n| n.files.iter().any(|(_, known)| known == path)) else { return };
@@ -146,7 +151,10 @@ impl Notifications {
         let mut all_closed = false;
         let id = Id::unique("notices");
         let (corner, size) = self.place.unwrap_or((Pos2::ZERO, vec2(WIDTH, 48.0)));
-        let corner = free_place(ui.ctx(), id, corner, size);
+        // It keeps its place, once what is below it is there too.
+        let is_new = |n: &Notice| n.since.is_none_or(|since| since.elapsed() < Duration::from_secs(1));
+        let corner = if self.notices.iter().any(is_new) { Pos2::ZERO } else { corner };
+        let corner = free_place(ui, id, corner, size);
         let area = egui::Area::new(id).pivot(Align2::RIGHT_BOTTOM).fixed_pos(corner);
         // Without fading: after a picture was taken they are simply there again.
         let shown = area.fade_in(false).show(ui.ctx(), |ui| {
@@ -188,24 +196,44 @@ impl Notifications {
     }
 }
 
-/// The lower right corner of a place where notices of a size cover no control: where they were, else the next free one up the right
-/// edge and then to the left. A canvas that fills a pane is no control: something of it always stays free.
-fn free_place(ctx: &egui::Context, own: Id, before: Pos2, size: Vec2) -> Pos2 {
+/// The lower right corner of a place where notices of a size cover no control and no text: where they were, else the next free one
+/// up the right edge and then to the left, else the one where they cover least. A canvas that fills a pane is no control: something
+/// of it always stays free.
+fn free_place(ui: &Ui, own: Id, before: Pos2, size: Vec2) -> Pos2 {
     const LARGEST: f32 = 40.0;
+    let ctx = ui.ctx();
     let screen = ctx.content_rect();
     let first = screen.right_bottom() - vec2(16.0, 40.0);
-    let controls: Vec<Rect> = ctx.viewport(|of| {
+    let mut taken: Vec<Rect> = ctx.viewport(|of| {
         let widgets = of.prev_pass.widgets.layers().filter(|(layer, _)| layer.id != own).flat_map(|(_, widgets)| widgets);
         let is_control = |w: &&egui::WidgetRect| w.enabled && w.sense.interactive() && w.interact_rect.height() <= LARGEST;
         widgets.filter(is_control).map(|w| w.interact_rect).collect()
     });
-    let is_free = |corner: &Pos2| {
+    ctx.graphics(|graphics| {
+        for drawn in graphics.get(ui.layer_id()).into_iter().flat_map(|list| list.all_entries()) {
+            if let egui::Shape::Text(text) = &drawn.shape {
+                taken.push(text.galley.rect.translate(text.pos.to_vec2()).intersect(drawn.clip_rect));
+            }
+        }
+    });
+    let covered = |corner: &Pos2| {
         let place = Rect::from_min_size(*corner - size, size);
-        screen.contains_rect(place) && !controls.iter().any(|control| control.intersects(place))
+        let areas = taken.iter().map(|part| part.intersect(place)).filter(Rect::is_positive).map(|part| part.area());
+        if screen.contains_rect(place) { areas.sum() } else { f32::INFINITY }
     };
     let (across, down) = (screen.width() as u32 / 80, screen.height() as u32 / 24);
     let places = (0..across).flat_map(|x| (0..down).map(move |y| first - vec2(x as f32 * 80.0, y as f32 * 24.0)));
-    std::iter::once(before).chain(places).find(is_free).unwrap_or(first)
+    let mut best = (f32::INFINITY, first);
+    for place in std::iter::once(before).chain(places) {
+        let covers = covered(&place);
+        if covers < best.0 {
+            best = (covers, place);
+        }
+        if covers <= 0.0 {
+            break;
+        }
+    }
+    best.1
 }
 
 /// A name short enough for a button: what is too long loses its middle.

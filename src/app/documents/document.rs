@@ -263,6 +263,13 @@ pub enum Content {
     Failed(String),
 }
 
+/// What "back" returns to.
+pub enum Left {
+    Workspace(Workspace),
+    /// The panes of a workspace before one was docked elsewhere.
+    Layout(Workspace, Box<egui_tiles::Tree<ViewKind>>),
+}
+
 pub struct Document {
     pub id: DocumentId,
     pub title: String,
@@ -276,8 +283,8 @@ pub struct Document {
     /// Devices shown earlier, kept so that going back is instant.
     pub parked: HashMap<usize, Box<DeviceView>>,
     pub workspace: Workspace,
-    /// Earlier workspaces, and whether leaving the last one is the newest change that "back" undoes.
-    pub left: (Vec<Workspace>, bool),
+    /// Earlier workspaces and arrangements, and whether leaving the last one is the newest change that "back" undoes.
+    pub left: (Vec<Left>, bool),
     /// Arrangement of each workspace.
     pub layouts: Layouts,
     /// Views that a link of the Overview added: they are of this document, and new ones begin without them.
@@ -319,15 +326,24 @@ impl Document {
     /// Brings a workspace to the front and remembers the previous one.
     pub fn go_to(&mut self, workspace: Workspace) {
         if self.workspace != workspace {
-            self.left.0.push(std::mem::replace(&mut self.workspace, workspace));
-            self.left.1 = true;
+            let before = std::mem::replace(&mut self.workspace, workspace);
+            self.remember(Left::Workspace(before));
         }
     }
 
-    /// Goes back to the previous workspace; false when there is none.
+    /// Keeps what was left as the newest change.
+    pub fn remember(&mut self, left: Left) {
+        self.left.0.push(left);
+        self.left.1 = true;
+    }
+
+    /// Goes back to the previous workspace or arrangement; false when there is none.
     pub fn go_back(&mut self) -> bool {
-        let Some(workspace) = self.left.0.pop() else { return false };
-        self.workspace = workspace;
+        match self.left.0.pop() {
+            None => return false,
+            Some(Left::Workspace(workspace)) => self.workspace = workspace,
+            Some(Left::Layout(workspace, tree)) => *self.layouts.tree(workspace) = *tree,
+        }
         true
     }
 

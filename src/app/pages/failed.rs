@@ -5,6 +5,7 @@ use egui::{Rect, Ui, pos2, vec2};
 use crate::app::state::{Action, Actions, Command, DocumentId};
 use crate::app::theme::{Tokens, text};
 use crate::app::widgets::{Cut, Icon};
+use vramscope_core::units::capital;
 
 /// A file that cannot be opened: the sentence, and what can be done.
 pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, id: DocumentId, actions: &Actions) {
@@ -18,7 +19,10 @@ pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence
             ui.add(egui::Label::new(text::display(format!("{title} was not opened")).color(tokens.text1)).wrap());
         });
         ui.add_space(8.0);
-        ui.add(egui::Label::new(text::lead(sentence).color(tokens.text2)).wrap());
+        // The name stands above.
+        let said = sentence.strip_prefix(title).and_then(|rest| rest.strip_prefix(": "));
+        let said = said.map_or_else(|| sentence.to_owned(), |said| format!("{}.", capital(said.trim_end_matches('.'))));
+        ui.add(egui::Label::new(text::lead(said).color(tokens.text2)).wrap());
         ui.add_space(16.0);
         ui.horizontal(|ui| {
             if ui.button("Open another…").clicked() {

@@ -103,9 +103,11 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::Quit);
     });
     ui.menu_button("Edit", |ui| {
-        for command in
-            [Command::CopyAddress, Command::CopyStack, Command::SelectionBack, Command::SelectionForward, Command::Clear]
-        {
+        for command in [Command::SelectionBack, Command::SelectionForward, Command::Clear] {
+            entry(app, ui, command);
+        }
+        ui.separator();
+        for command in [Command::CopyAddress, Command::CopyStack, Command::Palette, Command::FindInView] {
             entry(app, ui, command);
         }
     });
@@ -155,15 +157,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         }
     });
     ui.menu_button("Help", |ui| {
-        for command in [
-            Command::Help,
-            Command::Tour,
-            Command::HowToRecord,
-            Command::Manual,
-            Command::Palette,
-            Command::FindInView,
-            Command::About,
-        ] {
+        for command in [Command::Help, Command::Tour, Command::HowToRecord, Command::Manual, Command::About] {
             entry(app, ui, command);
         }
     });

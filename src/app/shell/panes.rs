@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use egui::{Align, Align2, Frame, Layout, Rect, Sense, Stroke, Ui, UiBuilder, vec2};
-use egui_tiles::{Behavior, SimplificationOptions, Tile, TileId, Tiles, UiResponse};
+use egui_tiles::{Behavior, Container, SimplificationOptions, Tile, TileId, Tiles, UiResponse};
 
 use super::fitting::Fitted;
 use super::heights::PANE_HEADER;
 use super::welcome::welcome;
 use crate::app::data::compare::Open;
-use crate::app::documents::document::{Content, Document};
+use crate::app::documents::document::{Content, Document, Left};
 use crate::app::documents::loading;
 use crate::app::jobs::Jobs;
 use crate::app::pages::failed::failed as failed_page;
@@ -116,6 +116,11 @@ fn workspace_ui(
         return Vec::new();
     }
     let tree = document.layouts.tree(workspace);
+    let tabs = tree.tiles.iter().filter_map(|(_, tile)| match tile {
+        Tile::Container(Container::Tabs(tabs)) => Some(&tabs.children),
+        _ => None,
+    });
+    let tabbed = tabs.flatten().filter_map(|&id| tree.tiles.get_pane(&id)).copied().collect();
     let is_seen = |kind| match *maximised {
         Some(only) => only == kind,
         None => find(tree, kind).is_some_and(|id| tree.tiles.is_visible_in_layout(id)),
@@ -158,6 +163,7 @@ fn workspace_ui(
         is_single: false,
         is_unseen,
         workspace,
+        tabbed,
         closed: None,
     };
     if let Some(kind) = *panes.maximised {
@@ -166,11 +172,20 @@ fn workspace_ui(
         Vec::new()
     } else {
         let tree = document.layouts.tree(workspace);
+        let before = tree.dragged_id(ui.ctx()).map(|_| tree.clone());
         let fitted = Fitted::fit(tree, ui.available_size());
         tree.ui(&mut panes, ui);
         let hidden = fitted.undo(tree);
+        // Panes are moved with the left button alone: the others pan and open menus.
+        if ui.input(|i| i.pointer.any_down() && !i.pointer.primary_down()) && tree.dragged_id(ui.ctx()).is_some() {
+            ui.ctx().stop_dragging();
+        }
         if let Some(view) = panes.closed {
             close(tree, workspace, view);
+        }
+        let docked = before.filter(|before| before != tree);
+        if let Some(before) = docked {
+            document.remember(Left::Layout(workspace, Box::new(before)));
         }
         hidden
     }
@@ -199,6 +214,8 @@ struct Panes<'a> {
     is_single: bool,
     is_unseen: bool,
     workspace: Workspace,
+    /// Views in tabs.
+    tabbed: Vec<ViewKind>,
     /// What the user closed in this frame.
     closed: Option<ViewKind>,
 }
@@ -230,8 +247,8 @@ impl Panes<'_> {
         let cx = &self.cx;
         let mut is_closed = false;
         let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
-        // What the user brought in goes as easily.
-        if !self.is_single && !self.workspace.starts_with(kind) {
+        // What the user brought in goes as easily; a tab has a cross of its own.
+        if !self.is_single && !self.tabbed.contains(&kind) && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
         }
         let header = header.show(ui, |ui| attempt(&mut || view.header_ui(ui, cx)));

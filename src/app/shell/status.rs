@@ -66,6 +66,9 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
                 (false, _) => " rows of ",
             };
             let files_of = if files == 1 { " file" } else { " files" };
+            if page.jobs.len() > 1 {
+                items.add(&[("shown ", false), (&count(page.rows().len() as u64), true)]);
+            }
             items.add(&[(&count(rows), true), (of, false), (&count(files), true), (files_of, false)]);
         }
         Content::Ready(view) => match workspace_status(document, view) {
@@ -269,7 +272,7 @@ fn hole_figures(state: &State) -> (u64, u64, u64) {
 
 fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     if view.data.recording.source.format == Format::Plan {
-        ui.label(text::mono("predicted, not recorded").color(tokens.amber))
+        ui.label(text::mono("predicted, never ran").color(tokens.amber))
             .on_hover_text("This run was never made: its requests follow from recordings of the program at other sizes.");
         return;
     }

@@ -294,12 +294,15 @@ impl Command {
                 .needs(Needs::Recording)
                 .in_dialogs()
                 .by_press(),
-            C::SelectionBack => says("Back: zoom, selection or workspace")
-                .tip("Undoes the last zoom, or goes to the selection or the workspace before: whichever changed last.")
+            C::SelectionBack => says("Undo zoom, selection or workspace")
+                .tip("Takes back the last zoom, selection, change of workspace or move of a pane: whichever came last.")
+                .key(CTRL, Key::Z)
                 .key(ALT, Key::ArrowLeft)
                 .needs(Needs::Recording)
                 .by_press(),
-            C::SelectionForward => says("Selection forward").key(ALT, Key::ArrowRight).needs(Needs::Recording).by_press(),
+            C::SelectionForward => {
+                says("Redo selection").key(CTRL_SHIFT, Key::Z).key(ALT, Key::ArrowRight).needs(Needs::Recording).by_press()
+            }
             C::CopyAddress => says("Copy address").key(CTRL_SHIFT, Key::A).needs(Needs::Selection),
             C::CopyStack => says("Copy stack").key(CTRL_SHIFT, Key::C).needs(Needs::Selection),
             C::Quit => says("Quit").key(CTRL, Key::Q).in_dialogs(),
@@ -383,7 +386,7 @@ mod tests {
         assert_eq!(Command::PreviousPeak.keys(), "[");
         assert_eq!(Command::EventBack.shortcuts().iter().map(written).collect::<Vec<_>>(), [",", "Left"]);
         assert_eq!(Command::Help.shortcuts().iter().map(written).collect::<Vec<_>>(), ["F1", "?"]);
-        assert_eq!(Command::SelectionBack.keys(), "Alt+Left");
+        assert_eq!(Command::SelectionBack.shortcuts().iter().map(written).collect::<Vec<_>>(), ["Ctrl+Z", "Alt+Left"]);
     }
 
     #[test]

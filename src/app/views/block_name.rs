@@ -3,7 +3,7 @@
 use egui::{Color32, Painter, Rect};
 
 use crate::app::data::device::DeviceData;
-use crate::app::theme::Type;
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 use vramscope_core::anatomy::made_at;
 use vramscope_core::anatomy::{Role, Roles};
@@ -18,25 +18,20 @@ pub(super) fn short_role(role: Role) -> &'static str {
     }
 }
 
-/// The gap before [`guess_mark`].
-const MARK_GAP: f32 = 6.0;
-
-/// "probably" as long as it fits into `room` beside a name, and how much of the room it takes; nothing where the role is certain. A guess
-/// must not read as a fact in a narrow pane, so the name is cut before the last question mark goes.
-pub(super) fn guess_mark(p: &Painter, is_probable: bool, name: f32, room: f32) -> (&'static str, f32) {
-    if !is_probable {
-        return ("", 0.0);
-    }
-    let taken = |mark: &str| label::width(p, mark, Type::Caption) + MARK_GAP;
-    let mark = ["probably", "prob."].into_iter().find(|mark| name + taken(mark) <= room).unwrap_or("?");
-    (mark, taken(mark))
+/// The least room that a role's name asks for.
+pub(super) fn role_width(p: &Painter, role: Role, is_probable: bool) -> f32 {
+    let before = if is_probable { label::width(p, "probably", Type::Caption) + 4.0 } else { 0.0 };
+    before + label::width(p, short_role(role), Type::Body)
 }
 
-/// Writes [`guess_mark`] behind the name that ends at `right`.
-pub(super) fn show_guess_mark(p: &Painter, mark: &str, right: f32, room: Rect, ink: Color32) {
-    if !mark.is_empty() {
-        label::text_in(p, room.with_min_x(right + MARK_GAP), mark, Type::Caption, ink);
+/// Writes a role's name, after "probably" where it is inferred: a guess must not read as a fact, so in a narrow pane the name is cut.
+pub(super) fn paint_role(p: &Painter, t: &Tokens, role: Role, is_probable: bool, room: Rect, ink: Color32) {
+    let mut room = room;
+    if is_probable {
+        room.min.x = label::text_in(p, room, "probably", Type::Caption, t.text3).right() + 4.0;
     }
+    let fits = label::width(p, role.text(), Type::Body) <= room.width();
+    label::text_in(p, room, if fits { role.text() } else { short_role(role) }, Type::Body, ink);
 }
 
 /// What a block is for, for a row of its tooltip: `probably weights`; `None` where nothing tells.

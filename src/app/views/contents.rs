@@ -126,7 +126,7 @@ fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
 fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     let never_ran = cx.data.recording.source.format.never_ran();
-    section(ui, if never_ran { "Predicted, not recorded" } else { "Recorded" }, "", false);
+    section(ui, if never_ran { "Predicted, never ran" } else { "Recorded" }, "", false);
     if never_ran {
         let words = "This run was never made: its requests follow from recordings of the program, and its figures from a model of the allocator.";
         padded(ui, |ui| label::paragraph(ui, words, Type::Body, cx.tokens.amber));

@@ -30,7 +30,7 @@ pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Findings,
     legend: &[
         ("order", "out of memory first, then leaks, then what saves most at the peak"),
-        ("figure", "by how much the peak falls, from the recorded events; without a minus the bytes that the finding speaks of"),
+        ("figure", "by saving: by how much the peak falls, from the recorded events; by bytes: those that the finding speaks of"),
         ("nothing listed", "nothing stands out: a finding needs numbers to speak"),
     ],
     create: || Box::new(FindingsView::default()),
@@ -150,7 +150,7 @@ impl FindingsView {
             let finding = &found.findings[i];
             let is_open = self.open == i;
             let is_brief = self.folds && !is_open && is_red(finding);
-            if finding_ui(ui, cx, finding, i, is_open, is_brief, &helped) {
+            if finding_ui(ui, cx, finding, i, (is_open, is_brief, self.order == 1), &helped) {
                 if self.folds && is_open {
                     self.open = usize::MAX;
                     continue;
@@ -289,8 +289,7 @@ fn finding_ui(
     cx: &ViewContext<'_>,
     f: &Finding,
     index: usize,
-    is_open: bool,
-    is_brief: bool,
+    (is_open, is_brief, by_bytes): (bool, bool, bool),
     helped: &Tried,
 ) -> bool {
     let t = cx.tokens;
@@ -302,11 +301,15 @@ fn finding_ui(
     let inner = ui.scope_builder(UiBuilder::new().id_salt(("finding", index)), |ui| {
         padded(ui, |ui| {
             let (figure, ink) = match f.saving {
+                _ if by_bytes => (Bytes(f.bytes).to_string(), t.text1),
                 Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
-                Some(saving) => (format!("\u{2212}{}", Bytes(saving.bytes())), t.text1),
-                // Bytes it speaks of are no saving: only a failure and growth are as much as they say.
-                None if is_red => (Bytes(f.bytes).to_string(), t.text1),
-                None => (Bytes(f.bytes).to_string(), t.text3),
+                Some(saving) => {
+                    // A failure and a leak stand above the column that is named after savings.
+                    let what = if is_red { "peak " } else { "" };
+                    (format!("{what}\u{2212}{}", Bytes(saving.bytes())), t.text1)
+                }
+                // Bytes it speaks of are no saving.
+                None => (String::new(), t.text3),
             };
             // The figures stand in one column; only in a very narrow pane they are under the titles.
             const NARROWEST: f32 = 120.0;
@@ -476,17 +479,20 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        label::pair(ui.painter(), rect, (name, kind, ink), (value, Type::Mono, t.text1));
+        // Settings begin alike: both ends tell them apart.
+        let room = rect.width() - label::width(ui.painter(), value, Type::Mono) - 8.0;
+        let shown = label::without_middle(ui.painter(), name, kind, room);
+        label::pair(ui.painter(), rect, (&shown, kind, ink), (value, Type::Mono, t.text1));
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
         response
     };
     row(ui, &title, if all.is_empty() { "" } else { "peak" }, Type::Caption, t.text3);
     for r in all.iter().take(3) {
-        let name = super::autopsy::short(&r.conf);
+        let name = if r.conf.is_empty() { "PyTorch's defaults" } else { &r.conf };
         let doubt = h.doubt(r);
         let certainty = if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") };
-        row(ui, &name, &Bytes(r.peak_reserved_bytes).to_string(), Type::Mono, t.text1)
-            .on_hover_text(format!("{}\n{certainty}", if r.conf.is_empty() { &name } else { &r.conf }));
+        row(ui, name, &Bytes(r.peak_reserved_bytes).to_string(), Type::Mono, t.text1)
+            .on_hover_text(format!("{}\n{certainty}", name));
     }
     if all.len() > 3 {
         row(ui, &format!("{} more in the autopsy", all.len() - 3), "", Type::Caption, t.text3);

@@ -28,6 +28,11 @@ impl App {
             }
             return;
         }
+        // A watch that found nothing makes way for the next.
+        let is_empty = |d: &&Document| d.feed.is_some() && d.recording.as_ref().is_some_and(|r| r.has_no_device());
+        if let Some(id) = self.documents.iter().find(is_empty).map(|d| d.id) {
+            self.close(id);
+        }
         self.open_feed("Live", LiveFeed::machine(ctx));
     }
 

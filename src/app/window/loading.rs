@@ -31,8 +31,7 @@ impl App {
                     }
                     if is_new && recording.report.truncated().is_some() {
                         let title = &document.title;
-                        cut_short
-                            .push(format!("{title} ends before its end: what is missing is not shown. Copy the file again."));
+                        cut_short.push(format!("{title} is cut short: its last part is missing. Copy the file again."));
                     }
                     if is_new && recording.report.nonsense() > 0 {
                         let (title, values) = (&document.title, count(recording.report.nonsense()));
@@ -45,7 +44,9 @@ impl App {
                     let mut view = DeviceView::new(data);
                     view.shared.tracks = tracks;
                     view.colour_as_chosen(colour_by);
-                    if axis == Axis::Time && view.data.device().events.has_time {
+                    // The times of a run that never ran are those of another.
+                    if axis == Axis::Time && !view.data.recording.source.format.never_ran() && view.data.device().events.has_time
+                    {
                         view.shared.axis = axis;
                         (view.shared.from, view.shared.to) = domain(view.data.device(), axis);
                     }

@@ -294,9 +294,9 @@ impl App {
         // egui lets a shortcut match with Shift or Alt held besides: `A` would take what `Shift A` means.
         shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
         for (shortcut, command) in shortcuts {
-            // A bare letter belongs to the text field that has the focus; Escape leaves the field first.
+            // A bare letter belongs to the text field that has the focus, and so does its undo; Escape leaves the field first.
             let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
-            if is_bare && (typing || in_menu) {
+            if (is_bare && (typing || in_menu)) || (typing && shortcut.logical_key == egui::Key::Z) {
                 continue;
             }
             // A dialog holds the keyboard: what lies behind it stays as it is.

@@ -15,6 +15,7 @@ use vramscope_core::units::{Bytes, counted};
 impl App {
     /// Opens a tab in front. Every tab is opened here, but those that come in behind a page.
     pub(in crate::app) fn open_tab(&mut self, title: String, path: Option<PathBuf>, content: Content) -> &mut Document {
+        self.notices.forget(super::touring::TOUR_OFFER);
         self.documents.open(title, path, content, self.settings.layouts.clone())
     }
 

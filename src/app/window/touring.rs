@@ -7,13 +7,15 @@ use crate::app::dialogs::tour::{SAMPLE, STEPS, Tour, Turn};
 use crate::app::state::{Action, Command};
 use crate::app::widgets::{keys, lets_go_of_drawing};
 
+/// It goes when a recording is opened: the Help menu has the tour.
+pub(super) const TOUR_OFFER: &str = "New here? Five steps on a sample show what the window tells.";
+
 impl App {
     /// Offers the tour, once: who has seen the offer finds it in the Help menu.
     pub(in crate::app) fn offer_tour(&mut self) {
         if !std::mem::replace(&mut self.settings.tour_was_offered, true) {
             self.wants_save = true;
-            let said = "New here? Five steps on a sample show what the window tells.";
-            self.notices.offer(said, "Take the tour", Action::Run(Command::Tour));
+            self.notices.offer(TOUR_OFFER, "Take the tour", Action::Run(Command::Tour));
         }
     }
 

@@ -13,11 +13,17 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     if !device.events.ooms().is_empty() {
         return None;
     }
-    let ends: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).map(|end| end.saturating_sub(1)).collect();
+    let over: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
+    // Elsewhere a step ends with its optimizer, when its gradients are still there.
+    let freed =
+        if over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end) { "" } else { ", gradients freed" };
+    let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
     // The same tensors may lie in blocks of other sizes: what the allocator does not split off.
     let tensors: Vec<u64> = ends.iter().map(|&event| in_use(Quantity::Requested, event)).collect();
-    said(&tensors, in_use(Quantity::Active, *ends.last()?), ends.len() < steps.len(), fewest(steps))
+    let held = in_use(Quantity::Active, *ends.last()?);
+    let said = said(&tensors, held, ends.len() < steps.len(), fewest(steps))?;
+    Some(if held > 0 { said + freed } else { said })
 }
 
 /// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where

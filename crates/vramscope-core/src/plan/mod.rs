@@ -262,9 +262,9 @@ impl Plan {
         self.largest
     }
 
-    /// A role, after "probably" where the recordings do not show it: `probably workspaces`.
-    pub fn role_words(&self, role: Role) -> String {
-        role.words(self.programs.get(self.largest).is_some_and(|program| program.probable.contains(&role)))
+    /// True if the largest recording does not show that most of what has this role at its peak has it.
+    pub fn is_probable(&self, role: Role) -> bool {
+        self.programs.get(self.largest).is_some_and(|program| program.probable.contains(&role))
     }
 
     fn model_of(&self, base: usize) -> Option<&Model> {

@@ -54,8 +54,8 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     {
         // The sentence names the rule by which the last step was chosen.
         let last = match (end + 1 < f.len(), goes_on(&end)) {
-            (true, _) => "the last whole one that another follows",
-            (false, true) => "the last, after which the recording goes on",
+            (true, _) => "the last whole one before the end",
+            (false, true) => "the last",
             (false, false) => "the last whole one",
         };
         let why = format!(
@@ -106,8 +106,8 @@ mod tests {
         assert!(suggest(&growing, 60, None, 0).is_some_and(|s| s.why.contains("step 2,") && s.why.contains("step 5,")));
         assert_eq!(pair(&growing, 80, None), Some((19, 59)), "what follows the last step is no part of it");
         let why = |t: &StepTable, events| suggest(t, events, None, 0).map(|s| s.why).unwrap_or_default();
-        assert!(why(&growing, 60).ends_with("step 5, the last whole one that another follows"));
-        assert!(why(&growing, 80).ends_with("step 6, the last, after which the recording goes on"), "no step follows");
+        assert!(why(&growing, 60).ends_with("step 5, the last whole one before the end"));
+        assert!(why(&growing, 80).ends_with("step 6, the last"), "no step follows");
         assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 3, the last whole one"), "it ends the recording");
         assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
     }

@@ -254,7 +254,7 @@ fn few(page: &Ranks, ui: &mut Ui, t: &Tokens, body: Rect, wish: &mut Wish) {
     let room = with_overlay(page, ui, t, body.with_min_y(line));
     inside(ui, room, "curves", |ui| {
         rule(ui);
-        legend(page, ui, t, "Memory over each run");
+        legend(page, ui, t, "Memory over each run, first event to last");
         let left = ui.available_rect_before_wrap().shrink2(vec2(16.0, 0.0));
         let axis = pictures::AXIS;
         let (columns, cell) = large_grid(left.size() - vec2(axis, 16.0), page.rows().len());

@@ -34,8 +34,10 @@ const GAP: f32 = 64.0;
 
 /// Lays the page out: three columns from 1,456 points on, two from 860, else one.
 pub fn layout(width: f32, height: f32) -> Layout {
-    let top = (height * 0.14).clamp(20.0, 128.0);
     let wanted = START + FILES + RECORD + 2.0 * GAP;
+    // In a small window the free height is better used below.
+    let above = if width >= wanted + 48.0 { height * 0.14 } else { height * 0.14 - 76.0 };
+    let top = above.clamp(20.0, 128.0);
     let columns = if width >= wanted + 48.0 {
         let x = ((width - wanted) / 2.0).min(160.0).floor();
         vec![

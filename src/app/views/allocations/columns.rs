@@ -92,7 +92,8 @@ fn name(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     paint_square(c.p, c.rect, cx.colours.of(cx.data, l.life.id, born, c.t), l.is_live);
     let name = c.from(c.rect.left() + 14.0);
     if !cx.data.recording.addresses().is_known() {
-        name.text("not recorded", Type::Body, c.t.text3);
+        // No address tells it from others.
+        name.text(vramscope_core::units::count(u64::from(l.life.id.0) + 1), Type::Mono, l.ink);
         return;
     }
     let covered = name.text(Address(l.life.address).to_string(), Type::Mono, l.ink);

@@ -10,7 +10,7 @@ use super::query_help::QueryWords;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
-use crate::app::state::{Action, Command, Item, ViewKind};
+use crate::app::state::{Action, ColourBy, Command, Item, ViewKind};
 use crate::app::theme::Type;
 use crate::app::widgets::rows::BAR;
 use crate::app::widgets::{Sort, Table, empty_state, label, menu_entry, progress_line};
@@ -92,9 +92,13 @@ impl Default for Allocations {
 impl View for Allocations {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
         let all = cx.data.tables.lifetimes.len();
-        match cx.matching {
+        let shown = match cx.matching {
             Some(matching) => of_text(matching.len(), all),
             None => vramscope_core::units::counted(all as u64, "allocation", "allocations"),
+        };
+        match cx.shared.colour_by {
+            ColourBy::Role => shown,
+            by => format!("{shown} \u{b7} coloured by {}", by.text()),
         }
     }
 

@@ -5,10 +5,11 @@ use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
 use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
+use crate::app::views::whatif::table::conf_name;
 use crate::app::widgets::{Bar, Cut, Icon, ListRow, PaneHeader, Push, Term, icon_button, label, pane, row, term};
 use vramscope_core::diagnose::oom::{Helped, NOT_REPRODUCED};
 use vramscope_core::inference::Remedy;
-use vramscope_core::units::{Bytes, SizeColumn, count};
+use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 const ROW: f32 = 24.0;
 
@@ -26,7 +27,7 @@ pub(super) enum Ready<'a> {
 /// Draws the pane. `chosen` is the setting the user clicked. True when the user wants settings tried on a long recording.
 pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
-        Ready::Done(h) if failed => format!("{} requests replayed", count(h.requests)),
+        Ready::Done(h) if failed => counted(h.requests, "request", "requests"),
         Ready::Done(h) => {
             h.remedies.limit_bytes.map_or("without a cap".to_owned(), |cap| format!("under a cap of {}", Bytes(cap)))
         }
@@ -86,7 +87,7 @@ impl Columns {
         let outcome = (right - outcome.clamp(104.0, (width * 0.4).max(104.0)), right);
         let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
         // Where it is narrow the names matter more than the bars.
-        let bar_width = if width < 460.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
+        let bar_width = if width < 600.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
         let bar = (peak.0 - bar_width, if bar_width > 0.0 { peak.0 - 8.0 } else { peak.0 });
         Columns { name: (16.0, bar.0 - 10.0), bar, peak, outcome }
     }
@@ -142,11 +143,13 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                    remedy: Option<&Remedy>,
                    chosen: &mut Option<String>| {
             let is_chosen = remedy.is_some_and(|r| chosen.as_deref() == Some(r.conf.as_str()));
-            let response = ListRow::new(name).height(ROW).selected(is_chosen).show_painted(ui);
+            let is_long = label::width(ui.painter(), name, Type::Body) > columns.name.1 - columns.name.0;
+            let height = if is_long && name.contains(',') { ROW + 12.0 } else { ROW };
+            let response = ListRow::new(name).height(height).selected(is_chosen).show_painted(ui);
             let rect = response.rect;
             let p = ui.painter();
             let ink = if kind == RowTone::Passes { t.text1 } else { t.text2 };
-            label::text_in(p, cell(rect, columns.name), name, Type::Mono, ink);
+            conf_name(p, cell(rect, columns.name), name, Type::Body, ink);
             let colour = if kind == RowTone::Passes { t.slot(2) } else { t.other };
             let mut bar = Bar::new(greatest).part(peak as f64, colour);
             if let Some(limit) = limit {
@@ -181,10 +184,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
                 let mut lines = vec![if r.conf.is_empty() { name.to_owned() } else { r.conf.clone() }, h.about(r)];
                 lines.extend(h.margin(r).filter(|_| failed).map(|m| format!("{m}.")));
                 if r.num_alloc_retries > 0 {
-                    lines.push(format!(
-                        "The cache is emptied {} on the way.",
-                        vramscope_core::units::counted(r.num_alloc_retries, "time", "times")
-                    ));
+                    lines.push(format!("The cache is emptied {} on the way.", counted(r.num_alloc_retries, "time", "times")));
                 }
                 if !r.oom && failed {
                     lines.extend(h.remedies.ends_at_failure.map(|_| format!("All recorded requests succeed.{}", h.warning())));
@@ -196,7 +196,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
         let own = own_outcome(h, failed);
         let kind = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
         row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
-        let name = |r: &Remedy| short(&r.conf);
+        let name = |r: &Remedy| if r.conf.is_empty() { "PyTorch's defaults".to_owned() } else { r.conf.clone() };
         if failed {
             let helps = match h.remedies.ends_at_failure {
                 Some(end) if end.is_growing => "serves all recorded requests; memory was still growing".to_owned(),
@@ -265,7 +265,10 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
             format!("{} after {}", if r.oom_varies { "may fail" } else { "fails" }, count(r.oom_request.unwrap_or(0)))
         }
         (false, true) => format!("all {} served", count(h.requests)),
-        (false, false) => h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from).at_least())),
+        (false, false) => {
+            let what = if h.is_of_device() { "from" } else { "from a cap of" };
+            h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("{what} {}", Bytes(from).at_least()))
+        }
     }
 }
 
@@ -318,45 +321,4 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     }
     ui.add_space(8.0);
     pane::padded(ui, |ui| label::paragraph(ui, &lines.join(" "), Type::Body, cx.tokens.text2));
-}
-
-/// A setting short enough for a row: `max_split_size_mb:128 + gc 0.8`. What is copied and tried is the whole.
-pub(in crate::app::views) fn short(conf: &str) -> String {
-    if conf.is_empty() {
-        return "PyTorch's defaults".to_owned();
-    }
-    // Commas inside brackets belong to a list.
-    let mut depth = 0;
-    let parts: Vec<&str> = conf
-        .split(|c| {
-            depth += i32::from(c == '[') - i32::from(c == ']');
-            c == ',' && depth == 0
-        })
-        .collect();
-    let is_one = parts.len() == 1;
-    let named = parts.iter().map(|part| match part.split_once(':') {
-        Some(("expandable_segments", "True")) if !is_one => "expandable".to_owned(),
-        Some(("garbage_collection_threshold", value)) if !is_one => format!("gc {value}"),
-        Some(("garbage_collection_threshold", value)) => format!("gc_threshold:{value}"),
-        Some(("roundup_power2_divisions", value)) if value.starts_with('[') => "roundup_power2:[…]".to_owned(),
-        Some(("roundup_power2_divisions", value)) if !is_one => format!("power2:{value}"),
-        Some(("roundup_power2_divisions", value)) => format!("roundup_power2:{value}"),
-        _ => (*part).to_owned(),
-    });
-    named.collect::<Vec<String>>().join(" + ")
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::app::views::autopsy::helped::short;
-    use vramscope_core::inference::whatif::SUGGESTED;
-
-    #[test]
-    fn settings_are_short_in_rows_and_still_differ() {
-        assert_eq!(short("max_split_size_mb:128,garbage_collection_threshold:0.8"), "max_split_size_mb:128 + gc 0.8");
-        assert_eq!(short("expandable_segments:True"), "expandable_segments:True");
-        assert_eq!(short("roundup_power2_divisions:[256:1,512:2,>:8]"), "roundup_power2:[…]");
-        let names: std::collections::BTreeSet<String> = SUGGESTED.iter().map(|(conf, _)| short(conf)).collect();
-        assert_eq!(names.len(), SUGGESTED.len());
-    }
 }

@@ -20,17 +20,18 @@ use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::{BlockState, StackId};
 use vramscope_core::tables::{BlockAt, LifetimeId, State};
-use vramscope_core::units::{Address, Bytes, count};
+use vramscope_core::units::{Address, Bytes, SizeColumn, count};
 
 /// A row: name, colour, bytes, blocks.
 type Line = (String, Color32, u64, u64);
 
 /// The columns of live memory by what `title` says.
-fn columns<'a>(ui: &Ui, title: &'a str, total: u64, greatest: u64) -> Vec<Column<'a, Line>> {
+fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column<'a, Line>> {
     let t = Tokens::of(ui);
+    let (unit, greatest) = (SizeColumn::of(sizes.iter().copied()), sizes.iter().copied().max().unwrap_or(0));
     // Where it is narrow the names matter more than the bars.
-    let share = if ui.available_width() < 640.0 { 0.52 } else { 0.42 };
-    let names = (ui.available_width() * share).clamp(90.0, 340.0) - PAD_PANE;
+    let width = ui.available_width();
+    let names = if width < 640.0 { (width - 252.0).max(90.0) } else { (width * 0.42).min(340.0) - PAD_PANE };
     vec![
         // The line number at its end tells most.
         Column::text(title, Width::Exact(names), |c, line: &Line| {
@@ -39,8 +40,8 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, greatest: u64) -> Vec<Column
         Column::text("", Width::Share(1.0, 0.0), move |c, line: &Line| {
             c.bar(&Bar::new(greatest.max(1) as f64).part(line.2 as f64, line.1));
         }),
-        Column::figure("blocks", 76.0, |c, line: &Line| c.figure(count(line.3), t.text3)).goes(1),
-        Column::figure("live", 90.0, |c, line: &Line| c.figure(Bytes(line.2).to_string(), t.text1)),
+        Column::figure("blocks", 52.0, |c, line: &Line| c.figure(count(line.3), t.text3)).goes(1),
+        Column::figure(unit.head("live"), 76.0, move |c, line: &Line| c.figure(unit.figure(line.2), t.text1)),
         Column::figure("share", 52.0, move |c, line: &Line| {
             c.figure(format!("{:.1} %", line.2 as f64 / total.max(1) as f64 * 100.0), t.text2);
         }),
@@ -60,7 +61,8 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         let colour = role.map_or(cx.tokens.other, |role| role_paint(role).colour(cx.tokens));
         Some((case.live_names.get(i).cloned().unwrap_or_default(), colour, l.bytes, l.count))
     };
-    let columns = columns(ui, "allocated at", found.iter().map(|l| l.bytes).sum(), found[0].bytes);
+    let sizes: Vec<u64> = found.iter().map(|l| l.bytes).collect();
+    let columns = columns(ui, "allocated at", sizes.iter().sum(), &sizes);
     let table = Table::plain("live by stack", columns).captions().spaced(PAD_PANE, 8.0, PAD_PANE);
     let out = table.show(ui, found.len(), line, |_, line| line.0.clone());
     if let Some(stack) = out.chosen().map(|i| found[i].stack).filter(|stack| stack.is_some()) {
@@ -183,7 +185,8 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         pane::empty_state(ui, "Nothing was live at that instant.", None);
         return;
     }
-    let columns = columns(ui, "role", total, held[rows[0].index()].bytes);
+    let sizes: Vec<u64> = rows.iter().map(|c| held[c.index()].bytes).collect();
+    let columns = columns(ui, "role", total, &sizes);
     ScrollArea::vertical().id_salt("live by role").auto_shrink([false, true]).show(ui, |ui| {
         let line = |i: usize| {
             let tally = held[rows[i].index()];

@@ -13,8 +13,6 @@ mod pictures;
 mod segments;
 mod verdict;
 
-pub(super) use helped::short;
-
 use std::sync::Arc;
 
 use egui::{Rect, ScrollArea, Ui};

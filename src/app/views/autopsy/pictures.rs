@@ -80,7 +80,8 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
         } else if times < 1.1 {
             format!("{} too small", Bytes(a.requested - a.holes.largest))
         } else {
-            format!("{times:.1} times too small")
+            let digits = usize::from(times < 10.0);
+            format!("{times:.digits$} times too small")
         }
     } else {
         "there is no hole".to_owned()

@@ -220,7 +220,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     let (row_height, gap) = if few {
         ((list.height() / order.len().max(1) as f32 - 8.0).clamp(12.0, 34.0), 8.0)
     } else {
-        (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(8.0, 20.0), 2.0)
+        (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(14.0, 20.0), 2.0)
     };
     // A row cut in half reads as a row of another height.
     let list = if few || list.height() < 3.0 * (row_height + gap) {
@@ -307,8 +307,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 let y = top + row_height / 2.0;
                 let write =
                     |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
-                let elsewhere = if whose.is_some() { " elsewhere" } else { "" };
-                write(plot.left() - 12.0, &format!("segment {}{elsewhere}", i + 1));
+                let whose = whose.map(|whose| format!(", {}", whose.trim_start_matches("of ").trim_start_matches("the ")));
+                write(plot.left() - 12.0, &format!("segment {}{}", i + 1, whose.unwrap_or_default()));
                 write(rect.right() - 16.0, &format!("{} free", Bytes(free)));
             }
         }

@@ -11,8 +11,8 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::{Bar, Batch, Cut, Swatch, label, pane, row};
-use vramscope_core::compare::diff::{Held, purpose_is_probable};
-use vramscope_core::units::{Bytes, NBSP, SizeColumn, counted};
+use vramscope_core::compare::diff::{Held, purpose_words};
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, capital, counted};
 
 const PAD: f32 = 16.0;
 
@@ -65,7 +65,7 @@ fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
 /// The change, large, and a line beside it that says what it is made of.
 fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(10.0);
-    let text = layout::signed(compared.diff.change());
+    let text = capital(&layout::signed(compared.diff.change()));
     let beside = layout::beside(&compared.diff, &compared.groups);
     let (rect, _) = row::told(ui, 32.0, Role::Label, || format!("Change from A to B: {text}, {beside}"));
     let inner = rect.shrink2(vec2(PAD, 0.0));
@@ -109,8 +109,7 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         let texts = [size.figure(a), size.figure(b), layout::signed_figure(change, size)];
         let colour = role_paint(role).colour(t);
         let texts = [texts[0].as_str(), &texts[1], &texts[2]];
-        let mark = if purpose_is_probable(x) { " ?" } else { "" };
-        figures(ui, t, Some(Swatch::Fill(colour)), &format!("{}{mark}", role.text()), texts, [t.text2, t.text1, ink], Type::Mono);
+        figures(ui, t, Some(Swatch::Fill(colour)), &purpose_words(x), texts, [t.text2, t.text1, ink], Type::Mono);
     }
 }
 

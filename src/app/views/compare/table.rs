@@ -21,6 +21,8 @@ use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 /// Height of a row, and of the header over them.
 const ROW: f32 = 24.0;
+/// The column of the bars.
+const BARS: usize = 5;
 
 impl CompareView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
@@ -59,7 +61,7 @@ impl CompareView {
             })
             // Both directions are changes: the largest of either kind come first.
             .by(Order::Change, |i| rows[i].change().unsigned_abs() as f64),
-            Column::text("change", Width::Share(0.5, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
+            Column::text("", Width::Share(0.5, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
             Column::figure("B / A", 48.0, |c, l: &Line<'_>| {
                 let text = layout::ratio(l.group.a.bytes, l.group.b.bytes).unwrap_or_else(|| "new".to_owned());
                 c.figure(if l.group.b.bytes == 0 { "gone" } else { &text }, l.ink(t));
@@ -70,6 +72,8 @@ impl CompareView {
                 .by(Order::Blocks, |i| rows[i].b.count as f64)
                 .goes(1),
         ];
+        // Where nothing changed there is no bar.
+        let columns = columns.into_iter().enumerate().filter(|(i, _)| *i != BARS || greatest > 0.0).map(|(_, column)| column);
         let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => {
                 rows.iter().position(|g| g.rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s)))
@@ -81,7 +85,7 @@ impl CompareView {
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
         let body = ui.max_rect().with_max_y(ui.max_rect().top() + high);
-        let table = Table::sorted("changes", columns, &mut self.sort).of(compared).selected(selected);
+        let table = Table::sorted("changes", columns.collect(), &mut self.sort).of(compared).selected(selected);
         let mut out = TableOutput::default();
         pane::inside(ui, body, "rows", |ui| {
             let row =

@@ -209,8 +209,8 @@ impl Picture {
 
 /// Pixels between lines of the hatch.
 const HATCH: usize = 5;
-/// A largest hole higher than this many pixels is hatched and not filled.
-const TALL: usize = 12;
+/// A largest hole higher than this many pixels is outlined and not filled.
+const TALL: usize = 6;
 
 /// Pixels of an address map: the shade of each cell, with the largest hole of each column on top. With `bright` the shades are
 /// those of the blocks in focus, and other contents are dimmed to a quarter.
@@ -255,13 +255,13 @@ fn address_pixels(
             }
             let share = |offset: u64| (offset - low) as f64 / (high - low) as f64;
             let rows = layout::rows_of(share(from), share(to), height, 2);
-            // A high hole gets edges and a hatch; a solid fill would look like the fullest place.
+            // A high hole gets edges and a veil; a solid fill would look like the fullest place.
             let is_tall = rows.len() > TALL;
             for y in rows.clone() {
-                let is_edge = y < rows.start + 2 || y + 2 >= rows.end;
-                if !is_tall || is_edge || (x + y).is_multiple_of(HATCH) {
-                    pixels[y * width + x] = tokens.text1;
-                }
+                let is_edge = y == rows.start || y + 1 == rows.end;
+                let share = if !is_tall || is_edge { 1.0 } else { 0.14 };
+                let pixel = &mut pixels[y * width + x];
+                *pixel = Tokens::over(tokens.text1, *pixel, share);
             }
         }
     }

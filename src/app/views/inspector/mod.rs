@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egui::{Rect, Role, ScrollArea, Sense, Ui, WidgetInfo, pos2, vec2};
 
-use super::block_name::{block_name, guess_mark, show_guess_mark};
+use super::block_name::{block_name, paint_role};
 use super::live::figures;
 use super::memory::chosen_roles;
 use super::place_link::{openable, place_link};
@@ -293,8 +293,8 @@ fn reasons(ui: &mut Ui, cx: &ViewContext<'_>, reasons: &[Why]) {
             ui.add_space(if i > 0 { 8.0 } else { 0.0 });
             // A single certain reason is that of all blocks and needs no figures.
             if reasons.len() > 1 || why.is_probable {
-                let probably = if why.is_probable { ", probably" } else { "" };
-                let held = format!("{} in {}{probably}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
+                let probably = if why.is_probable { "probably, " } else { "" };
+                let held = format!("{probably}{} in {}", Bytes(why.bytes), counted(why.count, "block", "blocks"));
                 label::paragraph(ui, &held, Type::Mono, t.text1);
             }
             label::paragraph(ui, &why.sentence, Type::Body, t.text2);
@@ -414,16 +414,19 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         let counts = inner.with_max_x(inner.right() - figures - 12.0);
         let counts = label::text_in_right(p, counts, &count(h.count), Type::Mono, t.text3);
         let room = inner.across(inner.left() + 16.0, counts.left() - 8.0);
-        let (mark, taken) = guess_mark(p, h.is_probable, label::width(p, &h.name, Type::Body), room.width());
-        let names = room.with_max_x(room.right() - taken);
-        let (named, is_place_clicked) = match openable(cx, h.frame) {
-            Some(frame) => place_link(ui, cx, frame, "", names, ("held", i)),
+        let is_place_clicked = match openable(cx, h.frame) {
+            Some(frame) => place_link(ui, cx, frame, "", room, ("held", i)).1,
             None => {
-                let short = label::without_middle(p, &h.name, Type::Body, names.width());
-                (label::text_in(p, names, &short, Type::Body, t.text1), false)
+                // A place is certain, whatever the role.
+                if h.name == h.role.text() {
+                    paint_role(p, t, h.role, h.is_probable, room, t.text1);
+                } else {
+                    let short = label::without_middle(p, &h.name, Type::Body, room.width());
+                    label::text_in(p, room, &short, Type::Body, t.text1);
+                }
+                false
             }
         };
-        show_guess_mark(p, mark, named.right(), room, t.text3);
         if response.clicked() || is_place_clicked {
             cx.actions.send(Action::Select(Some(h.item)));
         }

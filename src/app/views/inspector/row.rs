@@ -81,8 +81,9 @@ fn find<'a>(which: &Which, modules: &'a [ModuleHeld]) -> Option<&'a ModuleHeld> 
 }
 
 fn role(held: &RoleHeld) -> Fact {
-    let probably = if held.is_probable() && held.role != Role::Unknown { ", probably" } else { "" };
-    Fact::new(short_role(held.role), format!("{} in {}{probably}", Bytes(held.bytes), counted(held.count, "block", "blocks")))
+    let probably = if held.is_probable() && held.role != Role::Unknown { "probably " } else { "" };
+    let blocks = counted(held.count, "block", "blocks");
+    Fact::new(short_role(held.role), format!("{probably}{} in {blocks}", Bytes(held.bytes)))
 }
 
 /// The lines of a module that hold the most.

@@ -18,6 +18,7 @@ use vramscope_core::anatomy::steps::number;
 use vramscope_core::diagnose::leaks::{
     Growth, SawTooth, adding, cannot_tell, floors, growth, how_often, looked_at, no_leak, pace, saw_tooth,
 };
+use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::StackId;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -121,9 +122,10 @@ impl View for LeaksView {
         }
         let Some(found) = shown.value else { return };
         if let Some(why) = &found.cannot_tell {
-            let sentence = format!("{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above. A longer history:");
-            let line = cx.words().say(vramscope_core::diagnose::limits::RECORD);
-            pane::empty_state(ui, &sentence, Some(&line));
+            let healthy =
+                no_growth(cx.data.device(), &cx.data.tables, cx.data.steps()).map_or(String::new(), |said| format!("{said}. "));
+            let sentence = format!("{healthy}{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above.");
+            pane::empty_state(ui, &sentence, None);
             return;
         }
         self.verdict(ui, cx, &found);
@@ -203,6 +205,10 @@ impl LeaksView {
 
     /// The floor of every step as bars; a click goes to the step.
     fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+        // In a low pane the list matters more.
+        if ui.available_height() < 200.0 {
+            return;
+        }
         let t = cx.tokens;
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
         let (area, response) = row::clicked(ui, height + 42.0, Role::Canvas, || "Least in use in each step");
@@ -234,7 +240,7 @@ impl LeaksView {
         axis(most as f64, y(most) + 4.0);
         axis(low, plot.bottom() - 4.0);
         let under = plot.down(plot.bottom() + 2.0, plot.bottom() + 20.0);
-        let what = "step · least in use in each";
+        let what = "least in use in each step";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
         // Numbers of the bars, as many as there is room for; their unit is below.
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;

@@ -11,6 +11,8 @@ mod table;
 use egui::{Align, Layout, Rect, Role, Sense, Ui, UiBuilder, WidgetInfo, vec2};
 
 use super::{View, ViewContext, ViewInfo};
+use crate::app::jobs::Derived;
+use crate::app::platform::machine::{MachineState, look};
 use crate::app::state::{Action, Command, LiveAction, ViewKind, last_known};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Icon, PaneHeader, Push, label, legend_row, pane, row, selector};
@@ -62,6 +64,8 @@ struct LiveView {
     takes_keyboard: bool,
     mark_text: String,
     rate: usize,
+    /// What this machine has to watch.
+    machine: Derived<(), MachineState>,
 }
 
 impl View for LiveView {
@@ -118,12 +122,22 @@ impl View for LiveView {
         let device = cx.data.device();
         let Some(track) = device.live.as_deref() else {
             let (sentence, line) = NOT_WATCHED;
-            pane::empty_offering(ui, sentence, Some(line), 120.0, |ui| {
-                ui.add_space(16.0);
-                if Push::primary("Watch this machine's GPUs").show(ui).clicked() {
-                    cx.actions.run(Command::WatchMachine);
+            let machine = self.machine.get(cx.jobs, "machine", &(), |_| Some(look())).value;
+            let is_bare = machine.as_deref().is_none_or(|machine| !matches!(machine, MachineState::Devices(_)));
+            let sentence = match machine.as_deref() {
+                Some(MachineState::NoDriver(why)) => {
+                    &format!("This recording was not watched live. {why} Record elsewhere and open the file:")
                 }
-                see_sample(ui, cx);
+                _ => sentence,
+            };
+            pane::empty_offering(ui, sentence, Some(line), 120.0, |ui| {
+                if !is_bare {
+                    ui.add_space(16.0);
+                    if Push::primary("Watch this machine's GPUs").show(ui).clicked() {
+                        cx.actions.run(Command::WatchMachine);
+                    }
+                }
+                see_sample(ui, cx, is_bare);
             });
             return;
         };
@@ -138,7 +152,7 @@ impl View for LiveView {
             };
             pane::empty_offering(ui, &sentence, line, 80.0, |ui| {
                 if line.is_some() {
-                    see_sample(ui, cx);
+                    see_sample(ui, cx, true);
                 }
             });
             return;
@@ -173,13 +187,14 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
     draw(&mut child);
 }
 
-/// What a machine without a GPU can open in place of a watch.
-fn see_sample(ui: &mut Ui, cx: &ViewContext<'_>) {
+/// What a machine without a GPU can open in place of a watch: there it is the way on.
+fn see_sample(ui: &mut Ui, cx: &ViewContext<'_>, is_main: bool) {
     ui.add_space(20.0);
     let sentence = "To see what a watch shows, open one that comes with vramscope. It needs no GPU.";
     label::paragraph(ui, sentence, Type::Body, cx.tokens.text2);
     ui.add_space(8.0);
-    if Push::outlined("Open the bundled watch").show(ui).clicked() {
+    let words = "Open the bundled watch";
+    if (if is_main { Push::primary(words) } else { Push::outlined(words) }).show(ui).clicked() {
         cx.actions.send(Action::OpenWatchSample);
     }
 }

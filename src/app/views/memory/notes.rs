@@ -26,6 +26,9 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     let mut is_clicked = false;
     let top = ui.cursor().min - vec2(0.0, 6.0);
     padded(ui, |ui| {
+        if cx.data.recording.source.format.never_ran() {
+            ui.label(Type::Caption.text("predicted, never ran").color(t.amber));
+        }
         let mut job = egui::text::LayoutJob::default();
         job.wrap.max_width = ui.available_width();
         let amount = Bytes(found.held.bytes).to_string();

@@ -11,7 +11,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, ColourBy};
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW_DENSE};
 use crate::app::theme::{Tokens, Type};
-use crate::app::views::block_name::{guess_mark, short_role, show_guess_mark};
+use crate::app::views::block_name::{paint_role, role_width};
 use crate::app::widgets::{Batch, Cut, ListRow, Tip, label};
 use vramscope_core::anatomy::{Composition, Role, Which};
 use vramscope_core::tables::NO_EVENT;
@@ -119,13 +119,13 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     square(p, rect.middle(columns.inner.left() + 5.0), ink);
     let is_absent = row.bytes == 0;
     let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
-    let share = label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
-    label::figure(p, columns.at(0), &row.figure, figure);
-    let room = rect.across(columns.inner.left() + 16.0, share.left() - 4.0);
-    let width = |text: &str| label::width(p, text, Type::Body);
-    let least = guess_mark(p, row.is_probable, f32::MAX, 0.0).1;
-    let said = Some(row.role.text()).filter(|text| width(text) + least <= room.width()).unwrap_or(short_role(row.role));
-    let (mark, taken) = guess_mark(p, row.is_probable, width(said), room.width());
-    let named = label::text_in(p, room.with_max_x(room.right() - taken), said, Type::Body, name);
-    show_guess_mark(p, mark, named.right(), room, t.text3);
+    let shown = label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
+    let mut room = rect.across(columns.inner.left() + 16.0, shown.left() - 8.0);
+    // In a narrow pane what it is matters more than its share.
+    let beside = columns.at(1).right() - label::width(p, &row.share, Type::Mono) - 4.0;
+    if role_width(p, row.role, row.is_probable) <= beside - room.left() {
+        label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
+        room.max.x = beside;
+    }
+    paint_role(p, t, row.role, row.is_probable, room, name);
 }

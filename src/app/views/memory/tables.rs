@@ -40,13 +40,9 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
         _ => {}
     }
     let share = format!("{:.1}", row.bytes as f64 / whole.max(1) as f64 * 100.0);
-    // A long name takes the room of the number of blocks, which the tooltip has too.
-    let is_long = columns.shown() == 2 && left + 16.0 + name_width(ui, cx, row) > columns.names_end(ui, row);
-    let shown = if is_long { 1 } else { columns.shown() };
     let figures = [(row.figure.as_str(), t.text1), (blocks.as_str(), t.text3), (share.as_str(), t.text3)];
-    columns.figures(ui, &figures[..shown]);
-    let end = if is_long { columns.figure_left(ui, row) } else { columns.names_end(ui, row) };
-    let room = response.rect.across(left + 16.0, end);
+    columns.figures(ui, &figures[..columns.shown()]);
+    let room = response.rect.across(left + 16.0, columns.names_end(ui, row));
     let link = named(ui, cx, row, room);
     let tip = Tip::new(&row.name)
         .row("bytes", Bytes(row.bytes).to_string())
@@ -67,11 +63,12 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     if let Some((frame, before, _)) = linked(cx, row) {
         return Some(place_link(ui, cx, frame, before, room, &row.key).1);
     }
-    let name = match row.name.strip_prefix("probably ") {
-        Some(rest) if label::width(p, &row.name, Type::Body) > room.width() => format!("prob. {rest}"),
-        _ => row.name.clone(),
-    };
-    let short = label::without_middle(p, &name, Type::Body, room.width());
+    let (mut room, mut name) = (room, row.name.as_str());
+    if let Some(rest) = name.strip_prefix("probably ") {
+        room.min.x = label::text_in(p, room, "probably", Type::Caption, t.text3).right() + 4.0;
+        name = rest;
+    }
+    let short = label::without_middle(p, name, Type::Body, room.width());
     let is_beside = row.depth > 0 || row.about == layout::NO_MODULE;
     label::text_in(p, room, &short, Type::Body, if is_beside { t.text2 } else { t.text1 });
     None
@@ -83,15 +80,6 @@ fn linked<'a>(cx: &ViewContext<'_>, row: &'a Row) -> Option<(Frame, &'a str, Str
     let place = cx.data.recording.stacks.location(frame);
     let before = row.name.strip_suffix(place.as_str())?.trim_end();
     Some((frame, before, place))
-}
-
-fn name_width(ui: &Ui, cx: &ViewContext<'_>, row: &Row) -> f32 {
-    let width = |text: &str, face| label::width(ui.painter(), text, face);
-    match linked(cx, row) {
-        Some((_, "", place)) => width(&place, Type::Mono),
-        Some((_, before, place)) => width(before, Type::Body) + 4.0 + width(&place, Type::Mono),
-        None => width(&row.name, Type::Body),
-    }
 }
 
 /// Where the columns of a row end.

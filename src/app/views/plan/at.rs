@@ -9,6 +9,7 @@ use super::scene::{Kind, Outcome, Row, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, PlannedRun};
 use crate::app::theme::{Tokens, Type, text};
+use crate::app::views::block_name::paint_role;
 use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
 use vramscope_core::anatomy::Role;
 use vramscope_core::plan::Predicted;
@@ -157,12 +158,12 @@ impl PlanView {
                 let swatch = role.map_or(Swatch::Free, |r| Swatch::Fill(dim(&r, role_paint(r).colour(t))));
                 let c = c.swatch(swatch);
                 match role {
-                    Some(role) => _ = c.text(scene.plan.role_words(*role), Type::Body, t.text1),
+                    Some(role) => paint_role(c.p, t, *role, scene.plan.is_probable(*role), c.rect, t.text1),
                     // It does not grow with the size, and has that column's room.
                     None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
                 }
             }),
-            Column::figure(per, 76.0, |c, role: &Option<Role>| {
+            Column::figure(per, if grows { 76.0 } else { 0.0 }, |c, role: &Option<Role>| {
                 if let Some(per) = role.filter(|_| grows).and_then(|role| slope_of(scene, role.name())) {
                     c.figure(per, t.text3);
                 }
@@ -306,6 +307,17 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
             "Without the limit it would reserve {}: PyTorch gives cached memory back and asks again{times}.",
             Bytes(free.peak_reserved_bytes)
         ));
+    }
+    let below = scene.points.iter().rev().find(|(value, _)| *value < scene.chosen).filter(|_| scene.at_row == scene.at);
+    if let Some((value, before)) = below {
+        let named = scene.named(*value);
+        if free.peak_reserved_bytes < before.free.peak_reserved_bytes {
+            out.push(format!("It reserves less than {named}: its blocks fill their segments better."));
+        }
+        let gradients = |of: &Predicted| of.by_role.get(Role::Gradients.name()).is_some_and(|bytes| *bytes > 0);
+        if !gradients(free) && scene.points.iter().any(|(value, p)| *value < scene.chosen && gradients(&p.free)) {
+            out.push("Its peak is before the gradients are made; that of smaller sizes is after.".to_owned());
+        }
     }
     let [low, high] = capped.span;
     // What rounds to one figure is no span.

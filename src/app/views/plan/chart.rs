@@ -450,7 +450,13 @@ fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
 /// Where it fails: a flag and its sentence.
 fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
     let t = cx.tokens;
-    let Some(fails) = scene.fails().filter(|f| *f <= scene.high) else { return };
+    let Some(fails) = scene.fails() else { return };
+    if fails > scene.high {
+        let words = format!("first fails at {}, right of here", count(fails));
+        let at = rect.right_top() + vec2(-4.0, 2.0);
+        paint_chip_in(p, at, Align2::RIGHT_TOP, &words, Type::Body, t.text2, t.s1);
+        return;
+    }
     let Some(edge) = edge(scene, x, rect) else { return };
     let flag = paint_flag(p, t, pos2(edge + 15.0, rect.top() + 1.0), "OOM");
     let words = match &scene.failure {
@@ -498,7 +504,11 @@ fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
         let below = pos2(at.x, y.at(shown.peak_allocated_bytes as f64));
         p.circle(below, 3.5, t.s1, Stroke::new(1.5, t.slot(0)));
         if !is_named {
-            label::text(p, at - vec2(8.0, 8.0), Align2::RIGHT_BOTTOM, "recorded", Type::Caption, t.text2);
+            // Beside the axis there is no room at the left.
+            let is_first = at.x - x.at(scene.low as f64) < 64.0;
+            let (off, anchor) =
+                if is_first { (vec2(4.0, 10.0), Align2::LEFT_BOTTOM) } else { (vec2(8.0, 8.0), Align2::RIGHT_BOTTOM) };
+            label::text(p, at - off, anchor, "recorded", Type::Caption, t.text2);
             is_named = true;
         }
     }

@@ -50,7 +50,7 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
 }
 
 /// The axis reaches this many times the largest recorded or wanted size to show where it fails.
-const FARTHEST: u64 = 6;
+const FARTHEST: u64 = 40;
 
 /// The least and the greatest size of the axis: the recorded ones, the wanted one, the largest that fits and some more.
 pub(super) fn extent(recorded: &[u64], wanted: u64, fits: Option<u64>, step: u64) -> (u64, u64) {

@@ -162,7 +162,8 @@ impl PlanView {
         ui.horizontal(|ui| {
             ui.add_space(16.0);
             ui.spacing_mut().item_spacing.x = 8.0;
-            ui.label(text::body("they differ in").color(t.text2));
+            let words = if self.inputs.chosen.len() > 1 { "they differ in" } else { "it grows with" };
+            ui.label(text::body(words).color(t.text2));
             let width = (ui.available_width() - 16.0).clamp(60.0, 140.0);
             let field = Field::new("Quantities").hint("batch, seq").width(width).show(ui, &mut self.inputs.names);
             if field.lost_focus() {

@@ -14,7 +14,8 @@ enum Mark {
 }
 
 /// From right to left.
-const MARKS: [(Mark, &str); 4] = [(Mark::Free, "free"), (Mark::Span, "span"), (Mark::Dot, "predicted"), (Mark::Ring, "recorded")];
+const MARKS: [(Mark, &str); 4] =
+    [(Mark::Free, "free"), (Mark::Span, "range"), (Mark::Dot, "predicted"), (Mark::Ring, "recorded")];
 /// Width of all of them, with the space between.
 const WIDTH: f32 = 280.0;
 

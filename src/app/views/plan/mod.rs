@@ -347,7 +347,7 @@ impl PlanView {
                 segmented(ui, "Below", &mut page, &["Changes", "Roles and code"]);
             }
             if page == 0 {
-                self.order_menu(ui);
+                self.order_menu(ui, scene);
             }
         });
         if !has_right {

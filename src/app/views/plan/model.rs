@@ -155,6 +155,7 @@ impl PlanView {
             knows,
             limit,
             place: room_words(room),
+            is_card: matches!(room, Room::Card(_)),
             own: own.clone(),
             recorded,
             wanted,

@@ -100,6 +100,8 @@ pub(super) struct Scene {
     pub limit: u64,
     /// `in 4 GiB`, `on the H100`.
     pub place: String,
+    /// The limit is what a card has beside the context.
+    pub is_card: bool,
     /// The recording's own allocator settings, as text.
     pub own: String,
     pub recorded: Vec<u64>,
@@ -152,6 +154,11 @@ impl Scene {
     /// The wanted size, once it is known.
     pub(super) fn at_wanted(&self) -> Option<&Arc<Point>> {
         self.points.iter().find(|p| p.0 == self.wanted).map(|p| &p.1)
+    }
+
+    /// The wanted size fits as it is: then what saves most is of interest, not what is cheapest.
+    pub(super) fn fits_already(&self) -> bool {
+        self.at_wanted().is_some_and(|p| outcome(&p.capped) == Outcome::Fits)
     }
 
     /// The row that makes the wanted size fit with the least cost.

@@ -1,5 +1,6 @@
 //! Sizes as text, and the sentences that answer.
 
+use vramscope_core::plan::cards::CONTEXT;
 use vramscope_core::plan::{is_no_answer, surety};
 use vramscope_core::units::{Bytes, NBSP, capital, count};
 
@@ -83,7 +84,8 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         let peak = point.capped.peak_reserved_bytes;
         let left = scene.limit.saturating_sub(peak);
         say(wanted, if scene.knows { Ink::Strong } else { Ink::Plain });
-        say(format!(" reserves {} and leaves {}. ", Bytes(peak), Bytes(left)), Ink::Plain);
+        let beside = if scene.is_card { format!(" beside {} for the CUDA context", Bytes(CONTEXT)) } else { String::new() };
+        say(format!(" reserves {} and leaves {}{beside}. ", Bytes(peak), Bytes(left)), Ink::Plain);
     } else {
         match scene.best() {
             Some(best) => {

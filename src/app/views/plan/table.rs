@@ -8,7 +8,7 @@ use super::layout::ROW;
 use super::model::{PlanView, combined};
 use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
-use crate::app::views::autopsy::short;
+use crate::app::views::whatif::table::conf_name;
 use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Width, label, paint_chip_in, selector};
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
@@ -30,9 +30,14 @@ const ORDERS: [(&str, Order, bool); 4] = [
     ("largest", Order::Largest, true),
 ];
 
+/// What helps comes first: where nothing has to fit any more, what saves most.
+fn first_order(scene: &Scene) -> Order {
+    if scene.fits_already() { Order::Peak } else { Order::Best }
+}
+
 impl PlanView {
-    pub(super) fn order_menu(&mut self, ui: &mut Ui) {
-        let by = self.sort.as_ref().map_or(Order::Best, |sort| sort.by);
+    pub(super) fn order_menu(&mut self, ui: &mut Ui, scene: &Scene) {
+        let by = self.sort.as_ref().map_or(first_order(scene), |sort| sort.by);
         let mut at = ORDERS.iter().position(|o| o.1 == by).unwrap_or(0);
         if selector(ui, "order", &mut at, &ORDERS.map(|o| o.0)) {
             let (_, by, descends) = ORDERS[at];
@@ -76,10 +81,7 @@ impl PlanView {
                     room.max.x = c.rect.left() + words + 2.0;
                 }
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
-                let fits = label::width(c.p, &row.title, kind) <= room.width();
-                // Only a setting has no blank; cut in its middle it would be another.
-                let title = if fits || row.title.contains(' ') { row.title.clone() } else { short(&row.title) };
-                label::text_in(c.p, room, &title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
+                conf_name(c.p, room, &row.title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
             }),
             Column::text("peak, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
                 if let Some(f) = known(l.1) {
@@ -92,7 +94,8 @@ impl PlanView {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
             })
-            .by(Order::Peak, |i| figure(i, |f| f.peak as f64))
+            // The run as it is comes first: what the others are held against.
+            .by(Order::Peak, |i| if i == 0 { -1.0 } else { figure(i, |f| f.peak as f64) })
             .descends(false),
             Column::text(scene.place.as_str(), Width::Exact(118.0), |c, &(_, row): &Line<'_>| {
                 let (text, kind, ink) = match row.figures.as_ref().map(|f| (f, &f.outcome)) {
@@ -116,7 +119,7 @@ impl PlanView {
                 Some((_, None)) => c.figure(if scene.knows { "\u{2026}" } else { "\u{2013}" }, t.text1),
             })
             .by(Order::Largest, |i| -figure(i, |f| -(f.largest.map_or(0, |l| l[0]) as f64)))
-            .from(520.0),
+            .from(if scene.knows { 520.0 } else { f32::INFINITY }),
             Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
                 (Some(why), _) => _ = c.text(format!("does not apply: {why}"), Type::Body, t.text3),
                 (_, Some(f)) => _ = c.text(f.costs(|n| unit.sized(whole(n))), Type::Body, t.text2),
@@ -135,7 +138,7 @@ impl PlanView {
             })
             .from(760.0),
         ];
-        let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(Order::Best, false));
+        let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(first_order(scene), false));
         // The figures come one by one, so the order is made anew each time.
         let rows = Arc::new(());
         let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(ROW).lines().selected(Some(selected));
@@ -154,7 +157,9 @@ impl PlanView {
         } else if let Some(row) = out.chosen() {
             self.row = scene.rows.get(row).map(|r| r.kind.clone());
         }
-        self.sort = Some(sort);
+        if self.sort.is_some() || sort.by != first_order(scene) || sort.descending {
+            self.sort = Some(sort);
+        }
         for (i, response) in &out.seen {
             if let Some(row) = scene.rows.get(*i).filter(|_| response.hovered()) {
                 let costs = row.figures.as_ref().map(|f| match &f.outcome {

@@ -24,6 +24,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("pale", "from there to the step's peak"),
         ("tick", "the most that was reserved in it"),
         ("growth", "bytes in use after the step, once zero_grad() has freed gradients, less those after the one before"),
+        ("handed out", "bytes of all allocations made in the step, whenever they were freed"),
         ("kept", "bytes allocated in the step that outlive the next one"),
         ("click", "choose the step as the range and go to its peak"),
         ("double click", "show only this step"),
@@ -117,7 +118,11 @@ impl StepsView {
         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
         let growth = |s: &StepFigures| if s.is_open { UNKNOWN.to_owned() } else { signed(s.growth(), size) };
         let kept = |s: &StepFigures| s.kept.map_or_else(|| UNKNOWN.to_owned(), |bytes| size.figure(bytes));
-        let in_use = if ui.available_width() >= 620.0 { "in use; dotted: reserved" } else { "in use" };
+        let in_use = match ui.available_width() {
+            1000.0.. => "in use: solid all through the step, pale at its peak; dotted: reserved",
+            620.0.. => "in use; dotted: reserved",
+            _ => "in use",
+        };
         let time = if cx.data.device().events.has_time { 720.0 } else { f32::INFINITY };
         let longest = f.iter().map(|s| s.micros).max().unwrap_or(0);
         let (unit, micros) = if longest < 10_000_000 { ("ms", 1e3) } else { ("s", 1e6) };
@@ -141,7 +146,7 @@ impl StepsView {
             })
             .by("kept", |i| f[i].kept.unwrap_or(0) as f64)
             .from(420.0),
-            Column::figure(allocated.head("allocated"), 92.0, |c, &i: &usize| {
+            Column::figure(allocated.head("handed out"), 104.0, |c, &i: &usize| {
                 c.figure(allocated.figure(f[i].allocated), t.text2)
             })
             .by("allocated", |i| f[i].allocated as f64)

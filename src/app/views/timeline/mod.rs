@@ -182,7 +182,7 @@ impl View for Timeline {
             _ => "",
         };
         match cx.shared.events_shown(device) {
-            0 => format!("none of {} events{range}{flags}", count(all)),
+            0 => format!("no event here, {} in all{range}{flags}", count(all)),
             shown => format!("{} of {} events{range}{flags}", count(shown), count(all)),
         }
     }

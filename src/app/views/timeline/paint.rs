@@ -212,7 +212,11 @@ impl Canvas<'_> {
         // A query's curve is in the accent, which is blue too, so the other curves turn grey.
         let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
         let mut batch = Batch::new(&painter).hatch_origin(self.pane.min);
-        batch.fill_under(&active, rect.left(), rect.bottom(), Tokens::at(blue, 0.18));
+        // An area says how much there is from zero on.
+        let is_area = y.value(rect.bottom()) <= 0.0;
+        if is_area {
+            batch.fill_under(&active, rect.left(), rect.bottom(), Tokens::at(blue, 0.18));
+        }
         let free: Vec<(f32, f32)> = reserved
             .iter()
             .zip(&active)
@@ -231,7 +235,9 @@ impl Canvas<'_> {
         }
         if let Some(cells) = &picture.matching {
             let matching = profile(cells);
-            batch.fill_under(&matching, rect.left(), rect.bottom(), Tokens::at(t.accent, 0.3));
+            if is_area {
+                batch.fill_under(&matching, rect.left(), rect.bottom(), Tokens::at(t.accent, 0.3));
+            }
             batch.curve(&matching, rect.left(), 1.5, t.accent);
         }
         self.cap_line(&mut batch, rect, y, cap);

@@ -3,7 +3,7 @@
 use egui::{Align2, Color32, Rangef, Rect, Role, Sense, Ui, pos2};
 
 use super::ViewContext;
-use super::layout::{StepBox, resample, short, step_lane};
+use super::layout::{StepBox, resample, step_lane};
 use super::model::{WhatIfView, outcome};
 use crate::app::state::Action;
 use crate::app::theme::{Tokens, Type};
@@ -29,7 +29,7 @@ impl WhatIfView {
     pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         PaneHeader::new("Reserved memory, as recorded and replayed").caption("by event of the recording").show(ui, |_| {});
         let rect = ui.available_rect_before_wrap();
-        let ends = if rect.width() > 620.0 { 210.0 } else { 16.0 };
+        let ends = if rect.width() > 620.0 { 270.0 } else { 16.0 };
         let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
         let axis = rect.down(rect.bottom() - 26.0, rect.bottom() - 6.0);
         let steps = cx.findings.map(|f| f.steps.bounds.as_slice()).filter(|b| b.len() > 1);
@@ -135,7 +135,7 @@ impl WhatIfView {
                 let name = match i {
                     0 if limit.is_none() && answer.row.peak_reserved_bytes == recorded_peak => "as recorded".to_owned(),
                     0 => "recorded setting".to_owned(),
-                    _ => short(&self.settings[i].title),
+                    _ => self.settings[i].title.clone(),
                 };
                 let colour = self.colour(i, cx.tokens);
                 let width = if i == 0 || i == self.selected { 2.0 } else { 1.25 };
@@ -221,8 +221,8 @@ impl WhatIfView {
             }
         }
         if let (Some((_, first)), Some(last)) = (failures.first(), last) {
-            let text = if failures.len() == 1 && lines.len() == 1 {
-                outcome(&first.answer).0
+            let text = if failures.len() == 1 {
+                format!("{} {}", first.name, outcome(&first.answer).0)
             } else {
                 format!("{} of {} plotted settings fail", count(failures.len() as u64), count(lines.len() as u64))
             };
@@ -263,6 +263,7 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
         let (ink, figure_ink) = if end.colour == t.red { (t.red, t.red) } else { (t.text2, t.text1) };
         let value = label::text_in_right(p, place, &Bytes(end.peak).to_string(), Type::Mono, figure_ink);
         let room = place.with_max_x(value.left() - 6.0);
-        label::text_in(p, room, &end.name, end.kind, ink);
+        let name = label::without_middle(p, &end.name, end.kind, room.width());
+        label::text_in(p, room, &name, end.kind, ink);
     }
 }

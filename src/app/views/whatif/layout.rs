@@ -55,20 +55,6 @@ pub(super) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str
     cuts.rev().find(|(first, _)| fits(first))
 }
 
-/// A setting in few words, for the end of its curve.
-pub(super) fn short(conf: &str) -> String {
-    conf.split(',')
-        .map(|part| {
-            part.trim()
-                .replace("expandable_segments:True", "expandable")
-                .replace("garbage_collection_threshold:", "gc ")
-                .replace("max_split_size_mb:", "split ")
-                .replace("roundup_power2_divisions:", "power2 ")
-        })
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
 /// A box of the steps' lane: a step, or several too narrow to be drawn alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepBox {
@@ -169,12 +155,6 @@ mod tests {
         assert_eq!(two_lines("aaaa:1,bbb:2,cc:3", fits), Some(("aaaa:1,", "bbb:2,cc:3")));
         assert_eq!(two_lines("aa:1,bb:22,cc:3,dd:4", fits), Some(("aa:1,bb:22,", "cc:3,dd:4")));
         assert_eq!(two_lines("one_word_that_is_long:1", fits), None);
-    }
-
-    #[test]
-    fn settings_have_short_names() {
-        assert_eq!(short("expandable_segments:True,roundup_power2_divisions:8"), "expandable, power2 8");
-        assert_eq!(short("max_split_size_mb:64, garbage_collection_threshold:0.8"), "split 64, gc 0.8");
     }
 
     #[test]

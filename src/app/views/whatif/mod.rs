@@ -23,7 +23,7 @@ mod model;
 mod needs;
 mod runs;
 mod side;
-mod table;
+pub(in crate::app::views) mod table;
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::WhatIf,

@@ -68,7 +68,7 @@ pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
         _ if row.oom_varies && row.passes_from_bytes.is_some() => {
             row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from).limit()))
         }
-        _ if row.oom_varies && row.oom => Some(format!("or none, {why}")),
+        _ if row.oom_varies && row.oom => Some(format!("or serves all, {why}")),
         Some([low, high]) if low != high => {
             Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }

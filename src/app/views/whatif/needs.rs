@@ -36,7 +36,8 @@ fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Ne
 /// The least active bytes at the ends of the later half of the steps.
 fn between_steps(data: &DeviceData) -> Option<u64> {
     let device = data.device();
-    let ends = data.steps().bounds.get(1..)?;
+    let steps = data.steps();
+    let ends: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
     let later = &ends[ends.len() / 2..];
     let active = |&end: &u32| data.tables.curves.at(device, &data.tables.lifetimes, Quantity::Active, end.saturating_sub(1));
     later.iter().filter(|&&e| e != NO_EVENT).map(active).min()

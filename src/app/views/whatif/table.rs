@@ -49,8 +49,10 @@ impl WhatIfView {
                 let is_lit = this.settings[l.row].is_plotted || l.row == this.selected;
                 let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
                 let bar = Bar::new(scale).part(used as f64, if is_lit { this.colour(l.row, t) } else { t.other });
-                let bar = bar.hatched((a.row.peak_reserved_bytes - used) as f64).tick(recorded as f64, t.text1);
-                c.bar(&this.limit().map_or(bar.clone(), |limit| bar.tick(limit as f64, t.red)));
+                let bar = bar.hatched((a.row.peak_reserved_bytes - used) as f64);
+                // Where they are one, the tick that the title names shows.
+                let bar = this.limit().map_or(bar.clone(), |limit| bar.tick(limit as f64, t.red));
+                c.bar(&bar.tick(recorded as f64, t.text1));
             })
             .goes(6),
             Column::figure(sizes.unit(), 58.0, |c, l: &Line| peak(c, l.free.as_deref(), sizes)),
@@ -187,13 +189,16 @@ impl WhatIfView {
 }
 
 /// A setting, on two lines where it does not fit on one.
-fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
+pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
     let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
+    let line = |room: Rect, text: &str| {
+        label::text_in(p, room, &label::without_middle(p, text, kind, room.width()), kind, ink);
+    };
     match halves {
-        None => _ = label::text_in(p, place, name, kind, ink),
+        None => line(place, name),
         Some((first, second)) => {
-            label::text_in(p, upper(place), first, kind, ink);
-            label::text_in(p, lower(place), second, kind, ink);
+            line(upper(place), first);
+            line(lower(place), second);
         }
     }
 }

@@ -47,7 +47,8 @@ impl Autopsy {
         match sum {
             0 => None,
             _ if sum < all => {
-                Some(format!("{} of them hold {}, which the program needs.", crate::units::count(sum), named.join(" and ")))
+                let [all, sum] = [all, sum].map(crate::units::count);
+                Some(format!("Of these {all} blocks {sum} hold {}, which the program needs.", named.join(" and ")))
             }
             1 => Some(format!("It holds {}, which the program needs.", named.join(" and "))),
             _ => Some(format!("They hold {}, which the program needs: make something else smaller.", named.join(" and "))),

@@ -18,6 +18,9 @@ impl Canvas<'_> {
         if have.axis != self.window.axis {
             return;
         }
+        if self.crowd(rect, boxes, have, "phases") {
+            return;
+        }
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         let mut names = Vec::new();

@@ -1,15 +1,16 @@
 //! The lanes of steps and of phases: boxes of ranges, their rectangles, their tooltips.
 
-use egui::{Pos2, Rangef, Rect, pos2};
+use egui::{Pos2, Rangef, Rect, pos2, vec2};
 
 use super::lane::{Choice, Hit, Lane, Shared};
 use crate::app::state::Item;
+use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::timeline::layout::{self, Contents, Track};
 use crate::app::views::timeline::marks::{Marks, Named, Range};
 use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::{StepBox, Window, extent};
-use crate::app::widgets::{Batch, Tip};
+use crate::app::widgets::{Batch, Tip, label};
 use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
@@ -175,6 +176,33 @@ impl Canvas<'_> {
             Some(step) => format!("{name}, step {}", number(step)),
             None => name,
         }
+    }
+}
+
+impl Canvas<'_> {
+    /// Draws ranges that are too narrow for a name each as one band that says how many they are; false where they are not.
+    pub(super) fn crowd(&self, rect: Rect, boxes: &[StepBox], have: &Window, what: &str) -> bool {
+        /// From so many ranges on, most of them narrower than a number, the lane is noise.
+        const MANY: u64 = 40;
+        const NARROW: f32 = 16.0;
+        // Levels of annotations tell more than how many they are.
+        if boxes.iter().any(|b| b.depth > 0) {
+            return false;
+        }
+        let areas: Vec<Rect> = boxes.iter().filter_map(|b| self.step_rect(rect, b, have)).collect();
+        // Several phases in one box have no name.
+        let is_nameless = |b: &StepBox| b.count > 1 && matches!(b.first.named, Named::Phase(_));
+        let narrow = areas.iter().zip(boxes).filter(|(area, b)| area.width() < NARROW || is_nameless(b)).count();
+        let many: u64 = boxes.iter().map(|b| u64::from(b.count)).sum();
+        if many < MANY || narrow * 4 < areas.len() * 3 {
+            return false;
+        }
+        let (t, painter) = (self.tokens, self.within(rect));
+        let all = areas.iter().fold(Rect::NOTHING, |all, area| all.union(*area)).intersect(rect);
+        painter.rect_filled(all, 0, t.s3);
+        let words = format!("{} {what}; zoom in to tell them apart", vramscope_core::units::count(many));
+        label::text_in(&painter, all.shrink2(vec2(6.0, 0.0)), &words, Type::Caption, t.text2);
+        true
     }
 }
 

@@ -28,6 +28,10 @@ impl Canvas<'_> {
         if have.axis != self.window.axis {
             return;
         }
+        let are_steps = boxes.iter().all(|b| matches!(b.first.named, Named::Step(_)));
+        if self.crowd(rect, boxes, have, if are_steps { "steps" } else { "ranges" }) {
+            return;
+        }
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         let mut names = Vec::new();
@@ -69,13 +73,14 @@ impl Canvas<'_> {
         }
     }
 
-    /// Possible names of a box of several annotations, most telling first: `0–10` for steps, `optimizer ×11` for ranges of one
+    /// Possible names of a box of several annotations, most telling first: `0–10` or `0–` for steps, `optimizer ×11` for ranges of one
     /// name, `×11`.
     fn names_of_many(&self, b: &StepBox) -> Vec<String> {
         let many = format!("×{}", count(u64::from(b.count)));
         match (b.first.named, b.last.named) {
             (Named::Step(first), Named::Step(last)) => {
-                vec![format!("{}–{}", number(first as usize), number(last as usize)), many]
+                let first = number(first as usize);
+                vec![format!("{first}–{}", number(last as usize)), format!("{first}–")]
             }
             (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
                 vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]

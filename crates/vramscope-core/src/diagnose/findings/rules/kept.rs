@@ -409,7 +409,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let share = (smallest * runs) as f64 / bytes as f64;
     let fused = |id: LifetimeId, block: u64| if is_its(id) { (block as f64 * share) as u64 } else { block };
     vec![
-        Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors a layer"), bytes)
+        Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors in each layer"), bytes)
             .says(format!(
                 "{} keeps {} for the backward pass: {tensors} tensors {each} in each of {runs} layers.",
                 made_at(p, blocks[0].lifetime),

@@ -416,7 +416,8 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
     if let Some(p) = report.at.first() {
         let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
         roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let parts: Vec<String> = roles.iter().map(|(role, bytes)| format!("{} {}", role_text(plan, role), Bytes(**bytes))).collect();
+        let parts: Vec<String> =
+            roles.iter().map(|(role, bytes)| format!("{} {}", role_text(plan, role), Bytes(**bytes))).collect();
         out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
     }
     let left = report.notes.iter().filter(|note| !plan.doubts().contains(note));

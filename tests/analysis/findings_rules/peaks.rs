@@ -6,7 +6,7 @@ use std::path::Path;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::diagnose;
 use vramscope_core::formats;
-use vramscope_core::model::{Progress, Recording, StackId};
+use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording, Segment, StackId};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
@@ -271,4 +271,31 @@ fn a_model_that_makes_the_peak_is_told() {
     found.reserved_then = None;
     found.of_model = [450 * MIB, 550 * MIB, 0];
     assert_eq!(found.model_sentence(), None);
+    let mut t = Tape::new();
+    let load = t.stack(&[("/x/torch/nn/modules/module.py", "_apply"), ("/home/me/train.py", "main")]);
+    t.alloc(1000 * MIB, load);
+    let recording = t.finish();
+    let tables = DeviceTables::build(&recording.devices[0], &progress).unwrap();
+    let found =
+        diagnose(&recording, &recording.devices[0], &tables, &StackNames::of(&recording.stacks), &Rules::default(), &progress);
+    let said = found.unwrap().model_sentence().unwrap();
+    assert!(said.contains("Nothing but loading was recorded"), "{said}");
+}
+
+/// The other devices of a program that fails are named where they hold far less.
+#[test]
+fn devices_that_hold_less_than_the_one_that_fails_are_named() {
+    let run = |other: u64| {
+        let mut recording = filled_with("activation", true);
+        let (mut second, mut quiet) = (recording.devices[0].clone(), recording.devices[0].clone());
+        for (device, index, size) in [(&mut second, 1, other), (&mut quiet, 2, 0)] {
+            *device = DeviceRecording { id: DeviceId { index, ..device.id }, ..DeviceRecording::default() };
+            device.segments.push(Segment { size, ..recording.devices[0].segments[0].clone() });
+        }
+        recording.devices.extend([second, quiet]);
+        said(&recording, "out_of_memory").sentence.replace('\u{a0}', " ")
+    };
+    let told = run(300 * MIB);
+    assert!(told.contains("the other devices of this program reserve less: GPU 1 300 MiB."), "{told}");
+    assert!(!run(900 * MIB).contains("the other devices") && !run(4 * MIB).contains("the other devices"));
 }

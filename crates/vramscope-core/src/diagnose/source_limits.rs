@@ -15,6 +15,9 @@ pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
 /// What a recording without any memory in it lacks, and how to record it; the sentence continues its name.
 pub fn why_no_memory(recording: &Recording) -> &'static str {
     match recording.source.format {
+        Format::KinetoTrace if recording.ops.is_empty() => {
+            "has neither operators nor memory events: profile with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], profile_memory=True, with_stack=True)"
+        }
         Format::KinetoTrace => {
             "has operators and no memory events: profile with torch.profiler.profile(profile_memory=True, with_stack=True)"
         }

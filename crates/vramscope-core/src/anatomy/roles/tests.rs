@@ -364,3 +364,35 @@ fn what_a_program_keeps_for_each_weight_is_its_optimizers() {
     assert_eq!(beside_weights(1, true), [Role::Weights; 4], "a copy of the weights beside a library's optimizer");
     assert_ne!(beside_weights(3, true), [Role::OptimizerState; 4]);
 }
+
+/// Rounds of a forward pass in a trace that names operators alone. Each round keeps what it makes to its end, or to the end of the trace.
+fn forward_only(rounds: usize, is_freed: bool) -> (usize, Option<crate::anatomy::Phase>, Vec<Role>) {
+    let mut s = Script::default();
+    s.device.events.sizes_are_blocks = true;
+    let names = ["conv2d", "batch_norm", "add", "relu_", "max_pool2d", "linear"].map(|name| format!("aten::{name}"));
+    let layers: Vec<StackId> = names.iter().map(|name| s.stack(&[(crate::formats::kineto::OPERATOR_FILE, name)])).collect();
+    for round in 0..rounds as u64 {
+        let place = |i: u64| 0x100_0000 * (round + 1) + i * 0x1_0000;
+        let size = |i: u64| 1024 * (i + 1);
+        (0..45).for_each(|i| _ = s.alloc(place(i), size(i), layers[i as usize % layers.len()]));
+        if is_freed {
+            (0..45).for_each(|i| s.free(place(i), size(i)));
+        }
+    }
+    let recording = Recording { devices: vec![s.device], stacks: s.stacks.finish(), ..Recording::default() };
+    let (device, progress) = (&recording.devices[0], Progress::new());
+    let tables = DeviceTables::build(device, &progress).unwrap();
+    let roles = Roles::build(&recording, device, &tables, &Rules::default(), &progress).unwrap();
+    let first = (0..45).map(|i| roles.of(LifetimeId(i))).collect();
+    (roles.anatomy.steps.len(), roles.anatomy.phases.at(0), first)
+}
+
+#[test]
+fn operators_of_layers_show_a_forward_pass_without_python() {
+    let (steps, phase, roles) = forward_only(5, true);
+    assert_eq!((steps, phase), (5, Some(crate::anatomy::Phase::Forward)));
+    assert!(roles.iter().filter(|role| **role == Role::Activations).count() >= 43, "{roles:?}");
+    // What repeats and stays are the layers of one pass.
+    let (steps, _, roles) = forward_only(5, false);
+    assert_eq!((steps, roles), (0, vec![Role::Activations; 45]));
+}

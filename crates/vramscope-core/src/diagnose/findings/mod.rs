@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::leaks::growth;
 use super::oom::{Autopsy, Helped, examine};
+use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
 use crate::diagnose::vendor::Words;
@@ -45,6 +46,8 @@ pub struct Findings {
     pub of_model: [u64; 3],
     /// Of a file that has no allocations, only what was live when it was written: the bytes that were reserved then.
     pub reserved_then: Option<u64>,
+    /// Nothing but the building or loading of a model was recorded.
+    pub only_loads: bool,
 }
 
 /// Maximum number of failures examined; a program that fails this often fails for the same reasons.
@@ -137,10 +140,24 @@ pub fn diagnose(
     let of_model = of_model(&input);
     let reserved = || tables.curves.peak(Quantity::Reserved).0;
     let reserved_then = (!tables.lifetimes.has_allocations()).then(reserved);
+    let runs = &input.roles.anatomy.phases.runs;
+    let only_loads = runs.iter().any(|run| run.phase == Phase::Load)
+        && runs.iter().all(|run| matches!(run.phase, Phase::Load | Phase::Between));
     let ooms = input.ooms.into_iter().map(Arc::new).collect();
     let changed_by_rules = input.roles.changed;
     let steps = input.steps;
-    Ok(Findings { findings, ooms, ooms_left_out, ooms_without_figures, steps, changed_by_rules, untold, of_model, reserved_then })
+    Ok(Findings {
+        findings,
+        ooms,
+        ooms_left_out,
+        ooms_without_figures,
+        steps,
+        changed_by_rules,
+        untold,
+        of_model,
+        reserved_then,
+        only_loads,
+    })
 }
 
 /// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
@@ -245,6 +262,10 @@ impl Findings {
         // Gradients that are larger than the weights were taken for some: another profiler's categories are often wrong.
         let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE && gradients <= weights + weights / 10;
         is_most.then(|| match self.reserved_then {
+            _ if self.only_loads => format!(
+                "{what} {} % of the peak. Nothing but loading was recorded: record the first steps too, to see what they need.",
+                share(bytes)
+            ),
             None => format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)),
             Some(reserved) if reserved > all + all / 5 => format!(
                 "{what} {} % of what was live when the file was written. {} is reserved, so more was in use before.",

@@ -63,8 +63,16 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     if is_export {
         rows.report.warn(WarningKind::Skipped, None, || EXPORTED.to_owned());
     } else if rows.memory.is_empty() {
+        let has_operators = rows.slices.iter().any(|slice| slice.kind == SliceKind::Operator);
         rows.report.warn(WarningKind::Skipped, None, || {
-            "the trace has operators but no memory events: profile with torch.profiler.profile(profile_memory=True)".to_owned()
+            let (has, profile) = match has_operators {
+                true => ("operators but no memory events", "torch.profiler.profile(profile_memory=True)"),
+                false => (
+                    "neither memory events nor operators",
+                    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], profile_memory=True)",
+                ),
+            };
+            format!("the trace has {has}: profile with {profile}")
         });
     }
     rows.settle_base();

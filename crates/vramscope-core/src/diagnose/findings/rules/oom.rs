@@ -4,9 +4,9 @@ use crate::anatomy::Composition;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::diagnose::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
 use crate::diagnose::source_limits::allocator_name;
-use crate::model::{Action, Format, StackId};
+use crate::model::{Action, DeviceId, DeviceRecording, Format, StackId};
 use crate::tables::Quantity;
-use crate::units::{Bytes, count, counted};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Maximum number of further kinds of failures with a finding of their own; others are counted, and the autopsy shows each.
 const OTHER_KINDS: usize = 2;
@@ -43,6 +43,9 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
         let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
         last.sentence += &smaller.first().map_or(String::new(), |most| format!(" {}", most.sentence));
     }
+    if let Some(last) = found.first_mut() {
+        last.sentence += &others_hold_less(p).unwrap_or_default();
+    }
     let more = kinds.len().saturating_sub(1 + OTHER_KINDS);
     if let Some(last) = found.first_mut().filter(|_| more > 0) {
         let failed: usize = kinds[1 + OTHER_KINDS..].iter().map(|k| k.2.len()).sum();
@@ -54,6 +57,29 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     found.extend(unexamined(p));
     found
+}
+
+/// What the other devices of the recording reserve, where this one has at least twice as much as each: `DataParallel` with inputs of
+/// uneven size, or a model that is divided unevenly.
+fn others_hold_less(p: &RuleInput<'_>) -> Option<String> {
+    /// Less is a context's worth of leftovers.
+    const LEAST: u64 = 256 * MEBIBYTE;
+    let own = p.tables.curves.peak(Quantity::Reserved).0;
+    let others = p.recording.devices.iter().filter(|d| d.id != p.device.id);
+    let reserved = |d: &DeviceRecording| d.segments.iter().map(|s| s.size).sum::<u64>();
+    let mut used: Vec<(u64, DeviceId)> = others.map(|d| (reserved(d), d.id)).filter(|(bytes, _)| *bytes >= LEAST).collect();
+    used.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let (most, _) = *used.first()?;
+    let list: Vec<String> = used.iter().map(|(bytes, id)| format!("{id} {}", Bytes(*bytes))).collect();
+    (own >= most.saturating_mul(2)).then(|| {
+        format!(
+            " {} reserves {}, and the other devices of this program reserve less: {}. If they share the work (DataParallel, a device map), \
+             divide it more evenly.",
+            p.device.id,
+            Bytes(own),
+            list.join(", ")
+        )
+    })
 }
 
 /// Failures with a request but without figures of the device: they are listed, not judged. Grouped by place, as above.

@@ -363,10 +363,10 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
         let is = |times: u64| has_model && sizes.is_some_and(|sizes| is_for_each(sizes, times));
         of[id.0 as usize] = if is(2) && (gradients.contains_key(&(size / 2)) || size < older_model::LEAST) {
             (Role::OptimizerState, Because::TwiceAsLarge)
-        } else if !gradients.contains_key(&size) {
-            continue;
-        } else if is(1) && !case.phases.has(Part::Optimizer) {
+        } else if gradients.contains_key(&size) && is(1) && !case.phases.has(Part::Optimizer) {
             (Role::OptimizerState, Because::TwinsOfGradients)
+        } else if !gradients.contains_key(&size) || case.gone(id) != NO_EVENT {
+            continue;
         } else {
             *weights.entry(size).or_default() += 1;
             (Role::Weights, Because::AsLargeAsGradient)

@@ -46,14 +46,17 @@ fn variation(course: &[f64]) -> f64 {
     if mean < 1.0 { 0.0 } else { course.iter().map(|bytes| (bytes / mean - 1.0).abs()).fold(0.0, f64::max) }
 }
 
-/// How far two courses are from being one, as a share of their means. Lengths that differ change a step in proportion to its size; work that
-/// is not part of every step, such as an evaluation, may be as large in both.
-fn apart(mine: &[f64], theirs: &[f64]) -> f64 {
+/// True if the steps of two recordings differ in the same order. Lengths that differ change a step in proportion to its size; work that is
+/// not part of every step, such as an evaluation, may be as large in both.
+fn is_one_course(mine: &[f64], theirs: &[f64]) -> bool {
     let common = mine.len().min(theirs.len());
     // A course of another number of steps has another mean.
     let (m, n) = (mean(&mine[..common]), mean(&theirs[..common]));
-    let by = |scale: f64| (0..common).map(|i| ((mine[i] - m) * scale / n - (theirs[i] / n - 1.0)).abs()).fold(0.0, f64::max);
-    by(1.0).min(by(n / m))
+    let most = |of: &dyn Fn(usize) -> f64| (0..common).map(|i| of(i).abs()).fold(0.0, f64::max);
+    [1.0, n / m].into_iter().any(|scale| {
+        let wanted = |i: usize| (mine[i] - m) * scale / n;
+        most(&|i| wanted(i) - (theirs[i] / n - 1.0)) <= ALIKE.max(most(&wanted) * SAME_COURSE)
+    })
 }
 
 /// Why recordings of one program cannot be compared: their batches differ in length, each in its own way. `None` if they can.
@@ -65,8 +68,7 @@ pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
         return None;
     }
     all.iter().filter(|(other, _)| !Arc::ptr_eq(other, first)).find_map(|(other, theirs)| {
-        let apart = apart(mine, theirs);
-        (apart > ALIKE.max(varies * SAME_COURSE)).then(|| {
+        (!is_one_course(mine, theirs)).then(|| {
             format!(
                 "the steps of {} differ in size, and not as those of {} do: batches of other lengths cannot be laid over each other. \
                  Record runs whose batches all have one length, or that get the same lengths in the same order",
@@ -137,13 +139,14 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::apart;
+    use super::is_one_course;
 
     #[test]
-    fn courses_are_alike_in_proportion_or_with_the_same_extra_work() {
+    fn courses_are_one_in_proportion_or_with_the_same_extra_work() {
         let mine = [100.0, 150.0, 80.0, 120.0];
-        assert!(apart(&mine, &mine.map(|bytes| bytes * 2.0)) < 1e-9);
-        assert!(apart(&[100.0, 100.0, 130.0, 100.0], &[200.0, 200.0, 230.0, 200.0]) < 1e-9, "an evaluation of one size");
-        assert!(apart(&mine, &[160.0, 240.0, 300.0, 200.0]) > 0.2, "other lengths");
+        assert!(is_one_course(&mine, &mine.map(|bytes| bytes * 2.0)));
+        assert!(is_one_course(&[100.0, 100.0, 130.0, 100.0], &[200.0, 200.0, 230.0, 200.0]), "an evaluation of one size");
+        assert!(!is_one_course(&mine, &[160.0, 240.0, 300.0, 200.0]), "other lengths");
+        assert!(!is_one_course(&mine, &[500.0; 4]), "lengths that differ beside one length");
     }
 }

@@ -24,6 +24,7 @@ mod period;
 mod phases;
 mod places;
 mod repeats;
+mod requests;
 mod role;
 pub mod roles;
 mod sense;

@@ -80,6 +80,17 @@ impl Steps {
         Anatomy::read(recording, device, tables).steps
     }
 
+    /// Steps with these bounds; none with fewer than two.
+    pub(super) fn of_bounds(mut bounds: Vec<u32>, source: StepSource) -> Self {
+        bounds.dedup();
+        if bounds.len() < 2 {
+            return Steps::default();
+        }
+        // What was measured on recordings whose steps are known; without stacks what was never measured is trusted less.
+        let confidence = if source == StepSource::Period { 80 } else { 95 };
+        Steps { bounds, source, confidence, ..Steps::default() }
+    }
+
     /// How they were found, for a line under a title: `each ends with the optimizer's step (train.py:71)`.
     pub fn how(&self) -> String {
         let at = |place: &str| if place.is_empty() { String::new() } else { format!(" ({place})") };

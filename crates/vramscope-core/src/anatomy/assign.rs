@@ -331,9 +331,9 @@ fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// What a program's own code made before the first pass and keeps through the last, a block for each gradient. As large as the gradients it is the weights of
-/// a program without modules or, where modules made the weights and no library steps them, a hand-written optimizer's state; twice as large
-/// it is the fp32 copy of half-precision weights.
+/// What a program's own code made before the first pass and keeps through the last, a block for each gradient. As large as the
+/// gradients, it is the weights of a program without modules or, where modules made the weights and no library steps them, a
+/// hand-written optimizer's state. Twice as large, it is the fp32 copy of half-precision weights.
 fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let first = case.phases.runs.iter().find(|r| r.part == Part::Forward).map_or(u32::MAX, |r| r.rows.0);
     let runs = case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first);
@@ -357,13 +357,15 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
         let has = |t: &&(u64, u32)| sizes.get(&(t.0 * times)).is_some_and(|made| *made >= t.1);
         bytes(&mut trained.iter().filter(has)).saturating_mul(10) >= bytes(&mut trained.iter()).saturating_mul(9)
     };
+    let is_one = |times: u64| -> FxHashSet<StackId> {
+        of_line.iter().filter(|(_, sizes)| has_model && is_for_each(sizes, times)).map(|(&line, _)| line).collect()
+    };
+    let (twins, twice) = (is_one(1), is_one(2));
     for id in made {
-        let size = case.size(id);
-        let sizes = of_line.get(&case.tables.lifetimes.stack(case.device, id));
-        let is = |times: u64| has_model && sizes.is_some_and(|sizes| is_for_each(sizes, times));
-        of[id.0 as usize] = if is(2) && (gradients.contains_key(&(size / 2)) || size < older_model::LEAST) {
+        let (size, line) = (case.size(id), case.tables.lifetimes.stack(case.device, id));
+        of[id.0 as usize] = if twice.contains(&line) && (gradients.contains_key(&(size / 2)) || size < older_model::LEAST) {
             (Role::OptimizerState, Because::TwiceAsLarge)
-        } else if gradients.contains_key(&size) && is(1) && !case.phases.has(Part::Optimizer) {
+        } else if gradients.contains_key(&size) && twins.contains(&line) && !case.phases.has(Part::Optimizer) {
             (Role::OptimizerState, Because::TwinsOfGradients)
         } else if !gradients.contains_key(&size) || case.gone(id) != NO_EVENT {
             continue;

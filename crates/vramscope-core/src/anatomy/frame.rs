@@ -164,7 +164,7 @@ const SERVERS: [&str; 3] = ["vllm/", "sglang/", "text_generation_server/"];
 
 /// True for a file that shares tensors with another process, as a `DataLoader` with workers does.
 pub(super) fn is_sharing(file: &str) -> bool {
-    file.replace('\\', "/").ends_with("multiprocessing/reductions.py")
+    file.ends_with("reductions.py") && file.contains("multiprocessing")
 }
 
 /// The bits of a frame.

@@ -120,7 +120,7 @@ pub(super) fn by_passes(
 /// Where each step of the optimizer ends, or would: a `GradScaler` unscales the gradients in each iteration, and skips the optimizer where they
 /// overflow.
 fn by_scaler(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<u32> {
-    let is_scaler = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with("amp/grad_scaler.py"));
+    let is_scaler = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with("grad_scaler.py"));
     let unscales = |row: u32| {
         phases.of_row(device, tables, row).clips
             && stacks.frames(tables.lifetimes.stack(device, LifetimeId(row))).iter().any(is_scaler)

@@ -25,13 +25,14 @@ const MOST_TEMPORARY: u64 = 8;
 /// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
 pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
-    // Stacks of operators alone, as a trace without with_stack has them, are the same in each layer of one forward pass.
+    // Without frames of Python or of the backward pass a trace names the operators of forward passes alone, which are the same in each
+    // layer; their sizes tell more.
     let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
-    let has_operators_only = is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0);
+    let is_of_forward = is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0);
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);
     let count = lifetimes.len() - phases.first_row as usize;
     let kind = |id| match phases.has_stacks {
-        _ if has_operators_only => lifetimes.requested(device, id) << 32 | u64::from(lifetimes.stack(device, id).0),
+        _ if is_of_forward => lifetimes.requested(device, id) << 32 | u64::from(lifetimes.stack(device, id).0),
         true => u64::from(lifetimes.stack(device, id).0),
         false => lifetimes.requested(device, id),
     };
@@ -47,7 +48,7 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
         let kept = |w: &[usize]| made(w).filter(|(id, _)| lifetimes.gone(*id) > end(w[2])).map(|(_, bytes)| bytes).sum::<u64>();
         lag < SHORTEST_OF_SIZES || starts.windows(3).map(kept).sum::<u64>().saturating_mul(LEAST_KEPT) > all
     };
-    if has_operators_only && is_layer() {
+    if is_of_forward && is_layer() {
         return Steps::default();
     }
     let bytes = |at: &usize| lifetimes.requested(device, id(*at));
@@ -68,7 +69,7 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
     if is_cut_short && (is_part_of_a_pass(device, tables, (from..to).map(id)) || starts.len() <= layers() + 1) {
         return Steps::default();
     }
-    let starts = if has_operators_only { from_least_use(device, tables, &starts, id) } else { starts };
+    let starts = if is_of_forward { from_least_use(device, tables, &starts, id) } else { starts };
     let events = device.events.len() as u32;
     let bounds = starts.into_iter().map(|at| if at < count { lifetimes.born(id(at)) } else { events }).collect();
     Steps::of_bounds(bounds, StepSource::Period)

@@ -178,6 +178,7 @@ pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
         file
     };
     match file {
+        MODULE_FILE if name.contains("Attention") => CALL | FORWARD | PYTHON | ATTENDS,
         MODULE_FILE => CALL | FORWARD | PYTHON,
         OPERATOR_FILE if name == FORWARD_MARK || name.starts_with("autograd::engine::") => BACKWARD | PYTHON,
         OPERATOR_FILE if LAYERS.contains(&name) => FUNCTIONAL,

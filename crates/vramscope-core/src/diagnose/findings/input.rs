@@ -60,8 +60,13 @@ impl RuleInput<'_> {
     /// What a change to the program does to the peak, by the same transformation as a plan's, and what it changes. `None` where
     /// it does nothing.
     pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Answer)> {
+        self.with_changes(&[change])
+    }
+
+    /// The same for several changes at once.
+    pub(super) fn with_changes(&self, changes: &[Change]) -> Option<(Saving, Answer)> {
         let recorded = self.recorded.get_or_init(|| Recorded::of(self.device, self.tables, &self.roles));
-        let answer = recorded.with(&self.recording.stacks, &[change]).ok()?;
+        let answer = recorded.with(&self.recording.stacks, changes).ok()?;
         // What the source reports beyond its allocations stays as it is.
         let peak = self.tables.curves.peak(Quantity::Active).0;
         Some((Saving { before: peak, after: peak.saturating_add(answer.after).saturating_sub(answer.before) }, answer))

@@ -6,6 +6,7 @@
 mod finding;
 mod input;
 mod rules;
+mod together;
 
 use std::sync::{Arc, OnceLock};
 
@@ -127,6 +128,7 @@ pub fn diagnose(
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
+    together::add_pairs(&mut findings, &input);
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {

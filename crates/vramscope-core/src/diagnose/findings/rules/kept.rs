@@ -4,7 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
-use super::shared::{FUSED, JOINS, LOSS, OPERAND, SDPA, SOFTMAX};
+use super::shared::{FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, line_of};
@@ -311,7 +311,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_attention = |id: LifetimeId| {
         let function = function(stack_of(id));
         let is_fused = function.is_some_and(|f| of_fused.contains(&f));
-        let is_operand = p.flags(stack_of(id)) & OPERAND == OPERAND;
+        let flags = p.flags(stack_of(id));
+        let is_operand = flags & OPERAND == OPERAND || flags & LINEAR != 0;
         is_of_pass(id) && !is_fused && !is_operand && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
@@ -321,8 +322,12 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
     }
     let is_named = |stack: &StackId| p.roles.anatomy.phases.is_attention(*stack);
+    // A trace names the operators: the first that makes scores is a product. Rotary embeddings make two tensors of one size too.
+    let is_trace = p.recording.source.format == Format::KinetoTrace;
+    let is_product = |stack: &StackId| !is_trace || p.flags(*stack) & MULTIPLIES != 0;
     let is_scores = |stacks: &FxHashSet<StackId>| {
-        stacks.iter().filter(|stack| is_named(stack)).count() >= 2 || stacks.iter().any(|&stack| is_softmax(stack))
+        let are_named = stacks.iter().filter(|stack| is_named(stack)).count() >= 2 && stacks.iter().any(is_product);
+        are_named || stacks.iter().any(|&stack| is_softmax(stack))
     };
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
     // The graph of the pass before the recording keeps as many, without a stack.
@@ -337,6 +342,16 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             && p.roles.of(id) == Role::Temporaries
             && p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
     };
+    let (remedy, advice) = match blocks.iter().any(|b| p.flags_of(b.lifetime) & MATH != 0) {
+        true => (
+            "with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):  # torch.nn.attention",
+            "The program calls scaled_dot_product_attention already, but it runs without a fused kernel. Inside this block PyTorch warns why none can be used. Usual reasons: float32 with a head size that no kernel has, a mask that needs a gradient, deterministic algorithms.",
+        ),
+        false => (
+            "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+            "Scores are batch times heads times length squared. Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.",
+        ),
+    };
     vec![
         Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
             .says(format!(
@@ -349,8 +364,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("scores and copies of them", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
-            .remedy("torch.nn.functional.scaled_dot_product_attention(q, k, v)")
-            .advice("Scores are batch times heads times length squared. Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.")
+            .remedy(remedy)
+            .advice(advice)
             .check("No block grows with the square of the length."),
     ]
 }

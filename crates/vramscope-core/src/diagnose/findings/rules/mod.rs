@@ -128,6 +128,16 @@ pub const RULES: &[Rule] = &[
         run: structure::variable_sizes,
     },
     Rule {
+        name: "unfilled_gaps",
+        class: Class::Structure,
+        finds: "Reserved and never used, in gaps that no request fits",
+        when: "as `variable_sizes` without its sizes: ≥ 2 GiB of what was taken while recording was never in use",
+        source: "row 3",
+        measured: "",
+        shown_by: "",
+        run: structure::unfilled_gaps,
+    },
+    Rule {
         name: "pinned_segments",
         class: Class::Structure,
         finds: "Slivers that pin large segments",

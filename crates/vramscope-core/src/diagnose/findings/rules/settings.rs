@@ -11,6 +11,9 @@ pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str>
         "variable_sizes" => {
             Some("In the code: use few sizes, such as lengths padded to a multiple of 128, and the largest one first.")
         }
+        "unfilled_gaps" => Some(
+            "In the code: free old tensors before the larger ones that replace them are made, or call torch.cuda.empty_cache() once after they are freed.",
+        ),
         "pinned_segments" => Some("In the code: allocate what lives long before the large short-lived buffers."),
         "rounding" => Some("In the code: fewer, larger tensors."),
         _ => None,

@@ -24,10 +24,15 @@ pub(super) const FUSED: u16 = 1 << 8;
 /// A frame joins tensors into one, as `torch.cat` and `torch.stack` do.
 pub(super) const JOINS: u16 = 1 << 9;
 
+/// PyTorch's own attention without a fused kernel, which keeps scores.
+pub(super) const MATH: u16 = 1 << 12;
+/// A frame is of a linear layer: what it makes is no score, also inside attention.
+pub(super) const LINEAR: u16 = 1 << 13;
+
 /// A frame copies a tensor into another layout.
 const CLONES: u16 = 1 << 10;
 /// A frame multiplies matrices, whatever their layout.
-const MULTIPLIES: u16 = 1 << 11;
+pub(super) const MULTIPLIES: u16 = 1 << 11;
 /// A matrix product copies what it is called with, because it needs another layout.
 pub(super) const OPERAND: u16 = CLONES | MULTIPLIES;
 
@@ -56,10 +61,18 @@ fn mark(name: &str, file: &str) -> u16 {
     if of_kernel || file.ends_with("flash_attn_interface.py") {
         marks |= FUSED;
     }
+    if name == "aten::linear" || name.contains("_ops::linear::") || file.ends_with("nn/modules/linear.py") {
+        marks |= LINEAR;
+    }
+    if name.contains("_scaled_dot_product_attention_math") {
+        marks |= MATH;
+    }
     if name.contains("_ops::clone::") {
         marks |= CLONES;
     }
-    if ["native::sumproduct_pair", "_ops::einsum::", "_ops::matmul::"].iter().any(|product| name.contains(product)) {
+    if ["native::sumproduct_pair", "_ops::einsum::", "_ops::matmul::"].iter().any(|product| name.contains(product))
+        || ["aten::bmm", "aten::baddbmm"].contains(&name)
+    {
         marks |= MULTIPLIES;
     }
     if name.contains("structured_cat") || name.contains("_ops::cat::") || name == "torch_pad_and_concatenate" {
@@ -69,11 +82,11 @@ fn mark(name: &str, file: &str) -> u16 {
     {
         marks |= LOSS;
     }
-    if name.contains("softmax") && !name.contains("log_softmax") {
-        marks |= SOFTMAX;
-    }
     let lower = file.to_ascii_lowercase();
     let file_name = lower.rsplit(['/', '\\']).next().unwrap_or("");
+    if name.contains("softmax") && !name.contains("log_softmax") || file_name == "softmax.py" {
+        marks |= SOFTMAX;
+    }
     if name.contains("decode") && (file_name.contains("vae") || file_name.contains("autoencoder")) || name.contains("vae_decode")
     {
         marks |= VAE;

@@ -19,72 +19,118 @@ fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
     blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum()
 }
 
-/// Reserved memory far above what was ever used, built up by requests of ever new sizes.
+/// Reserved memory far above what was ever in use, as requests kept coming in new sizes.
 pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
-    let (reserved, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
-    let active = p.tables.curves.peak(Quantity::Active).0;
-    let unused = reserved.saturating_sub(active);
-    let is_much = |unused: u64| reserved >= 256 * MEBIBYTE && unused * 100 >= reserved * 20;
-    // Captured graphs keep what they free, whatever the sizes.
-    if !is_much(unused) || !is_much(unused.saturating_sub(free_in_private_pools(p, at))) {
+    let Some(found) = NeverUsed::of(p).filter(|f| f.is_by_sizes(p)) else { return Vec::new() };
+    let sizes = &found.sizes;
+    let (many, behind) = (counted(sizes.seen.len() as u64, "size", "sizes"), sizes.behind_most_segments());
+    vec![found.finding("variable_sizes", &format!("requests came in {many} over 1 MiB{behind}"))]
+}
+
+/// The same in few sizes: what was freed left gaps that later requests did not fit into.
+pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Vec<Finding> {
+    let Some(found) = NeverUsed::of(p).filter(|f| !f.is_by_sizes(p)) else { return Vec::new() };
+    if found.unused < 2 * GIBIBYTE || !slivers(p).is_empty() {
         return Vec::new();
     }
-    let mut sizes = rustc_hash::FxHashSet::default();
-    let (mut late, mut new_late) = (0u64, 0u64);
-    // Segments whose first tenant is of a size over 1 MiB that had not been asked for before.
-    let (mut taken, mut for_new, mut fresh) = (0u64, 0u64, false);
-    let n = p.device.events.len();
-    for i in 0..n {
-        match p.device.events.action[i] {
-            Action::Alloc if p.device.events.size[i] > MEBIBYTE => {
-                let is_new = sizes.insert(p.device.events.size[i]);
-                new_late += u64::from(is_new && i > n / 2);
-                for_new += u64::from(is_new && fresh);
-                fresh = false;
+    vec![found.finding("unfilled_gaps", "the rest is gaps that later requests did not fit into")]
+}
+
+/// Reserved memory at its peak beside what was ever in use.
+struct NeverUsed {
+    reserved: u64,
+    /// The event of that peak.
+    event: u32,
+    active: u64,
+    /// Taken while recording and never in use.
+    unused: u64,
+    sizes: Sizes,
+}
+
+impl NeverUsed {
+    /// `None` where it is little, where it was reserved before the recording and may have been in use then, or where captured graphs
+    /// hold it: they keep what they free, whatever the sizes.
+    fn of(p: &RuleInput<'_>) -> Option<Self> {
+        let (reserved, event) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
+        let active = p.tables.curves.peak(Quantity::Active).0;
+        let unused = reserved.saturating_sub(active.max(p.tables.curves.start(Quantity::Reserved)));
+        let is_much = |unused: u64| reserved >= 256 * MEBIBYTE && unused * 100 >= reserved * 20;
+        let is_found = is_much(unused) && is_much(unused.saturating_sub(free_in_private_pools(p, event)));
+        is_found.then(|| NeverUsed { reserved, event, active, unused, sizes: Sizes::of(p) })
+    }
+
+    fn is_by_sizes(&self, p: &RuleInput<'_>) -> bool {
+        // A few sizes do it too, where each is larger than the last.
+        let is_most = || self.unused >= GIBIBYTE && self.unused * 2 >= self.reserved && slivers(p).is_empty();
+        self.sizes.vary() || !self.sizes.seen.is_empty() && is_most()
+    }
+
+    fn finding(&self, rule: &'static str, why: &str) -> Finding {
+        let (reserved, active) = (Bytes(self.reserved), Bytes(self.active));
+        Finding::new(rule, Class::Structure, "Reserved and never used", self.reserved - self.active)
+            .says(format!("{reserved} is reserved at the peak and at most {active} was ever in use: {why}."))
+            .bytes_of("peak reserved", self.reserved)
+            .bytes_of("peak active", self.active)
+            .shows("sizes over 1 MiB", count(self.sizes.seen.len() as u64))
+            .shows("segments after the first third", count(self.sizes.late_segments))
+            .shows("segments for a size not seen before", self.sizes.for_new())
+            .at(Place { event: Some(self.event), ..Place::default() })
+            .advice(&super::settings::untried(rule))
+            .check("Peak reserved comes down to peak active; segment_alloc events stop after warm-up.")
+    }
+}
+
+/// The sizes over 1 MiB that were requested, and the segments taken for them.
+#[derive(Default)]
+struct Sizes {
+    seen: rustc_hash::FxHashSet<u64>,
+    /// Sizes that first came in the second half of the recording.
+    new_late: u64,
+    segments: u64,
+    /// Segments taken after the first third of the recording.
+    late_segments: u64,
+    /// Segments whose first tenant is of a size that had not been requested before.
+    segments_for_new: u64,
+}
+
+impl Sizes {
+    fn of(p: &RuleInput<'_>) -> Self {
+        let (events, n) = (&p.device.events, p.device.events.len());
+        let mut sizes = Sizes::default();
+        let mut is_fresh = false;
+        for i in 0..n {
+            match events.action[i] {
+                Action::Alloc => {
+                    let is_new = events.size[i] > MEBIBYTE && sizes.seen.insert(events.size[i]);
+                    sizes.new_late += u64::from(is_new && i > n / 2);
+                    sizes.segments_for_new += u64::from(is_new && is_fresh);
+                    is_fresh = false;
+                }
+                Action::SegmentAlloc | Action::SegmentMap => {
+                    sizes.late_segments += u64::from(i > n / 3);
+                    sizes.segments += 1;
+                    is_fresh = true;
+                }
+                _ => {}
             }
-            Action::Alloc => fresh = false,
-            Action::SegmentAlloc | Action::SegmentMap => {
-                late += u64::from(i > n / 3);
-                taken += 1;
-                fresh = true;
-            }
-            _ => {}
         }
+        sizes
     }
-    // Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
-    let varies = sizes.len() >= 60 && new_late >= 10 && late >= 3;
-    // A few sizes do it too, where each is larger than the last.
-    let is_most = || !sizes.is_empty() && unused >= GIBIBYTE && unused * 2 >= reserved && slivers(p).is_empty();
-    if !varies && !is_most() {
-        return Vec::new();
+
+    /// Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
+    fn vary(&self) -> bool {
+        self.seen.len() >= 60 && self.new_late >= 10 && self.late_segments >= 3
     }
-    let new_ones = format!("{} of {}", count(for_new), counted(taken, "segment", "segments"));
-    // A cause is named where it is behind most of them.
-    let why = if for_new * 2 > taken { format!(", and {new_ones} were taken for a size that was new") } else { String::new() };
-    vec![Finding {
-        rule: "variable_sizes",
-        class: Class::Structure,
-        title: "Reserved and never used".to_owned(),
-        bytes: unused,
-        saving: None,
-        sentence: format!(
-            "{} is reserved at the peak and at most {} was ever in use: requests came in {} over 1 MiB{why}.",
-            Bytes(reserved),
-            Bytes(active),
-            counted(sizes.len() as u64, "size", "sizes"),
-        ),
-        evidence: vec![
-            Evidence::bytes("peak reserved", reserved),
-            Evidence::bytes("peak active", active),
-            Evidence::text("sizes over 1 MiB", count(sizes.len() as u64)),
-            Evidence::text("segments after the first third", count(late)),
-            Evidence::text("segments for a size not seen before", new_ones),
-        ],
-        place: Place { event: Some(at), ..Place::default() },
-        remedy: None,
-        advice: super::settings::untried("variable_sizes"),
-        verify: "Peak reserved comes down to peak active; segment_alloc events stop after warm-up.".to_owned(),
-    }]
+
+    fn for_new(&self) -> String {
+        format!("{} of {}", count(self.segments_for_new), counted(self.segments, "segment", "segments"))
+    }
+
+    /// Says that new sizes took the segments where they took most of them; a cause is named only then.
+    fn behind_most_segments(&self) -> String {
+        let is_cause = self.segments_for_new * 2 > self.segments;
+        if is_cause { format!(", and {} were taken for a size that was new", self.for_new()) } else { String::new() }
+    }
 }
 
 /// Segments that are nearly empty except for small long-lived blocks.
@@ -244,27 +290,29 @@ pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
 /// The cache is emptied and filled again, over and over.
 pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
-    let (mut bytes, mut last, mut bursts) = (0u64, None::<usize>, Vec::<usize>::new());
-    for i in 0..events.len() {
-        if events.action[i].shrinks_reserved() {
-            bytes += events.size[i];
-            if last.is_none_or(|l| i - l > 8) {
-                bursts.push(i);
-            }
-            last = Some(i);
+    let mut bursts = Vec::<(usize, u64)>::new();
+    let mut last = None::<usize>;
+    for i in (0..events.len()).filter(|&i| events.action[i].shrinks_reserved()) {
+        match bursts.last_mut().filter(|_| last.is_some_and(|l| i - l <= 8)) {
+            Some(burst) => burst.1 += events.size[i],
+            None => bursts.push((i, events.size[i])),
         }
+        last = Some(i);
     }
-    let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
-    let Some(&first) = bursts.first().filter(|_| number >= 5) else { return Vec::new() };
     let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
-    let mut causes: rustc_hash::FxHashMap<Flush, u64> = rustc_hash::FxHashMap::default();
-    for &burst in &bursts {
-        *causes.entry(flush(p, burst, most_reserved)).or_default() += 1;
-    }
+    let causes: Vec<Flush> = bursts.iter().map(|burst| flush(p, burst.0, most_reserved)).collect();
     // A cause is named where it is behind most of them.
-    let cause = causes.into_iter().find(|&(_, n)| n * 2 > number).map_or(Flush::Unknown, |c| c.0);
+    let is_most = |cause: &&Flush| causes.iter().filter(|c| c == cause).count() * 2 > causes.len();
+    let cause = causes.iter().find(is_most).copied().unwrap_or(Flush::Unknown);
+    let is_of_cause = |of: Flush| cause == Flush::Unknown || of == cause || of == Flush::Unknown;
+    let bursts: Vec<(usize, u64)> = bursts.into_iter().zip(causes).filter(|b| is_of_cause(b.1)).map(|b| b.0).collect();
+    let (bytes, bursts) = (bursts.iter().map(|b| b.1).sum::<u64>(), bursts.iter().map(|b| b.0).collect::<Vec<_>>());
+    let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
+    let Some(&first) = bursts.first() else { return Vec::new() };
     // A request that found no room matters however many steps there are: memory is nearly used up.
-    if cause != Flush::Retry && steps > number * 2 {
+    let is_many = number >= 5 && (cause == Flush::Retry || steps <= number * 2);
+    let is_short_of_memory = cause == Flush::Retry && bytes >= 256 * MEBIBYTE;
+    if !is_many && !is_short_of_memory {
         return Vec::new();
     }
     let (times, all) = (counted(number, "time", "times"), Bytes(bytes));
@@ -290,7 +338,12 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
         Flush::Retry => (
             "Requests find room only after the cache is emptied",
             format!(
-                "{times} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU.{}",
+                "{} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU.{}",
+                match number {
+                    1 => "Once".to_owned(),
+                    2 => "Twice".to_owned(),
+                    _ => times,
+                },
                 match of_other_streams(p, &bursts) * 2 > bytes {
                     true => " Most of it was free memory of other CUDA streams: a stream reuses only its own.",
                     false => "",

@@ -1,0 +1,41 @@
+//! Changes that lower the peak only together: where two moments are about as high, one change alone leaves the other.
+
+use super::finding::Finding;
+use super::input::RuleInput;
+use crate::changes::Change;
+use crate::units::Bytes;
+
+/// A rule, the change that its finding advises, and what a sentence calls it.
+const CHANGES: [(&str, Change, &str); 6] = [
+    ("activations", Change::Checkpoint(None), "checkpointing"),
+    ("foreach_optimizer", Change::Fused, "fused=True"),
+    ("attention_scores", Change::FusedAttention, "fused attention"),
+    ("logits", Change::Chunks(8), "logits in 8 chunks"),
+    ("gradients_kept", Change::SetToNone, "zero_grad(set_to_none=True)"),
+    ("autocast_copies", Change::CacheOff, "cache_enabled=False"),
+];
+
+/// Adds to findings whose change alone does little what it does with the best of the others. O(requests) a pair.
+pub(super) fn add_pairs(findings: &mut [Finding], p: &RuleInput<'_>) {
+    let change_of = |rule: &str| CHANGES.iter().find(|c| c.0 == rule);
+    let advised: Vec<&str> = findings.iter().map(|f| f.rule).collect();
+    // Checkpointing has a finding only where it lowers the peak by itself.
+    let partners = || CHANGES.iter().filter(|c| advised.contains(&c.0) || (c.0 == "activations" && p.trains()));
+    let saved = |changes: &[Change]| p.with_changes(changes).map(|(saving, _)| saving);
+    for finding in findings {
+        let Some((own, alone)) = change_of(finding.rule).zip(finding.saving) else { continue };
+        let is_held_back = alone.bytes().saturating_mul(2) < finding.bytes && finding.bytes.saturating_mul(20) >= alone.before;
+        if !is_held_back {
+            continue;
+        }
+        let pairs = partners().filter(|partner| partner.0 != own.0).filter_map(|partner| {
+            let both = saved(&[own.1.clone(), partner.1.clone()])?;
+            let most = saved(std::slice::from_ref(&partner.1)).map_or(0, |s| s.bytes()).max(alone.bytes());
+            let more = both.bytes().saturating_sub(most);
+            (more.saturating_mul(20) >= both.before && more.saturating_mul(4) >= most).then_some((both.after, partner.2))
+        });
+        if let Some((after, partner)) = pairs.min() {
+            finding.sentence += &format!(" Together with {partner} it falls to about {}.", Bytes(after));
+        }
+    }
+}

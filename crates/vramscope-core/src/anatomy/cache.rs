@@ -18,6 +18,7 @@ const LEAST_TWIN: u64 = MEBIBYTE;
 /// those before. A cache is known by a function that is named after one, or, in a program without a backward pass, by two that grow alike: keys
 /// and values. O(allocations).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
+    pairs_of_layers(case, of);
     let serves = !case.phases.has(Part::Backward);
     let mut made: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
     for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
@@ -64,6 +65,44 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             of[id.0 as usize] = decided;
         }
     }
+}
+
+/// Keys and values that a pass keeps for tokens to come, as Transformers does unless `use_cache=False`: where no backward pass is
+/// recorded, two blocks of one size from each layer, made closer together than those of two layers, and hardly anything else is held
+/// when the pass makes its last. O(allocations).
+fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
+    if case.phases.has(Part::Backward) {
+        return;
+    }
+    for run in case.phases.runs.iter().filter(|run| run.part == Part::Forward) {
+        let last = case.last_birth(run);
+        let is_kept = |id: &LifetimeId| {
+            case.size(*id) >= LEAST_TWIN && case.gone(*id) > last && of[id.0 as usize].0 == Role::Unknown
+        };
+        let kept: Vec<LifetimeId> = run.ids().filter(is_kept).collect();
+        let Some(&middle) = kept.get(kept.len() / 2) else { continue };
+        let size = case.size(middle);
+        let alike: Vec<LifetimeId> = kept.iter().copied().filter(|&id| case.size(id) == size).collect();
+        let all: u64 = kept.iter().map(|&id| case.size(id)).sum();
+        let is_most = |ids: &[LifetimeId]| (size * ids.len() as u64).saturating_mul(10) >= all.saturating_mul(9);
+        // What the layers begin with and what they end with may be as large.
+        let without_ends = (0..=1).flat_map(|first| (0..=2).map(move |last| (first, last)));
+        let mut found = without_ends.filter_map(|(first, last)| alike.get(first..alike.len().checked_sub(last)?));
+        if let Some(pairs) = found.find(|ids| is_most(ids) && are_pairs(case, ids)) {
+            for id in pairs {
+                of[id.0 as usize] = (Role::KvCache, Because::KeptInPairs);
+            }
+        }
+    }
+}
+
+/// True for blocks of at least four layers that come two by two, from two places.
+fn are_pairs(case: &Case<'_>, ids: &[LifetimeId]) -> bool {
+    let (pairs, odd) = ids.as_chunks::<2>();
+    let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
+    let within: u32 = pairs.iter().map(|[key, value]| case.born(*value) - case.born(*key)).sum();
+    let between: u32 = pairs.windows(2).map(|w| case.born(w[1][0]) - case.born(w[0][1])).sum();
+    pairs.len() >= 4 && odd.is_empty() && pairs.iter().all(|[a, b]| stack(*a) != stack(*b)) && within * 2 < between
 }
 
 /// True for what an evaluation makes outside of its passes.

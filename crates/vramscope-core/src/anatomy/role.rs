@@ -191,6 +191,8 @@ pub(crate) enum Because {
     CacheFrame,
     /// The user's own function is named after a cache, and each block takes the place of a smaller one that was copied into it.
     GrowsByCopy,
+    /// A pass without a backward pass keeps two blocks of one size from each layer, made close together, and hardly anything else.
+    KeptInPairs,
     /// Copied into such a block, and freed right after.
     CopiedIntoCache,
     /// Made between the passes of an evaluation; it takes the place of a smaller block that was copied into it.
@@ -238,6 +240,7 @@ impl Because {
                 | B::LivesIntoForward
                 | B::AsLargeAsGradient
                 | B::GrowsByCopy
+                | B::KeptInPairs
                 | B::CopiedIntoCache
                 | B::Joined
                 | B::ByRhythm
@@ -304,6 +307,9 @@ impl Because {
             B::CacheFrame => "Code of a key-value cache made it.",
             B::GrowsByCopy => {
                 "It took the place of a smaller block that was copied into it, in a function named after a cache or beside another that grows alike."
+            }
+            B::KeptInPairs => {
+                "Each layer kept two blocks of this size to the end of the pass, and hardly anything else was kept: keys and values."
             }
             B::CopiedIntoCache => "It was copied into a larger block of a cache, and freed right after.",
             B::Joined => "It took the place of a smaller block that was copied into it, as torch.cat does.",

@@ -86,6 +86,10 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         if trains {
             b &= !EVALUATES;
         }
+        // Of what a module makes, its callers do not tell that it is a cache: they may measure a pass before they make one.
+        if s.bits & CALL != 0 {
+            b &= !(CACHE | NAMED_CACHE);
+        }
         s.bits |= b;
         if first == 0 {
             first = b & (CALL | FORWARD | BACKWARD | OPTIMIZER | LOADS | CLIPS);
@@ -99,6 +103,9 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
             in_python = true;
             s.python = (s.python.rotate_left(5) ^ u64::from(f.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
+    }
+    if is_scratch(stacks, frames) {
+        s.bits |= WORKSPACE;
     }
     let in_module = s.bits & (CALL | FORWARD) != 0;
     s.makes_weights = first & LOADS != 0 && first & (OPTIMIZER | BACKWARD) == 0;
@@ -144,6 +151,13 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
 /// True where a tensor is shared with another process: data of a loader with workers.
 fn shares(stacks: &StackTable, frames: &[FrameId]) -> bool {
     frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| frame::is_sharing(stacks.text(f.file)))
+}
+
+/// True for what a product of matrices takes as scratch memory before it makes its result, as hipBLASLt's does. Traces name both.
+fn is_scratch(stacks: &StackTable, frames: &[FrameId]) -> bool {
+    const PRODUCTS: [&str; 4] = ["aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm"];
+    let name = |at: usize| frames.get(at).and_then(|&f| stacks.frame(f)).map_or("", |f| stacks.text(f.name));
+    name(0) == "aten::empty" && PRODUCTS.contains(&name(1))
 }
 
 /// True where a constructor or a loader of the program calls the operator itself, as one that makes a table of positions with `einsum`.

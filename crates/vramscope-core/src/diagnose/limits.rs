@@ -87,6 +87,11 @@ impl Limit {
             let sentence = "Recorded without stacks, so no module and no line can be named. This records them:".to_owned();
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
+        let is_of_host = recording.devices.iter().all(|d| d.id.kind == DeviceKind::Cpu);
+        if is_of_host && recording.ops.lanes.iter().any(|lane| lane.is_device) {
+            let sentence = "The program ran on a GPU, and the trace has no memory of it: all figures are of the CPU's memory. This records both:";
+            return Some(Limit { sentence: sentence.to_owned(), line: Some(records_stacks(recording)) });
+        }
         let has_python = || {
             let stacks = &recording.stacks;
             let mut frames = (0..stacks.frame_count()).filter_map(|i| stacks.frame(crate::model::FrameId(i as u32)));

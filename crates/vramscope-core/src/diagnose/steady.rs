@@ -1,6 +1,6 @@
 //! Memory that does not grow: what the window says about a healthy recording.
 
-use crate::anatomy::steps::Steps;
+use crate::anatomy::steps::{StepSource, Steps};
 use crate::diagnose::leaks::fewest;
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, Quantity};
@@ -15,8 +15,9 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     }
     let over: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
     // Elsewhere a step ends with its optimizer, when its gradients are still there.
-    let freed =
-        if over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end) { "" } else { ", gradients freed" };
+    let ends_with_optimizer = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
+    let has_optimizer = matches!(steps.source, StepSource::Optimizer(_)) || !steps.optimizer.is_empty();
+    let freed = if ends_with_optimizer || !has_optimizer { "" } else { ", gradients freed" };
     let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
     // The same tensors may lie in blocks of other sizes: what the allocator does not split off.

@@ -314,6 +314,9 @@ pub fn kind(name: &str) -> &str {
     if cut.is_empty() { name } else { cut }
 }
 
+/// How PyTorch's own ranges around compiled code begin.
+const COMPILED: [&str; 3] = ["## Call CompiledFxGraph", "Torch-Compiled Region", "TorchDynamo Cache Lookup"];
+
 /// The user's ranges that follow one another evenly over most of the recording; of several kinds the one that covers most of it.
 fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
@@ -324,12 +327,13 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     let mut kinds: FxHashMap<&str, Vec<(u32, u32)>> = FxHashMap::default();
     for a in &device.annotations {
         let Some(end) = a.end_us else { continue };
-        // Parts of a model that are loaded one after the other are not steps.
-        if recording.stacks.text(a.name).to_ascii_lowercase().contains("load") {
+        let name = recording.stacks.text(a.name);
+        // Parts of a model that are loaded one after the other are not steps, nor are graphs that PyTorch compiled, which may be layers.
+        if name.to_ascii_lowercase().contains("load") || COMPILED.iter().any(|mark| name.starts_with(mark)) {
             continue;
         }
         let place = (times.partition_point(|&t| t < a.start_us) as u32, times.partition_point(|&t| t <= end) as u32);
-        kinds.entry(kind(recording.stacks.text(a.name))).or_default().push(place);
+        kinds.entry(kind(name)).or_default().push(place);
     }
     let mut best: Option<(u32, f64, &str)> = None;
     for (&name, list) in &mut kinds {

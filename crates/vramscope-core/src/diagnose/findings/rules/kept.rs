@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
-use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, saving, step_of};
+use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::shared::{FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
@@ -214,6 +214,36 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
             .remedy("del outputs  # the variable that holds the result")
             .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
             .check(&format!("The peak falls to about {}.", Bytes(after))),
+    ]
+}
+
+/// Keys and values that a pass keeps in a program that generates nothing.
+pub(super) fn unused_cache(p: &RuleInput<'_>) -> Vec<Finding> {
+    if p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Generation) {
+        return Vec::new();
+    }
+    let is_cache = |id: LifetimeId| {
+        let is_of_pass = p.roles.of(id) == Role::KvCache && p.roles.anatomy.phases.of(id) == Some(Phase::Forward);
+        // What one pass adds to is a cache that tokens are generated with.
+        is_of_pass && p.steps.of(p.tables.lifetimes.born(id)) == p.steps.of(p.tables.lifetimes.gone(id))
+    };
+    let Some((blocks, bytes)) = much(p, |b| is_cache(b.lifetime)) else { return Vec::new() };
+    vec![
+        Finding::new("unused_cache", Class::Peak, "A pass keeps keys and values for tokens to come", bytes)
+            .says(format!(
+                "{} of the {} at the peak are {}a KV cache, made at {}, and nothing in this recording generates tokens with it.",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                probably(p, &blocks),
+                lines(p, &blocks),
+            ))
+            .saves("Without it", saving(p, |id, size| if is_cache(id) { 0 } else { size }))
+            .bytes_of("KV cache", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("model(**inputs, use_cache=False)")
+            .advice("Models of Transformers keep keys and values unless they are told not to. Embeddings, scores and a single pass need none.")
+            .check("Each layer frees its keys and values before the next ends."),
     ]
 }
 

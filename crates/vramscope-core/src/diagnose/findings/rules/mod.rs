@@ -438,6 +438,16 @@ pub const RULES: &[Rule] = &[
         run: untrained::untrained_gradients,
     },
     Rule {
+        name: "unused_cache",
+        class: Class::Peak,
+        finds: "Keys and values that a pass keeps, and nothing generates tokens with",
+        when: "no phase of generation; KV cache of a forward pass, gone within the step that made it: ≥ 64 MiB and ≥ 10 % of the peak",
+        source: "measured on published recordings",
+        measured: "",
+        shown_by: "generated: a pass that keeps two blocks a layer",
+        run: kept::unused_cache,
+    },
+    Rule {
         name: "last_result",
         class: Class::Peak,
         finds: "What a step made last, held by a variable until the next step made its own",

@@ -42,14 +42,15 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         return of;
     }
     let workspaces = workspaces(case, &weights);
+    let masters = sizes_of(case, &of, (Role::OptimizerState, Because::TwiceAsLarge));
     for (at, run) in phases.runs.iter().enumerate() {
         // A model may be built after its data.
         let next = phases.runs[at + 1..].iter().find(|r| !matches!(r.part, Part::Unknown | Part::Load));
         // Beside an optimizer of PyTorch's it is the inner step of meta-learning, and makes weights for the next pass.
-        let by_hand = run.part == Part::Unknown
-            && !phases.has(Part::Optimizer)
-            && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward)
-            && is_optimizer_by_hand(case, run, &gradients);
+        let follows_backward =
+            run.part == Part::Unknown && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward);
+        let by_hand = follows_backward && !phases.has(Part::Optimizer) && makes_all(case, run, &gradients);
+        let for_masters = follows_backward && makes_all(case, run, &masters);
         let copies = run.part == Part::Unknown && is_copy_of_weights(case, run, &weights);
         for id in run.ids() {
             if of[id.0 as usize].0 != Role::Unknown {
@@ -57,6 +58,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
             }
             of[id.0 as usize] = if workspaces.contains(&id) {
                 (Role::Workspaces, Because::LibrarySize)
+            } else if for_masters && case.outlives(id, run) && masters.contains_key(&case.size(id)) {
+                (Role::Gradients, Because::CopiedForOptimizer)
             } else if by_hand && case.sense(id).bits & (CACHE | WORKSPACE | COLLECTIVE | TUNING) == 0 {
                 match case.outlives(id, run) {
                     true => (Role::OptimizerState, Because::StepsByHand),
@@ -76,7 +79,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
             };
         }
     }
-    forward::decide(case, &weights, &mut of);
+    forward::decide(case, &weights, &gradients, &mut of);
     of
 }
 
@@ -293,14 +296,8 @@ fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decid
 /// The state of a hand-written optimizer: the program's own code built twice or three times as many blocks of each gradient's size as
 /// there are gradients, as for the two moments of Adam, beside weights that a module made.
 fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
-    let count = |because: Because| {
-        let mut sizes = Sizes::default();
-        for id in (0..case.rows()).map(LifetimeId).filter(|id| of[id.0 as usize] == (Role::Weights, because)) {
-            *sizes.entry(case.size(id)).or_default() += 1;
-        }
-        sizes
-    };
-    let (built, loaded) = (count(Because::Built), count(Because::Loaded));
+    let (built, loaded) =
+        (sizes_of(case, of, (Role::Weights, Because::Built)), sizes_of(case, of, (Role::Weights, Because::Loaded)));
     let is_state =
         |times: u32| gradients.iter().all(|(size, &n)| loaded.contains_key(size) && built.get(size) == Some(&(n * times)));
     if gradients.values().sum::<u32>() < FEWEST_BY_HAND || !(2..=3).any(is_state) {
@@ -335,10 +332,11 @@ fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
 /// gradients, it is the weights of a program without modules or, where modules made the weights and no library steps them, a
 /// hand-written optimizer's state. Twice as large, it is the fp32 copy of half-precision weights.
 fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
-    let first = case.phases.runs.iter().find(|r| r.part == Part::Forward).map_or(u32::MAX, |r| r.rows.0);
+    let is_pass = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward);
+    let first = case.phases.runs.iter().find(is_pass).map_or(u32::MAX, |r| r.rows.0);
     let runs = case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first);
     // A function that trains frees what it has when it returns.
-    let last = case.phases.runs.iter().rfind(|r| matches!(r.part, Part::Forward | Part::Backward)).map_or(0, |r| r.events.1);
+    let last = case.phases.runs.iter().rfind(is_pass).map_or(0, |r| r.events.1);
     let made: Vec<LifetimeId> =
         runs.flat_map(Run::ids).filter(|&id| of[id.0 as usize].0 == Role::Unknown && case.gone(id) > last).collect();
     let mut of_line: FxHashMap<StackId, Sizes> = FxHashMap::default();
@@ -361,13 +359,19 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
         of_line.iter().filter(|(_, sizes)| has_model && is_for_each(sizes, times)).map(|(&line, _)| line).collect()
     };
     let (twins, twice) = (is_one(1), is_one(2));
+    // A function that returns frees its weights too. Data as large as a gradient has no state, or modules made the weights that have it.
+    let stepped = kept_by_optimizer(case);
+    let number = |of: &Sizes, size: u64| of.get(&size).copied().unwrap_or(0);
+    let is_stepped = |size: u64, weights: &Sizes| number(weights, size) < number(gradients, size).min(number(&stepped, size));
     for id in made {
         let (size, line) = (case.size(id), case.tables.lifetimes.stack(case.device, id));
         of[id.0 as usize] = if twice.contains(&line) && (gradients.contains_key(&(size / 2)) || size < older_model::LEAST) {
             (Role::OptimizerState, Because::TwiceAsLarge)
         } else if gradients.contains_key(&size) && twins.contains(&line) && !case.phases.has(Part::Optimizer) {
             (Role::OptimizerState, Because::TwinsOfGradients)
-        } else if !gradients.contains_key(&size) || case.gone(id) != NO_EVENT {
+        } else if !gradients.contains_key(&size)
+            || (case.gone(id) != NO_EVENT || is_workspace_size(size)) && !is_stepped(size, weights)
+        {
             continue;
         } else {
             *weights.entry(size).or_default() += 1;
@@ -376,11 +380,30 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
     }
 }
 
-/// A run after a backward pass, by no optimizer that PyTorch knows, that makes as many blocks of the gradients' sizes as there are
-/// gradients.
-fn is_optimizer_by_hand(case: &Case<'_>, run: &Run, gradients: &Sizes) -> bool {
-    let all: u32 = gradients.values().sum();
-    all >= FEWEST_BY_HAND && run.ids().filter(|&id| gradients.contains_key(&case.size(id))).count() as u32 >= all
+/// The sizes of what optimizers of PyTorch make and keep.
+fn kept_by_optimizer(case: &Case<'_>) -> Sizes {
+    let mut sizes = Sizes::default();
+    for run in case.phases.runs.iter().filter(|run| run.part == Part::Optimizer) {
+        for id in run.ids().filter(|&id| case.outlives(id, run) && !case.sense(id).clips) {
+            *sizes.entry(case.size(id)).or_default() += 1;
+        }
+    }
+    sizes
+}
+
+/// True for a run that makes as many blocks of these sizes as there are of them, if these are many.
+fn makes_all(case: &Case<'_>, run: &Run, sizes: &Sizes) -> bool {
+    let all: u32 = sizes.values().sum();
+    all >= FEWEST_BY_HAND && run.ids().filter(|&id| sizes.contains_key(&case.size(id))).count() as u32 >= all
+}
+
+/// The sizes of all blocks that something was decided about.
+fn sizes_of(case: &Case<'_>, of: &[Decided], decided: Decided) -> Sizes {
+    let mut sizes = Sizes::default();
+    for id in (0..case.rows()).map(LifetimeId).filter(|id| of[id.0 as usize] == decided) {
+        *sizes.entry(case.size(id)).or_default() += 1;
+    }
+    sizes
 }
 
 /// A run outside of the passes that makes little but blocks of the weights' sizes, as many as there are weights: a copy of the state dict.
@@ -409,6 +432,10 @@ fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
         for id in run.ids() {
             let size = case.size(id);
             let is_one = is_cublas_size(size) || (is_workspace_size(size) && !weights.contains_key(&size));
+            // Outside of modules data may be as large. A product makes its result first, on the same line; a trace names it.
+            let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
+            let is_own = run.part == Part::Unknown && !is_cublas_size(size) && !case.device.events.sizes_are_blocks;
+            let is_one = is_one && (!is_own || (id.0 > run.rows.0 && stack(LifetimeId(id.0 - 1)) == stack(id)));
             let stream = || case.device.events.stream.get(case.born(id) as usize).copied().unwrap_or(StreamId(0));
             if is_one && case.stays(id) && !older.contains(&size) && known.insert((size, run.part, stream())) {
                 found.insert(id);

@@ -76,9 +76,8 @@ fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
     }
     for run in case.phases.runs.iter().filter(|run| run.part == Part::Forward) {
         let last = case.last_birth(run);
-        let is_kept = |id: &LifetimeId| {
-            case.size(*id) >= LEAST_TWIN && case.gone(*id) > last && of[id.0 as usize].0 == Role::Unknown
-        };
+        let is_kept =
+            |id: &LifetimeId| case.size(*id) >= LEAST_TWIN && case.gone(*id) > last && of[id.0 as usize].0 == Role::Unknown;
         let kept: Vec<LifetimeId> = run.ids().filter(is_kept).collect();
         let Some(&middle) = kept.get(kept.len() / 2) else { continue };
         let size = case.size(middle);

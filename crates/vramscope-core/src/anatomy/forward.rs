@@ -27,7 +27,7 @@ struct Pass {
 }
 
 /// Decides the forward blocks that nothing else has decided. O(lifetimes).
-pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
+pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &mut [Decided]) {
     let passes = passes(case);
     let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
     // What passes keep for a backward pass, by their stacks: one that was cut short by running out of memory keeps the same.
@@ -47,7 +47,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, of: &mut [Decided]) {
             (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
         let is_kept = |id: LifetimeId| case.gone(id) > pass.kept_after;
         let kept: Vec<LifetimeId> = open.iter().copied().filter(|&id| is_kept(id)).collect();
-        let copies = if may_cast { copies_of_weights(case, &kept, weights, of) } else { FxHashSet::default() };
+        let copies = if may_cast { copies_of_weights(case, &kept, weights, gradients, of) } else { FxHashSet::default() };
         let is_graph = pass.leads_to_backward || {
             let rest = || kept.iter().filter(|id| !copies.contains(id));
             let stacks: FxHashSet<StackId> = rest().map(|&id| stack(id)).collect();
@@ -107,7 +107,13 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of
 /// twice the size, and followed by the result of the operator that wanted the copy, from the same line: a block of another size that
 /// outlives the line.
-fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: &[Decided]) -> FxHashSet<LifetimeId> {
+fn copies_of_weights(
+    case: &Case<'_>,
+    kept: &[LifetimeId],
+    weights: &Sizes,
+    gradients: &Sizes,
+    of: &[Decided],
+) -> FxHashSet<LifetimeId> {
     let lifetimes = &case.tables.lifetimes;
     let line = |id| (lifetimes.stack(case.device, id), case.sense(id).python);
     let is_of_line = |a: LifetimeId, b: LifetimeId| {
@@ -137,8 +143,9 @@ fn copies_of_weights(case: &Case<'_>, kept: &[LifetimeId], weights: &Sizes, of: 
         bytes += size * chosen.len() as u64;
         found.extend(chosen);
     }
-    // A few blocks of such sizes are chance: autocast copies most weights.
-    let all: u64 = weights.iter().map(|(size, n)| size * u64::from(*n)).sum();
+    // A few blocks of such sizes are chance: autocast copies most weights. An average of the weights has no gradients and no copies.
+    let trained = |size: &u64, n: u32| gradients.get(size).map_or(n, |&gradients| n.min(gradients));
+    let all: u64 = weights.iter().map(|(size, n)| size * u64::from(trained(size, *n))).sum();
     if bytes.saturating_mul(4) < all {
         found.clear();
     }

@@ -272,7 +272,12 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(REDUCES, named(&["foreach_reduce", "_reduce_grad", "post_backward"]) || name.contains("reduce_scatter"));
     set(WORKSPACE, name.contains("workspace"));
     let activates = ["sdpa_attention_forward", "scaled_dot_product_attention", "gelu", "relu", "silu", "softmax", "log_softmax"];
-    set(WEIGHTLESS, named(&activates) || name.contains("dropout") || has(&["modules/dropout.py", "modules/sparse.py"]));
+    // Autocast casts no weights of these.
+    let norms_and_pools = name.contains("_pool") || ["batch_norm", "instance_norm", "group_norm"].contains(&name);
+    set(
+        WEIGHTLESS,
+        named(&activates) || norms_and_pools || name.contains("dropout") || has(&["modules/dropout.py", "modules/sparse.py"]),
+    );
     let tuners = ["triton_heuristics.py", "runtime/benchmarking.py", "autotune_process.py", "triton/testing.py"];
     set(TUNING, has(&tuners) || named(&["do_bench", "autotune"]));
     set(GENERATES, has(&["transformers/generation/"]) || named(&["generate", "_sample", "p_sample_loop", "ddim_sample"]));

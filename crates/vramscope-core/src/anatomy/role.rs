@@ -171,6 +171,8 @@ pub(crate) enum Because {
     TwinsOfGradients,
     /// Made before the first pass, twice as large as each gradient: fp32 copies of half-precision weights.
     TwiceAsLarge,
+    /// Made between the backward pass and the optimizer, one for each fp32 copy of a weight.
+    CopiedForOptimizer,
     /// Made in forward, alive when backward begins.
     LivesToBackward,
     /// Made in forward and kept by a graph that no backward pass uses.
@@ -234,6 +236,7 @@ impl Because {
                 | B::StepsByHand
                 | B::TwinsOfGradients
                 | B::TwiceAsLarge
+                | B::CopiedForOptimizer
                 | B::KeptByGraph
                 | B::HalfOfWeight
                 | B::LibrarySize
@@ -293,6 +296,9 @@ impl Because {
             }
             B::TwiceAsLarge => {
                 "One line made a block twice as large as each gradient before the first pass: fp32 copies of half-precision weights, which the optimizer steps."
+            }
+            B::CopiedForOptimizer => {
+                "It was made between the backward pass and the optimizer's step, one for each fp32 copy of a weight: its gradient in fp32."
             }
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",

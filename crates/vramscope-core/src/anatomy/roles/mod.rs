@@ -187,6 +187,11 @@ impl Roles {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
+    /// True for the fp32 copy of a half-precision weight, which the optimizer steps. O(1).
+    pub fn is_master_copy(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0) == (Role::OptimizerState, Because::TwiceAsLarge)
+    }
+
     /// True for a gradient that `Module.to` moved with its weight. O(1).
     pub fn is_moved_gradient(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Gradients, Because::MovedWithWeight)

@@ -98,6 +98,10 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_one =
         |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
     let Some((from, to)) = runs.iter().find(is_one).map(|run| run.events) else { return Vec::new() };
+    // The optimizer keeps its state for the fp32 copies, whose sizes are others.
+    if p.at_peak.blocks.iter().any(|b| p.roles.is_master_copy(b.lifetime)) {
+        return Vec::new();
+    }
     let Some(found) = gradients(p, (from, to)) else { return Vec::new() };
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let bytes = found.bytes;

@@ -102,8 +102,15 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     line.split_once(&words).or_else(|| line.split_once(words.split(' ').next()?))
 }
 
-/// True for `Tried to allocate XX GiB` and `allocate XXXX bytes`: a message with letters in place of its figures.
+/// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
+    let is_name = |inside: &str| {
+        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_:,.!".contains(&b);
+        inside.starts_with(|c: char| c.is_ascii_lowercase() || c == ':') && inside.bytes().all(is_part)
+    };
+    if line.split('{').skip(1).filter_map(|rest| rest.split_once('}')).any(|(inside, _)| is_name(inside)) {
+        return true;
+    }
     let mut words = line.trim_end().split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
     std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
         const UNITS: [&str; 5] = ["GiB", "MiB", "GB", "MB", "bytes"];
@@ -228,12 +235,12 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
-    // `msg="…"` is a log, not code.
-    let both = both.replace("msg=\"", "");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
-    if tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+    // A thrown error may quote the code that checked.
+    let is_thrown = line.split(' ').next().is_some_and(|word| word.ends_with("Error:") || word.ends_with("Exception:"));
+    if !is_thrown && tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
     let is_answered = || tells("answers", &window.around(0, AROUND_EXPLAINED.1).to_ascii_lowercase());

@@ -202,6 +202,7 @@ impl Pattern {
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
+                Trust::Sized if !message.has_figures() => false,
                 Trust::Figures if message.has_figures() || message.is_absurd_request || message.counts_tokens() => true,
                 trust => super::evidence::is_reported(window, self.row.anchor, trust),
             };

@@ -239,8 +239,10 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
     // A thrown error may quote the code that checked.
-    let is_thrown = line.split(' ').next().is_some_and(|word| word.ends_with("Error:") || word.ends_with("Exception:"));
-    if !is_thrown && tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+    let is_thrown = line.split(' ').next().is_some_and(|word| word.ends_with("Error:") || word.ends_with("Exception:"))
+        || line.contains("Check failed: ");
+    let is_code = tells("code", &both) && !is_thrown && !tells("first person", &both);
+    if is_code || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
     let is_answered = || tells("answers", &window.around(0, AROUND_EXPLAINED.1).to_ascii_lowercase());
@@ -257,7 +259,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     }
     // A list of "errors" reports none.
     let both = both.replace("errors", "");
-    trust == Trust::Phrase || tells("error", &both)
+    matches!(trust, Trust::Phrase | Trust::Sized) || tells("error", &both)
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

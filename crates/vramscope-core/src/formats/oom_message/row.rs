@@ -37,6 +37,8 @@ pub(super) enum Trust {
     Sure,
     /// A failure if figures follow; otherwise like [`Trust::Name`].
     Figures,
+    /// An error if figures follow, otherwise nothing.
+    Sized,
     /// An error, except in code or advice.
     Phrase,
     /// The name of an error: words beside it must say that it happened.

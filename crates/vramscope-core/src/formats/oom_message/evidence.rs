@@ -28,6 +28,15 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
         })
 }
 
+/// True in a guide that explains the error at length, with an example of it.
+pub(super) fn is_guide(window: &Window<'_>) -> bool {
+    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
+    words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
+}
+
+/// Lines above and below an example that a guide explains.
+const GUIDE: usize = 12;
+
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {
     let above = || window.around(COMMENT, 0);
@@ -254,12 +263,20 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed {
         return true;
     }
-    if tells("advice", &both) {
+    if tells("advice", &both) && !is_logged(line) {
         return false;
     }
     // A list of "errors" reports none.
     let both = both.replace("errors", "");
-    matches!(trust, Trust::Phrase | Trust::Sized) || tells("error", &both)
+    // Words such as "failed to allocate memory", other than names, tell themselves that it happened.
+    let is_telling = anchor.contains(' ') && tells("failing", anchor);
+    matches!(trust, Trust::Phrase | Trust::Sized) || is_telling || tells("error", &both)
+}
+
+/// True for a line of a log that names its place in a source: `allocator.h:68] failed`.
+fn is_logged(line: &str) -> bool {
+    let place = line.split_once("] ").and_then(|(before, _)| before.rsplit_once(':'));
+    place.is_some_and(|(file, at)| file.contains('.') && at.parse::<u32>().is_ok())
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

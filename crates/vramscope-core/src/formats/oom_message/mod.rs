@@ -390,7 +390,8 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
 fn find_in(text: &str) -> Vec<OomMessage> {
     let squeezed = text::Squeezed::new(text);
     let mut out = read(&squeezed, text, false);
-    if out.is_empty() {
+    let is_pytorch = |&(_, index): &(usize, usize)| engine::pattern(index).row.dialect.writer == Writer::PYTORCH;
+    if out.is_empty() && !engine::starts(&squeezed.low, false).iter().any(is_pytorch) {
         let window = text::Window { squeezed: &squeezed, from: 0, to: squeezed.low.len() };
         out.extend(engine::fragment(&window));
     }

@@ -377,17 +377,8 @@ const EXBIBYTE: u64 = 1 << 60;
 
 /// All messages of a text, in order. Takes a fraction of a second for 100 MB of log.
 pub fn find_all(text: &str) -> Vec<OomMessage> {
-    if let Some((text, origins)) = plain::plain(text) {
-        let mut found = find_in(&text);
-        for message in &mut found {
-            message.line = origins.get((message.line as usize).saturating_sub(1)).copied().unwrap_or(message.line);
-        }
-        return found;
-    }
-    find_in(text)
-}
-
-fn find_in(text: &str) -> Vec<OomMessage> {
+    let plain = plain::plain(text);
+    let text = plain.as_ref().map_or(text, |(plain, _)| plain);
     let squeezed = text::Squeezed::new(text);
     let mut out = read(&squeezed, text, false);
     let is_pytorch = |&(_, index): &(usize, usize)| engine::pattern(index).row.dialect.writer == Writer::PYTORCH;
@@ -415,6 +406,10 @@ fn find_in(text: &str) -> Vec<OomMessage> {
         }
     }
     peers::recognise(&mut out);
+    for message in &mut out {
+        let origin = plain.as_ref().and_then(|(_, origins)| origins.get((message.line as usize).checked_sub(1)?));
+        message.line = origin.copied().unwrap_or(message.line);
+    }
     out
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A part is one of these:
 //!
-//! * a fact (`windows`, `not windows`): of [`FACTS`], of the rows `is NAME` in `rules.txt`, or what the text shows (`signs.txt`)
+//! * a fact (`windows`, `not windows`): of [`FACTS`], of the rows `is NAME` in `facts.txt`, or what the text shows (`signs.txt`)
 //! * a release that has it, `2.1`, or the last that can, `-1.15`
 //! * the program that wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a setting that the text
 //!   shows (`given gradient_checkpointing=False`) or the beginning of its name (`gives bf16`)

@@ -32,7 +32,7 @@ pub(super) const FIGURES: [Named<Figure>; 21] = [
     ("room_under_limit_bytes", |m| m.figures.room),
 ];
 
-/// Figures that only sentences and conditions have, besides the rows `figure NAME` of `rules.txt`.
+/// Figures that only sentences and conditions have, besides the rows `figure NAME` of `facts.txt`.
 const DERIVED: &[Named<Figure>] = &[
     ("free", |m| m.figures.free),
     ("listed", OomMessage::listed_processes),

@@ -3,7 +3,7 @@
 //!
 //! A message has a handful of rounded figures; a snapshot has every block. So this works with intervals: a verdict is
 //! [`certain`](Explanation::certain) only if it holds for every value with the printed decimals, and for everything that the
-//! message leaves out. The rules and the advice are tables of plain text (`rules.txt`, `advice.txt`), read by `rules`.
+//! message leaves out. The rules and the advice are tables of plain text (`facts.txt`, `rules.txt`, `advice.txt`), read by `rules`.
 
 use std::collections::BTreeMap;
 

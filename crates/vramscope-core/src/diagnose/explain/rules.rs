@@ -1,4 +1,4 @@
-//! The tables of verdicts, sentences and advice (`rules.txt`, `advice.txt`), as plain text.
+//! The tables of facts, verdicts, sentences and advice (`facts.txt`, `rules.txt`, `advice.txt`), as plain text.
 //!
 //! The head of a row is its table, its verdicts if it has any, and its condition (`condition`). Of a table the first row counts that holds.
 //! Rows `is NAME`, `figure NAME` and `word NAME` say what conditions and sentences may name.
@@ -12,7 +12,7 @@ use super::condition::is_true;
 use crate::formats::oom_message::OomMessage;
 use crate::formats::oom_message::entries::{Entry, entries};
 
-const TABLES: [&str; 2] = [include_str!("rules.txt"), include_str!("advice.txt")];
+const TABLES: [&str; 3] = [include_str!("facts.txt"), include_str!("rules.txt"), include_str!("advice.txt")];
 
 pub(super) struct Rule {
     table: &'static str,

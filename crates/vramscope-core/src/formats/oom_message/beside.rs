@@ -92,6 +92,8 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
     let mut who = who.unwrap_or_else(|| format!("{shown}."));
     if message.reserved().is_some_and(|held| used < held.low()) {
         who += " That is less than PyTorch held, so it was printed at another moment: others had at most that much then.";
+        let without_others = f.free.zip(message.unallocated()).map_or(0, |(free, holes)| free.plus(holes).high() + used);
+        message.seen.extend(f.requested.is_some_and(|q| q.low() > without_others).then_some("others too small"));
     }
     message.beside.push(who);
     listed.retain(|p| p.bytes >= total / 20);

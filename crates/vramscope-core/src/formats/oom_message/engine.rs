@@ -53,7 +53,7 @@ struct Table {
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let all = entries(&DIALECTS);
-    let patterns: Vec<Pattern> = all.iter().filter_map(Row::of).map(Pattern::of).collect();
+    let patterns: Vec<Pattern> = all.iter().flat_map(Row::of).map(Pattern::of).collect();
     let sentences = all.iter().filter_map(|entry| Some((entry.head, entry.lines.first()?.1))).collect();
     let mut table = Table { patterns, by_key: FxHashMap::default(), mask: [false; 4096], sentences };
     for (i, pattern) in table.patterns.iter().enumerate() {
@@ -77,8 +77,9 @@ fn squeezed(words: &str) -> String {
     words.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// Every position where a message may start, with the index of its row. At the same position longer anchors come first.
-pub(super) fn starts(low: &str) -> Vec<(usize, usize)> {
+/// Every position where a message may start, with the index of its row: of those for any program (`last`), or of all others. At the same
+/// position longer anchors come first.
+pub(super) fn starts(low: &str, is_last: bool) -> Vec<(usize, usize)> {
     let table = &*TABLE;
     let bytes = low.as_bytes();
     let mut out = Vec::new();
@@ -89,7 +90,8 @@ pub(super) fn starts(low: &str) -> Vec<(usize, usize)> {
         }
         let Some(rows) = table.by_key.get(&key) else { continue };
         let here = out.len();
-        out.extend(rows.iter().filter(|&&i| bytes[at..].starts_with(table.patterns[i].anchor.as_bytes())).map(|&i| (at, i)));
+        let is_here = |p: &Pattern| p.row.is("last") == is_last && bytes[at..].starts_with(p.anchor.as_bytes());
+        out.extend(rows.iter().filter(|&&i| is_here(&table.patterns[i])).map(|&i| (at, i)));
         out[here..].sort_by_key(|&(_, i)| std::cmp::Reverse(table.patterns[i].anchor.len()));
     }
     out
@@ -149,11 +151,16 @@ impl Pattern {
         Pattern { anchor: squeezed(row.anchor), near, clauses, row }
     }
 
+    /// True if one of the words that must be near the start of the window is there.
+    pub(super) fn is_near(&self, window: &Window<'_>) -> bool {
+        let (before, behind) = (window.before(NEAR.0).low, clamped(window.after().low, NEAR.1));
+        let is_there = |word: &String| before.contains(word.as_str()) || behind.contains(word.as_str());
+        self.near.is_empty() || self.near.iter().any(is_there)
+    }
+
     /// Reads the message at the start of the window; returns it with its length.
     pub(super) fn read(&'static self, window: &Window<'_>) -> Option<(OomMessage, usize)> {
-        let (before, behind) = (window.before(NEAR.0).low, clamped(window.after().low, NEAR.1));
-        let is_near = |word: &String| before.contains(word.as_str()) || behind.contains(word.as_str());
-        if !self.near.is_empty() && !self.near.iter().any(is_near) {
+        if !self.is_near(window) {
             return None;
         }
         let Row { dialect, says, ref tips, .. } = self.row;
@@ -191,10 +198,12 @@ impl Pattern {
         // A quoted text in source code has at most a size.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();
-        let is_literal = !has_a_card && super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
+        let is_mentioned = || super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
+        let is_literal = super::evidence::is_guide(window) || !has_a_card && is_mentioned();
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
+                Trust::Sized if !message.has_figures() => false,
                 Trust::Figures if message.has_figures() || message.is_absurd_request || message.counts_tokens() => true,
                 trust => super::evidence::is_reported(window, self.row.anchor, trust),
             };
@@ -377,7 +386,8 @@ mod tests {
     fn every_row_reads_its_example() {
         let mut wrong = Vec::new();
         for entry in entries(&DIALECTS).iter().filter(|entry| !entry.head.starts_with('$')) {
-            let row = Row::of(entry).unwrap_or_else(|| panic!("no row: {}", entry.head));
+            let rows = Row::of(entry);
+            let row = rows.last().unwrap_or_else(|| panic!("no row: {}", entry.head));
             let example = entry.all(">").collect::<Vec<_>>().join("\n");
             let reads = entry.all("=").collect::<String>();
             assert!(row.anchor.len() > 5 && example.len() > 5, "{}", row.anchor);
@@ -385,7 +395,8 @@ mod tests {
             let words = example.split_inclusive(' ').enumerate();
             let lines: String = words.map(|(i, w)| if i % 8 == 7 { format!("{w}\n") } else { w.to_owned() }).collect();
             let ranked: String = example.lines().map(|l| format!("[rank3]: {l}\n")).collect();
-            let texts = [example.clone(), format!("step 1\n{example}\nstep 2\n"), ranked, lines];
+            let mut texts = vec![example.clone(), format!("step 1\n{example}\nstep 2\n"), ranked, lines];
+            texts.extend(rows.iter().map(|other| example.replacen(row.anchor, other.anchor, 1)));
             for (i, text) in texts.iter().enumerate() {
                 // A row that needs a whole line, or an error word in the same line, may fail when the line is broken.
                 if i == 3 && !matches!(row.trust, Trust::Sure | Trust::Figures) {
@@ -400,7 +411,8 @@ mod tests {
                     ));
                     continue;
                 };
-                if !m.dialect.name().starts_with(&name) || told(m) != reads || m.is_warning != row.is("warning") {
+                let is_named = row.is("last") || m.dialect.name().starts_with(&name);
+                if !is_named || told(m) != reads || m.is_warning != row.is("warning") {
                     wrong.push(format!("{name}: {} reads {:?}, not {:?}: {text:?}", m.dialect.name(), told(m), reads));
                 }
             }
@@ -424,7 +436,7 @@ mod tests {
     fn every_line_has_a_known_mark() {
         for entry in entries(&DIALECTS) {
             for (mark, text) in &entry.lines {
-                let is_known = ["near", "fields", "says", "tip", ">", "="].contains(mark) != entry.head.starts_with('$');
+                let is_known = ["or", "near", "fields", "says", "tip", ">", "="].contains(mark) != entry.head.starts_with('$');
                 assert!(
                     is_known && (*mark == ">" || !text.is_empty() && !text.starts_with('$')),
                     "{mark} {text} of {}",

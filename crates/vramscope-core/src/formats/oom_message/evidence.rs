@@ -28,6 +28,15 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
         })
 }
 
+/// True in a guide that explains the error at length, with an example of it.
+pub(super) fn is_guide(window: &Window<'_>) -> bool {
+    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
+    words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
+}
+
+/// Lines above and below an example that a guide explains.
+const GUIDE: usize = 12;
+
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {
     let above = || window.around(COMMENT, 0);
@@ -102,8 +111,15 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     line.split_once(&words).or_else(|| line.split_once(words.split(' ').next()?))
 }
 
-/// True for `Tried to allocate XX GiB` and `allocate XXXX bytes`: a message with letters in place of its figures.
+/// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
+    let is_name = |inside: &str| {
+        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_:,.!".contains(&b);
+        inside.starts_with(|c: char| c.is_ascii_lowercase() || c == ':') && inside.bytes().all(is_part)
+    };
+    if line.split('{').skip(1).filter_map(|rest| rest.split_once('}')).any(|(inside, _)| is_name(inside)) {
+        return true;
+    }
     let mut words = line.trim_end().split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
     std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
         const UNITS: [&str; 5] = ["GiB", "MiB", "GB", "MB", "bytes"];
@@ -228,12 +244,14 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
-    // `msg="…"` is a log, not code.
-    let both = both.replace("msg=\"", "");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
-    if tells("code", &both) || is_string || is_value || line.starts_with("//") || is_comment(window) {
+    // A thrown error may quote the code that checked.
+    let is_thrown = line.split(' ').next().is_some_and(|word| word.ends_with("Error:") || word.ends_with("Exception:"))
+        || line.contains("Check failed: ");
+    let is_code = tells("code", &both) && !is_thrown && !tells("first person", &both);
+    if is_code || is_string || is_value || line.starts_with("//") || is_comment(window) {
         return false;
     }
     let is_answered = || tells("answers", &window.around(0, AROUND_EXPLAINED.1).to_ascii_lowercase());
@@ -245,12 +263,20 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed {
         return true;
     }
-    if tells("advice", &both) {
+    if tells("advice", &both) && !is_logged(line) {
         return false;
     }
     // A list of "errors" reports none.
     let both = both.replace("errors", "");
-    trust == Trust::Phrase || tells("error", &both)
+    // Words such as "failed to allocate memory", other than names, tell themselves that it happened.
+    let is_telling = anchor.contains(' ') && tells("failing", anchor);
+    matches!(trust, Trust::Phrase | Trust::Sized) || is_telling || tells("error", &both)
+}
+
+/// True for a line of a log that names its place in a source: `allocator.h:68] failed`.
+fn is_logged(line: &str) -> bool {
+    let place = line.split_once("] ").and_then(|(before, _)| before.rsplit_once(':'));
+    place.is_some_and(|(file, at)| file.contains('.') && at.parse::<u32>().is_ok())
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

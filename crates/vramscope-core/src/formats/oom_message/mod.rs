@@ -24,6 +24,7 @@ mod given;
 mod merge;
 mod mig;
 mod peers;
+mod plain;
 mod prefix;
 mod program;
 mod pytorch;
@@ -376,11 +377,57 @@ const EXBIBYTE: u64 = 1 << 60;
 
 /// All messages of a text, in order. Takes a fraction of a second for 100 MB of log.
 pub fn find_all(text: &str) -> Vec<OomMessage> {
+    let plain = plain::plain(text);
+    let text = plain.as_ref().map_or(text, |(plain, _)| plain);
     let squeezed = text::Squeezed::new(text);
+    let mut out = read(&squeezed, text, false);
+    let is_pytorch = |&(_, index): &(usize, usize)| engine::pattern(index).row.dialect.writer == Writer::PYTORCH;
+    if out.is_empty() && !engine::starts(&squeezed.low, false).iter().any(is_pytorch) {
+        let window = text::Window { squeezed: &squeezed, from: 0, to: squeezed.low.len() };
+        out.extend(engine::fragment(&window));
+    }
+    if out.is_empty() {
+        out.extend(read(&squeezed, text, true));
+    }
+    let mut out = merge::merged(out);
+    let table = beside::cards(text);
+    for message in &mut out {
+        beside::of_table(&table, message);
+        message.recognise_own();
+        // The size is wrong, whoever printed it; PyTorch itself prints no larger one.
+        if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
+            message.is_absurd_request = true;
+            message.figures.requested = None;
+        }
+        // HAMi's count after it fell below zero.
+        if message.figures.peak.is_some_and(|peak| peak.low() >= EXBIBYTE) {
+            message.seen.insert("miscounted");
+            message.figures.peak = None;
+        }
+    }
+    peers::recognise(&mut out);
+    for message in &mut out {
+        let origin = plain.as_ref().and_then(|(_, origins)| origins.get((message.line as usize).checked_sub(1)?));
+        message.line = origin.copied().unwrap_or(message.line);
+    }
+    out
+}
+
+/// The messages that rows find: those for any program (`last`), or all others.
+fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMessage> {
     let low = squeezed.low.as_str();
-    let mut starts = engine::starts(low);
+    let mut starts = engine::starts(low, is_last);
     // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
+    if is_last {
+        // Where a row has found its words, and that they report nothing, general words report nothing either.
+        let is_known = |&(at, index): &(usize, usize)| {
+            let window = text::Window { squeezed, from: at, to: low.len() };
+            engine::pattern(index).is_near(&window).then(|| squeezed.line_index(at))
+        };
+        let known: BTreeSet<usize> = engine::starts(low, false).iter().filter_map(is_known).collect();
+        starts.retain(|&(at, _)| !known.contains(&squeezed.line_index(at)));
+    }
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;
     let mut left = streams::budget(text.len());
@@ -398,7 +445,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         let pattern = engine::pattern(index);
         let cell = squeezed.cell_end(at);
         let to = nexts[i].min(cell.unwrap_or(usize::MAX));
-        let window = text::Window { squeezed: &squeezed, from: at, to };
+        let window = text::Window { squeezed, from: at, to };
         let Some((mut message, used)) = pattern.read(&window) else { continue };
         message.line = squeezed.line_at(at);
         // What a server says is missing is below zero by nature.
@@ -416,7 +463,7 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         covered = at + used;
         let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
-        let regrouped = may_stand_apart.then(|| streams::regroup(&squeezed, at, pattern, &message, used, &mut left)).flatten();
+        let regrouped = may_stand_apart.then(|| streams::regroup(squeezed, at, pattern, &message, used, &mut left)).flatten();
         if let Some(found) = regrouped {
             let rank = found.message.rank.or(message.rank);
             message = OomMessage { line: message.line, rank, ..found.message };
@@ -440,33 +487,12 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         }
         out.push(message);
     }
-    if out.is_empty() {
-        let window = text::Window { squeezed: &squeezed, from: 0, to: low.len() };
-        out.extend(engine::fragment(&window));
-    }
     // "I still get CUDA out of memory" beside the message itself is no further failure.
     if in_prose.len() < out.len() {
         for at in in_prose.into_iter().rev() {
             out.remove(at);
         }
     }
-    let mut out = merge::merged(out);
-    let table = beside::cards(text);
-    for message in &mut out {
-        beside::of_table(&table, message);
-        message.recognise_own();
-        // The size is wrong, whoever printed it; PyTorch itself prints no larger one.
-        if message.figures.requested.is_some_and(|q| q.low() >= EXBIBYTE) {
-            message.is_absurd_request = true;
-            message.figures.requested = None;
-        }
-        // HAMi's count after it fell below zero.
-        if message.figures.peak.is_some_and(|peak| peak.low() >= EXBIBYTE) {
-            message.seen.insert("miscounted");
-            message.figures.peak = None;
-        }
-    }
-    peers::recognise(&mut out);
     out
 }
 

@@ -101,14 +101,13 @@ pub(super) fn is_frame(c: char) -> bool {
     ('\u{2500}'..='\u{257f}').contains(&c)
 }
 
-/// Length of the colour code or HTML line break at the start of a text, or 0. Also colour codes as logs store them: `^[[31m`,
+/// Length of the colour code at the start of a text, or 0. Also colour codes as logs store them: `^[[31m`,
 /// `\x1b[31m`, `\u001b[31m`, and `[1;31m` without the escape character.
 pub(super) fn markup(text: &str) -> usize {
-    if !text.starts_with(['\u{1b}', '\u{241b}', '[', '^', '\\', '<']) {
+    if !text.starts_with(['\u{1b}', '\u{241b}', '[', '^', '\\']) {
         return 0;
     }
     const ESCAPES: [&str; 9] = ["\u{1b}", "\u{241b}", "^[", "\\u001b", "\\u001B", "\\x1b", "\\x1B", "\\033", "\\e"];
-    const BREAKS: [&str; 5] = ["<br>", "<br/>", "<br />", "<BR>", "</br>"];
     for escape in ESCAPES {
         if let Some(rest) = text.strip_prefix(escape) {
             match control(rest) {
@@ -119,10 +118,7 @@ pub(super) fn markup(text: &str) -> usize {
         }
     }
     let length = control(text);
-    if length > 2 && text[..length].ends_with('m') {
-        return length;
-    }
-    BREAKS.iter().find(|b| text.starts_with(**b)).map_or(0, |b| b.len())
+    if length > 2 && text[..length].ends_with('m') { length } else { 0 }
 }
 
 /// Length of a control sequence such as `[1;31m` at the start of a text, or 0.

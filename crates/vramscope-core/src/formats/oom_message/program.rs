@@ -55,6 +55,8 @@ known! {
     SLURM "slurm",
     RAY "ray",
     SHM "shm",
+    CUDA_PROGRAM "cuda-program",
+    PROGRAM "program",
 }
 
 impl Default for Writer {
@@ -153,6 +155,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
             // In Ollama, the process that runs out is llama.cpp.
             Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
             Some(writer) => message.dialect.writer = writer,
+            None if row.is("last") => {
+                message.dialect.writer = if platform == Platform::Cuda { Writer::CUDA_PROGRAM } else { Writer::PROGRAM }
+            }
             None => message.seen.extend((row.trust == Trust::Name && writer == Writer::RUNTIME).then_some("foreign")),
         }
     }
@@ -163,6 +168,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         _ => "",
     };
     message.around = signs::first(kind, &around).and_then(Writer::of_key);
+    if message.around.is_some_and(|around| around.has("pytorch")) {
+        message.seen.remove("foreign");
+    }
     // llama.cpp for AMD prints CUDA's names.
     if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(&around, "rocm|hipmalloc")
     {

@@ -11,20 +11,22 @@
 //! ```
 //!
 //! The head is the program (a key of `programs.txt`), the platform, what the words alone prove ([`Trust`]), and the words. Before the colon may also be `since 2.12`
-//! or `until 0.4` (releases), `warning`, `attempt`, `whole` and `decimal`. The lines with `>` and `=` are an example as the program prints it and the figures read
-//! from it: both are tested. The other lines are fields of [`Row`].
+//! or `until 0.4` (releases), `warning`, `attempt`, `whole`, `decimal` and `last`. Lines with `or` have words that stand for those of the head.
+//! The lines with `>` and `=` are an example as the program prints it and the figures read from it: both are tested. The other lines are
+//! fields of [`Row`].
 
 use super::entries::Entry;
 use super::{Dialect, Writer, release};
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
-pub(crate) const DIALECTS: [&str; 6] = [
+pub(crate) const DIALECTS: [&str; 7] = [
     include_str!("dialects/pytorch.txt"),
     include_str!("dialects/xla.txt"),
     include_str!("dialects/servers.txt"),
     include_str!("dialects/programs.txt"),
     include_str!("dialects/devices.txt"),
     include_str!("dialects/host.txt"),
+    include_str!("dialects/general.txt"),
 ];
 
 /// How much the words alone prove.
@@ -35,6 +37,8 @@ pub(super) enum Trust {
     Sure,
     /// A failure if figures follow; otherwise like [`Trust::Name`].
     Figures,
+    /// An error if figures follow, otherwise nothing.
+    Sized,
     /// An error, except in code or advice.
     Phrase,
     /// The name of an error: words beside it must say that it happened.
@@ -43,6 +47,7 @@ pub(super) enum Trust {
     Line,
 }
 
+#[derive(Clone)]
 pub(super) struct Row {
     /// The program, and the releases with this wording.
     pub(super) dialect: Dialect,
@@ -54,7 +59,8 @@ pub(super) struct Row {
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: Vec<&'static str>,
     /// `warning`: the program continues after the message. `attempt`: it tries again with less. `whole`: words that other messages
-    /// start with do not end this one. `decimal`: its units are powers of 1000.
+    /// start with do not end this one. `decimal`: its units are powers of 1000. `last`: words that any program may print, read only where no
+    /// other row found a failure.
     marks: Vec<&'static str>,
     /// The meaning as a sentence, if the figures do not decide it, with placeholders as in `diagnose::explain::words`.
     pub(super) says: &'static str,
@@ -63,8 +69,14 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// `None` for an entry that is no row.
-    pub(super) fn of(entry: &Entry) -> Option<Self> {
+    /// The row of an entry, once for each of its words that identify it; none for an entry that is no row.
+    pub(super) fn of(entry: &Entry) -> Vec<Self> {
+        let Some(row) = Row::first(entry) else { return Vec::new() };
+        let others = entry.all("or").flat_map(|line| line.split('|')).map(|anchor| Row { anchor: anchor.trim(), ..row.clone() });
+        others.chain([row.clone()]).collect()
+    }
+
+    fn first(entry: &Entry) -> Option<Self> {
         let (head, anchor) = entry.head.split_once(": ")?;
         let mut words = head.split(' ');
         let (writer, platform) = (Writer::of_key(words.next()?)?, words.next()?.parse().ok()?);
@@ -84,7 +96,7 @@ impl Row {
             match word {
                 "since" => row.dialect.since = Some(release(words.next()?)?),
                 "until" => row.dialect.until = Some(release(words.next()?)?),
-                "warning" | "attempt" | "whole" | "decimal" => row.marks.push(word),
+                "warning" | "attempt" | "whole" | "decimal" | "last" => row.marks.push(word),
                 _ => return None,
             }
         }

@@ -130,7 +130,7 @@ fn lacking(message: &OomMessage) -> usize {
 fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regrouped> {
     let joined = group.iter().map(|(_, rest)| *rest).collect::<Vec<_>>().join("\n");
     let squeezed = Squeezed::new(&joined);
-    let starts = engine::starts(&squeezed.low);
+    let starts = engine::starts(&squeezed.low, false);
     let i = starts.iter().position(|&(_, index)| std::ptr::eq(engine::pattern(index), pattern))?;
     let at = starts[i].0;
     if squeezed.line_index(at) > 0 {

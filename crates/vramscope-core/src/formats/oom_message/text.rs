@@ -188,7 +188,7 @@ fn squeeze_into(text: &str, out: &mut String) {
     let mut rest = text;
     loop {
         // Most of a log is words: copy them whole.
-        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\<&".contains(b)).count();
+        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\&".contains(b)).count();
         out.push_str(&rest[..word]);
         rest = &rest[word..];
         let Some(c) = rest.chars().next() else { break };
@@ -202,7 +202,7 @@ fn squeeze_into(text: &str, out: &mut String) {
             rest = after;
             continue;
         }
-        let markup = if matches!(c, '\u{1b}' | '[' | '^' | '\\' | '<' | '\u{241b}') { markup(rest) } else { 0 };
+        let markup = if matches!(c, '\u{1b}' | '[' | '^' | '\\' | '\u{241b}') { markup(rest) } else { 0 };
         rest = match c {
             _ if markup > 0 => &rest[markup..],
             ' ' => after,
@@ -280,7 +280,6 @@ mod tests {
             "[1;31mCUDA[0m out",
             "^[[1;31mCUDA^[[0m out",
             "\\u001b[31mCUDA\\u001b[0m out\\\\n",
-            "<br>CUDA<br/> out",
         ] {
             assert_eq!(Squeezed::new(line).body, "CUDAout", "{line}");
         }

@@ -1,0 +1,113 @@
+//! What stands around a text where it was stored: tags of HTML, objects of JSON, logfmt, a string with escaped ends of lines, numbers of lines.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Tags that a page has around what a program printed; `<module>` and its like are the program's own.
+const TAGS: &str = " span pre code p div br b i u strong em font a ul ol li table tr td th tt samp details summary blockquote ";
+/// Keys of JSON whose value a logger wrote, not the program.
+const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream logger caller source ";
+
+/// A text without that, and the line where each of its lines was; `None` for a text that has nothing of it.
+pub(super) fn plain(text: &str) -> Option<(String, Vec<u32>)> {
+    let may_have = |line: &str| line.contains(['<', '\\']) || line.contains("msg=\"") || line.trim_start().starts_with('{');
+    let changed = |line| Some(without_syntax(line)).filter(|new| may_have(line) && new != line);
+    let is_counted = is_counted(text);
+    if !is_counted {
+        text.lines().find_map(changed)?;
+    }
+    let (mut out, mut origins) = (String::with_capacity(text.len()), Vec::new());
+    for (line, number) in text.lines().zip(1..) {
+        let line = counter(line).filter(|_| is_counted).map_or(line, |(_, rest)| rest);
+        let new = changed(line).unwrap_or(Cow::Borrowed(line));
+        for part in new.split('\n') {
+            out.extend([part, "\n"]);
+            origins.push(number);
+        }
+    }
+    Some((out, origins))
+}
+
+/// True if all lines are numbered one after the other. Ranks of a job count from 0.
+fn is_counted(text: &str) -> bool {
+    let mut numbers = text.lines().map(|line| counter(line).map(|(number, _)| number));
+    let first = numbers.next().flatten().filter(|first| *first > 0);
+    first.is_some_and(|first| (first + 1..).zip(numbers).all(|(at, number)| number == Some(at))) && text.lines().count() > 2
+}
+
+/// The number before a line, and the line behind it.
+fn counter(line: &str) -> Option<(u32, &str)> {
+    let line = line.trim_start();
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = &line[digits..];
+    let rest = rest.strip_prefix(['.', ':', '|', ')']).unwrap_or(rest);
+    (rest.is_empty() || rest.starts_with([' ', '\t'])).then(|| Some((line[..digits].parse().ok()?, rest)))?
+}
+
+fn without_syntax(line: &str) -> Cow<'_, str> {
+    if let Ok(object @ Value::Object(_)) = serde_json::from_str(line.trim()) {
+        let mut told = String::new();
+        strings(&object, &mut told);
+        return Cow::Owned(told);
+    }
+    // The string after `msg=`, as Go's loggers write it.
+    if let Some((before, _)) = line.split_once("msg=\"") {
+        let quoted = &line[before.len() + "msg=".len()..];
+        let mut values = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
+        if let Some(Ok(told)) = values.next() {
+            return Cow::Owned([&before.replace('"', ""), "msg: ", &told, &quoted[values.byte_offset()..]].concat());
+        }
+    }
+    // A path of Windows has no such part but by chance.
+    let is_end = |&(at, _): &(usize, &str)| line[at + 2..].starts_with(|c: char| c == ' ' || c.is_uppercase());
+    if line.match_indices("\\n").filter(is_end).count() > 2 {
+        return Cow::Owned(line.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'"));
+    }
+    let mut out = Cow::Borrowed(line);
+    let mut from = 0;
+    while let Some(at) = out[from..].find('<').map(|at| from + at) {
+        let name = out[at + 1..].trim_start_matches('/');
+        let name = name.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("").to_ascii_lowercase();
+        match out[at..].find('>').filter(|_| TAGS.contains(&format!(" {name} "))) {
+            Some(end) => out.to_mut().replace_range(at..=at + end, if name == "br" { "\n" } else { "" }),
+            None => from = at + 1,
+        }
+    }
+    out
+}
+
+/// The strings of an object, one below the other.
+fn strings(value: &Value, out: &mut String) {
+    match value {
+        Value::String(text) => out.extend([text, "\n"]),
+        Value::Array(values) => values.iter().for_each(|value| strings(value, out)),
+        Value::Object(values) => {
+            let told = values.iter().filter(|(key, _)| !OF_LOGGERS.contains(&format!(" {key} ")));
+            told.for_each(|(_, value)| strings(value, out));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn syntax_around_a_text_goes_and_lines_are_found_again() {
+        for (text, told) in [
+            ("x\n{\"ts\": \"12:00\", \"log\": \"a \\\"b\\\"\\nc\", \"n\": 1}", "x\na \"b\"\nc\n\n"),
+            ("time=\"12:00\" source=server.go:1 msg=\"say \\\"x\\\"\" n=2", "time=12:00 source=server.go:1 msg: say \"x\" n=2\n"),
+            ("Error: 'a:\\n  File \"x\"\\n  y\\nE: z\\n'", "Error: 'a:\n  File \"x\"\n  y\nE: z\n'\n"),
+            ("<pre><span style=\"color: red\">OutOfMemoryError</span>: x<br>y</pre>", "OutOfMemoryError: x\ny\n"),
+        ] {
+            assert_eq!(plain(text).unwrap().0, told);
+        }
+        assert_eq!(plain(" 9  a\n10  1.\n11\n").unwrap().0, "  a\n  1.\n\n");
+        assert_eq!(plain("a\n{\"e\": \"b\\nc\"}\nd").unwrap().1, [1, 2, 2, 2, 3]);
+        for text in ["File \"<string>\", line 1, in <module>", "{x: 1}", "a < b > c", "0: x\n1: x\n2: x", "msg=\"cut"] {
+            assert_eq!(plain(text), None, "{text}");
+        }
+    }
+}

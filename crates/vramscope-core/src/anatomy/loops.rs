@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{CACHE, CALL, CONTAINER, FORWARD, GENERATES, PYTHON};
+use super::frame::{CACHE, CALL, CAPTURES, CONTAINER, FORWARD, GENERATES, PYTHON};
 use super::phases::{Phases, Run};
 use super::requests::{by_period, is_part_of_a_pass};
 use super::sense::Part;
@@ -145,17 +145,28 @@ struct Cycle {
     backward: Option<u32>,
     /// Bytes that the backward pass leaves behind.
     kept: u64,
+    /// True for one that captures a CUDA graph, or warms up for it.
+    is_of_capture: bool,
 }
+
+impl Cycle {
+    fn of(run: &Run) -> Self {
+        Cycle { start: run.events.0, backward: None, kept: 0, is_of_capture: run.bits & CAPTURES != 0 }
+    }
+}
+
+/// With fewer forward and backward passes outside of captures it is not clear which of them are the loop.
+const LEAST_OUTSIDE: usize = 3;
 
 fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<Cycle> {
     let mut cycles: Vec<Cycle> = Vec::new();
     for run in &phases.runs {
         let is_open = cycles.last().is_some_and(|c| c.backward.is_none());
         match run.part {
-            Part::Forward if !is_open => cycles.push(Cycle { start: run.events.0, backward: None, kept: 0 }),
+            Part::Forward if !is_open => cycles.push(Cycle::of(run)),
             Part::Backward => {
                 if cycles.is_empty() {
-                    cycles.push(Cycle { start: run.events.0, backward: None, kept: 0 });
+                    cycles.push(Cycle::of(run));
                 }
                 if let Some(cycle) = cycles.last_mut() {
                     cycle.backward.get_or_insert(run.events.0);
@@ -164,6 +175,11 @@ fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> V
             }
             _ => {}
         }
+    }
+    // What a graph is captured with, and warmed up with before, are no steps. Where each pass is of a graph, they are.
+    let is_step = |c: &&Cycle| c.backward.is_some() && !c.is_of_capture;
+    if cycles.iter().filter(is_step).count() >= LEAST_OUTSIDE {
+        cycles.retain(|c| !c.is_of_capture);
     }
     cycles
 }

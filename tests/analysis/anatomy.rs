@@ -250,6 +250,10 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
         ("hessian.python", 3, false),
         ("penalty.python", 4, false),
         ("kept_models.python", 12, false),
+        ("splat.python", 6, false),
+        ("half_manual.python", 4, false),
+        ("graphed.python", 5, false),
+        ("dit_ema.python", 5, false),
     ];
     for (name, count, leaks) in expected {
         let read = Read::of(&format!("kinds/{name}"));
@@ -275,6 +279,27 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
     let read = Read::of("kinds/hf_eval.python.cap50");
     let failure = read.device().events.last_oom().unwrap();
     assert_eq!(read.roles.anatomy.phases.at(failure), Some(Phase::Forward));
+}
+
+/// Where no module or no optimizer of PyTorch's makes them: MiB at the peak that the programs counted, as `programs/by_script.py` has them.
+#[test]
+fn weights_gradients_and_copies_made_by_scripts_are_told() {
+    let expected = [
+        ("splat", &[("weights", 90), ("gradients", 90), ("optimizer_state", 180)][..]),
+        // fp32 copies and momentum are what the optimizer keeps.
+        ("half_manual", &[("weights", 49), ("optimizer_state", 195), ("gradients", 122)]),
+        ("dit_ema", &[("weights", 140), ("optimizer_state", 140), ("autocast_copies", 35)]),
+        ("kept_models", &[("weights", 320), ("optimizer_state", 641), ("inputs", 32)]),
+    ];
+    for (name, roles) in expected {
+        let read = Read::of(&format!("kinds/{name}.python"));
+        let peak = read.tables.curves.peak_event();
+        let held = read.before(u64::from(peak) + 1);
+        for &(role, is) in roles {
+            let told = held.get(role).copied().unwrap_or(0) >> 20;
+            assert!(told.abs_diff(is) <= 1 + is / 20, "{name}: {role} {told} MiB, not {is}: {held:?}");
+        }
+    }
 }
 
 /// Recordings begun after a warm-up: what is older than the history is told apart, gradients that are never `None` too. MiB that the

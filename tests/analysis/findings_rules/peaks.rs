@@ -299,3 +299,40 @@ fn devices_that_hold_less_than_the_one_that_fails_are_named() {
     assert!(told.contains("the other devices of this program reserve less: GPU 1 300 MiB."), "{told}");
     assert!(!run(900 * MIB).contains("the other devices") && !run(4 * MIB).contains("the other devices"));
 }
+
+/// Each layer keeps two tensors to the end of the pass, which nothing continues. A program that generates needs them.
+#[test]
+fn keys_and_values_that_nothing_uses() {
+    let run = |layers: usize, trains: bool| {
+        let mut t = Tape::new();
+        let module = ("/x/torch/nn/modules/module.py", "_call_impl");
+        let load = t.stack(&[("/x/torch/nn/modules/module.py", "_apply"), ("/home/me/embed.py", "main")]);
+        let line = |t: &mut Tape, file| {
+            t.stack(&[(file, "forward"), module, ("/home/me/model.py", "forward"), module, ("/home/me/embed.py", "main")])
+        };
+        let (keys, values, work) =
+            (line(&mut t, "/home/me/rotary.py"), line(&mut t, "/home/me/value.py"), line(&mut t, "/home/me/mlp.py"));
+        let backward = t.stack(&[("/x/torch/autograd/graph.py", "_engine_run_backward"), ("/home/me/embed.py", "main")]);
+        t.alloc(200 * MIB, load);
+        let mut kept = Vec::new();
+        for _ in 0..layers {
+            kept.push(t.alloc(20 * MIB, keys));
+            kept.push(t.alloc(20 * MIB, values));
+            for _ in 0..6 {
+                let h = t.alloc(30 * MIB, work);
+                t.free(h);
+            }
+        }
+        if trains {
+            let h = t.alloc(30 * MIB, backward);
+            t.free(h);
+        }
+        kept.into_iter().for_each(|h| t.free(h));
+        t.finish()
+    };
+    let found = said(&run(12, false), "unused_cache");
+    assert_eq!(found.bytes, 480 * MIB, "{found:?}");
+    assert!(found.remedy.as_deref().is_some_and(|line| line.contains("use_cache=False")), "{found:?}");
+    silent(&run(12, true), "unused_cache");
+    silent(&run(2, false), "unused_cache");
+}

@@ -134,7 +134,7 @@ pub const RULES: &[Rule] = &[
         when: "as `variable_sizes` without its sizes: ≥ 2 GiB of what was taken while recording was never in use",
         source: "row 3",
         measured: "",
-        shown_by: "",
+        shown_by: "generated: tensors replaced by larger ones",
         run: structure::unfilled_gaps,
     },
     Rule {
@@ -171,7 +171,7 @@ pub const RULES: &[Rule] = &[
         name: "cache_flushes",
         class: Class::Structure,
         finds: "The cache is emptied and filled again and again",
-        when: "≥ 5 bursts of segments given back, and at least one every second step unless requests found no room; who does it: a frame `empty_cache`, a graph's capture, or a request, where the segment taken next is larger than those of its stream and pool that were given back, and does not fit into what was ever reserved",
+        when: "≥ 5 bursts of segments given back, and at least one every second step unless requests found no room, or any number of these with ≥ 256 MiB; who does it: a frame `empty_cache`, a graph's capture, or a request, where the segment taken next is larger than those of its stream and pool that were given back, and does not fit into what was ever reserved",
         source: "row 19",
         measured: "2 of 2",
         shown_by: "corpus: `whatif/split_fragment.default.x103.pickle`; generated: `empty_cache` in every step, and for a request",

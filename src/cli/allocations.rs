@@ -95,9 +95,6 @@ impl From<SortBy> for Order {
 }
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened or the answer not be written.
 pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let (text, query) = &args.query;
     let opened = Opened::blocks(&args.file, args.device)?;

@@ -117,10 +117,7 @@ impl Verdict {
     }
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// One sentence naming what was passed, when anything was; or why the file cannot be opened.
+/// Runs the subcommand. Fails with one sentence naming what was passed, when anything was; or why the file cannot be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     match judge(args) {
         Ok(verdict) => say(args, &verdict, out),

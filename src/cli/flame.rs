@@ -12,9 +12,6 @@ use vramscope_core::model::{FrameId, StackTable};
 use vramscope_core::tables::NO_EVENT;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let opened = Opened::blocks(&args.file, args.device)?;
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);

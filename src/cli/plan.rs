@@ -56,11 +56,8 @@ pub struct FitsEntry {
     pub parts_at: Vec<Side>,
 }
 
-/// Answers for recordings.
-///
-/// # Errors
-/// [`Failure`]: a file cannot be read, or the recordings are of different programs; one of usage where sizes are missing or a card, a
-/// change or a quantity is unknown.
+/// Answers for recordings. Fails when a file cannot be read, or the recordings are of different programs; one of usage where sizes
+/// are missing or a card, a change or a quantity is unknown.
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let wrong = |sentence: String| Err(Failure::Usage(sentence));
     if args.files.len() != args.at.len() {

@@ -148,9 +148,6 @@ struct LiveRow {
 }
 
 /// Writes the state.
-///
-/// # Errors
-/// One sentence when the file cannot be read, or has no such device or instant.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let index = device_for(&recording, args)?;

@@ -130,9 +130,6 @@ impl DeviceData {
 
     /// Answers what-if questions about the device. The first call reads the trace (about 0.5 µs per event) and blocks other
     /// callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
         let mut prepared = locked(&self.found.what_if);
         if let Some(prepared) = prepared.as_ref() {
@@ -145,9 +142,6 @@ impl DeviceData {
 
     /// What is known about the memory cap of the process; shown by autopsy, findings, what-if and the timeline. The first call
     /// may read the trace and blocks other callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
         let mut known = locked(&self.found.caps);
         if let Some(known) = known.as_ref() {
@@ -160,9 +154,6 @@ impl DeviceData {
 
     /// The suggested settings, simulated on this recording. The first call runs some dozens of simulations and blocks other
     /// callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
         let mut known = locked(&self.found.helped);
         if let Some(known) = known.as_ref() {

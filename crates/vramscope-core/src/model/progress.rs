@@ -153,9 +153,6 @@ impl Progress {
     }
 
     /// `Err` once cancelled. Long loops call this every few thousand iterations.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when [`cancel`](Self::cancel) was called.
     pub fn check(&self) -> Result<(), Cancelled> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Cancelled);

@@ -35,9 +35,6 @@ pub trait Card: DeviceMemory {
     fn touch(&mut self, address: u64, size: u64, stream: u64);
 
     /// Queues work on a stream that runs until [`release_stream`](Self::release_stream).
-    ///
-    /// # Errors
-    /// When the driver refuses.
     fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError>;
 
     /// Ends the held work and waits for the stream.
@@ -53,9 +50,6 @@ pub trait Card: DeviceMemory {
     fn give_outside_back(&mut self);
 
     /// Pins host memory.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn pin(&mut self, size: u64) -> Result<u64, DeviceError>;
 
     /// Unpins memory at an address that [`pin`](Self::pin) returned.

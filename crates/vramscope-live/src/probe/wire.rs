@@ -17,9 +17,6 @@ pub(super) const VERSION: u32 = 2;
 const LONGEST: u32 = 64 << 20;
 
 /// Writes one message.
-///
-/// # Errors
-/// The writer's error.
 pub fn write_message(out: &mut impl Write, message: &Message) -> io::Result<()> {
     write_frame(out, message)
 }

@@ -155,9 +155,6 @@ pub fn rank_in_file(recording: &Recording) -> Option<u32> {
 }
 
 /// The rows of one recording, one for each accelerator with events or blocks.
-///
-/// # Errors
-/// [`Cancelled`].
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));

@@ -175,9 +175,6 @@ impl HoleSizes {
 
 /// Draws addresses over time. `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Cost: for each column the live set
 /// and the rows once, so tens of milliseconds for 1600 columns of a large recording.
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
 pub fn heatmap(
     dev: &DeviceRecording,
     tables: &DeviceTables,
@@ -190,9 +187,6 @@ pub fn heatmap(
 
 /// As [`heatmap()`], with the shades of the chosen blocks alone: the share, age or size of those for which `chosen` is true. The
 /// figures of a column about reserved memory and holes are still of all blocks.
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
 pub fn heatmap_of(
     dev: &DeviceRecording,
     tables: &DeviceTables,
@@ -244,9 +238,6 @@ pub fn heatmap_of(
 }
 
 /// Sorts free memory by the size of its holes, over time. `bounds` and cost as for [`heatmap()`].
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
 pub fn hole_sizes(
     dev: &DeviceRecording,
     tables: &DeviceTables,

@@ -75,9 +75,6 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
     }
 
     /// Runs until `STOP`. A file that ends before gives what was read, with [`Parsed::ended`] set.
-    ///
-    /// # Errors
-    /// [`PickleError`].
     pub(crate) fn run(mut self, progress: &Progress) -> Result<Parsed<'a>, PickleError> {
         let mut turns = 0u32;
         loop {

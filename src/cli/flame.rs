@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::args::{FlameArgs, FlameBy};
+use super::args::FlameArgs;
 use super::terminal::say;
 use super::{Opened, cut_note, print, print_json};
 use vramscope_core::compare::flame::{By, Entry, Flame, Measure, Root, Shape, Size, What, node_name, weigh};
@@ -33,13 +33,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     } else {
         (Measure::LiveAt(tables.curves.peak_event()), "live_at_peak")
     };
-    let by = match args.by {
-        FlameBy::Stack => By::Stack,
-        FlameBy::File => By::File,
-        FlameBy::Module => By::Module,
-        FlameBy::Role => By::Role,
-        FlameBy::Phase => By::Phase,
-    };
+    let by = args.by;
     let roles = match by {
         By::Role | By::Phase => Some(opened.roles(&args.rules)?),
         _ => None,

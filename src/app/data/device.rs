@@ -9,6 +9,7 @@ use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::oom::{Helped, what_would_have_helped};
 use vramscope_core::inference::{Caps, Prepared, WhatIf};
 use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording, Stage};
+use vramscope_core::query::{Query, Scope};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::counted;
 
@@ -70,6 +71,12 @@ impl DeviceData {
     /// The device's steps; costs as much as [`anatomy`](Self::anatomy).
     pub fn steps(&self) -> &Steps {
         &self.anatomy().steps
+    }
+
+    /// What a query about the device looks at; cursor and markers are for the caller to add.
+    pub fn scope<'a>(&'a self, query: &Query, roles: Option<&'a Roles>) -> Scope<'a> {
+        let steps = query.needs_steps().then(|| self.steps());
+        Scope { roles, steps, ..Scope::new(&self.recording, self.device(), &self.tables) }
     }
 
     /// The device's steps if they were computed already.

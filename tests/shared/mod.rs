@@ -1,8 +1,21 @@
-//! What the test programs share: the folder of recordings that is too large for the repository, and the list of what was not run.
-#![allow(dead_code, reason = "not every program needs both")]
+//! What the test programs share: the samples, the folder of recordings that is too large for the repository, and the list of what was
+//! not run.
+#![allow(dead_code, reason = "not every program needs all of it")]
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, Recording};
+
+/// A file of `sample_snapshots`.
+pub fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
+}
+
+pub fn open_sample(name: &str) -> Recording {
+    formats::open(&sample(name), &Progress::new()).unwrap()
+}
 
 /// The folder that `VRAMSCOPE_CORPUS` names; without it what needs the corpus is not run, and that is listed.
 pub fn corpus() -> Option<PathBuf> {

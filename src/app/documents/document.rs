@@ -92,7 +92,6 @@ pub struct Fresh {
     pub state: Option<Arc<State>>,
     pub colours: Arc<Colours>,
     pub findings: Option<Arc<Findings>>,
-    /// The role of each allocation.
     pub roles: Option<Arc<Roles>>,
     /// The allocations that match the active query.
     pub matching: Option<Arc<Matching>>,

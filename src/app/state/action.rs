@@ -43,7 +43,6 @@ pub enum Action {
     AskPath(Choosing),
     /// Save the live session in front: what was recorded so far and what follows.
     SaveSession(PathBuf),
-    /// Ask for a log to explain.
     AskLog,
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),

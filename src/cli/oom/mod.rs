@@ -314,7 +314,6 @@ impl At<'_> {
         }
     }
 
-    /// All that is held.
     fn held(&self) -> Composition {
         Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event, |_| true)
     }

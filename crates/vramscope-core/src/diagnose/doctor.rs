@@ -134,7 +134,6 @@ fn held_before(device: &DeviceRecording, tables: &DeviceTables, peak: u32) -> Op
     })
 }
 
-/// A watch of a GPU.
 fn of_a_watch(device: &DeviceRecording, track: &LiveTrack, add: Add<'_>) {
     for sentence in track.trouble.iter().chain(&track.limits) {
         add("what the driver tells", ended(sentence), None);

@@ -205,7 +205,6 @@ fn no_instant(word: &str, typed: &str) -> String {
     }
 }
 
-/// An example of a comparison.
 fn example(name: &str) -> &'static str {
     let named = |e: &&Entry| !name.is_empty() && (e.name == name || e.also.contains(&name));
     ENTRIES.iter().find(named).unwrap_or(&ENTRIES[0]).forms[0]

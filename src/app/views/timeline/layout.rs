@@ -135,7 +135,6 @@ impl Contents {
     }
 }
 
-/// The rectangles of the tracks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tracks {
     /// The horizontal extent of every plot.
@@ -178,7 +177,6 @@ impl Tracks {
     }
 }
 
-/// One part of a pane.
 #[derive(Clone, Copy, Default)]
 struct Part {
     is_there: bool,

@@ -98,7 +98,6 @@ impl RankRow {
     }
 }
 
-/// The rows of a file of counters.
 fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sets = recording.devices.iter().zip(&recording.stats).enumerate();

@@ -39,7 +39,6 @@ pub(crate) struct Range {
 /// Entries of one list, ready to decode: every object that they fetch is in the [`MemoIndex`].
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The node of the list.
     pub(crate) list: NodeId,
     /// Index of the list in its outer list; `None` for a flat one.
     pub(crate) index: Option<usize>,

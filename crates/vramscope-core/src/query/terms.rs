@@ -409,11 +409,11 @@ fn actions(name: &str) -> Option<Vec<Action>> {
         "free" => Some(vec![Action::FreeRequested, Action::FreeCompleted]),
         "segment" => Some(vec![Action::SegmentAlloc, Action::SegmentFree, Action::SegmentMap, Action::SegmentUnmap]),
         "unknown" => Some(vec![Action::Unknown]),
-        _ => Action::NAMED.into_iter().find(|a| a.name() == name).map(|a| vec![a]),
+        _ => Action::named().find(|a| a.name() == name).map(|a| vec![a]),
     }
 }
 
 fn action_names() -> String {
-    let names: Vec<&str> = Action::NAMED.iter().map(|a| a.name()).collect();
+    let names: Vec<&str> = Action::named().map(Action::name).collect();
     format!("{}, free or segment", names.join(", "))
 }

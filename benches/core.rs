@@ -144,7 +144,8 @@ fn scripted() {
     for shade in [Shade::Occupancy, Shade::OldestBlock, Shade::LargestHole] {
         let bounds = evenly(0, len, 1600);
         let spec = HeatmapSpec { rows: 400, shade, servers: None, addresses: None };
-        let times = (0..5).map(|_| timed(&mut || _ = black_box(heatmap(dev, t, &bounds, spec, &Progress::new())))).collect();
+        let times =
+            (0..5).map(|_| timed(&mut || _ = black_box(heatmap(dev, t, &bounds, spec, None, &Progress::new())))).collect();
         report(&format!("heatmap of 1600 x 400, {shade:?}"), times);
     }
 }

@@ -7,21 +7,12 @@
 #[path = "shared/mod.rs"]
 mod shared;
 
+use shared::{Guard, wait_for};
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-/// A child that does not outlive the test.
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::time::Duration;
 
 fn has(program: &str) -> bool {
     Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
@@ -30,18 +21,6 @@ fn has(program: &str) -> bool {
 fn output(display: &str, program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).env("DISPLAY", display).stderr(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
-}
-
-/// Waits until `probe` gives something.
-fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(60) {
-        if let Some(found) = probe() {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("waited a minute for {what}");
 }
 
 struct Window {

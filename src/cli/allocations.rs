@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
-use super::args::values::parse_rows;
+use super::args::values::{one_of, parse_rows};
 use super::oom::frames;
 use super::rules::RulesArgs;
 use super::{Opened, Table, print_json, print_of};
@@ -28,8 +28,8 @@ pub struct AllocationsArgs {
     #[arg(long = "where", value_name = "QUERY", allow_hyphen_values = true, value_parser = read_query, default_value = "", hide_default_value = true)]
     pub query: (String, Query),
     /// What comes first
-    #[arg(long, value_name = "COLUMN", default_value = "size")]
-    pub sort: SortBy,
+    #[arg(long, value_name = "COLUMN", default_value = "size", value_parser = one_of(COLUMNS))]
+    pub sort: Order,
     /// Your own rules for roles
     #[command(flatten)]
     pub rules: RulesArgs,
@@ -57,47 +57,19 @@ fn read_query(text: &str) -> Result<(String, Query), String> {
     Ok((text.to_owned(), query))
 }
 
-/// A column that allocations are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SortBy {
-    /// Most bytes asked for first
-    Size,
-    /// Largest block first
-    Block,
-    /// Oldest first
-    Born,
-    /// First freed first
-    Gone,
-    /// Longest lived first
-    Age,
-    /// By address
-    Address,
-    /// By name of the stack
-    Stack,
-    /// By role
-    #[value(alias = "category")]
-    Role,
-}
-
-impl From<SortBy> for Order {
-    fn from(by: SortBy) -> Order {
-        match by {
-            SortBy::Size => Order::Size,
-            SortBy::Block => Order::Block,
-            SortBy::Born => Order::Born,
-            SortBy::Gone => Order::Gone,
-            SortBy::Age => Order::Age,
-            SortBy::Address => Order::Address,
-            SortBy::Stack => Order::Stack,
-            SortBy::Role => Order::Role,
-        }
-    }
-}
+/// The columns that allocations are sorted by.
+const COLUMNS: [(&str, &str, Order); 8] = [
+    ("size", "Most bytes asked for first", Order::Size),
+    ("block", "Largest block first", Order::Block),
+    ("born", "Oldest first", Order::Born),
+    ("gone", "First freed first", Order::Gone),
+    ("age", "Longest lived first", Order::Age),
+    ("address", "By address", Order::Address),
+    ("stack", "By name of the stack", Order::Stack),
+    ("role|category", "By role", Order::Role),
+];
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened or the answer not be written.
 pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let (text, query) = &args.query;
     let opened = Opened::blocks(&args.file, args.device)?;
@@ -115,7 +87,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         false => query.not_there(&scope),
     };
     let names = StackNames::of(&recording.stacks);
-    let order: Order = args.sort.into();
+    let order = args.sort;
     let sorted = order.sort(order.begins_descending(), matching.rows().to_vec(), &scope, &names, &progress).map_err(cancelled)?;
     let listed: Vec<Lifetime> =
         sorted.iter().take(args.limit).filter_map(|&row| tables.lifetimes.get(device, LifetimeId(row))).collect();

@@ -117,10 +117,7 @@ impl Verdict {
     }
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// One sentence naming what was passed, when anything was; or why the file cannot be opened.
+/// Runs the subcommand. Fails with one sentence naming what was passed, when anything was; or why the file cannot be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     match judge(args) {
         Ok(verdict) => say(args, &verdict, out),
@@ -235,16 +232,9 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
         let verdict = judge_stats(&recording, &path.display().to_string(), &open_stats(path)?);
         let passed = verdict.device.is_some() && verdict.failed == 0;
         let device = verdict.device.and_then(|i| recording.devices.get(i)).map(|d| d.id);
-        checks.push(Check {
-            device,
-            name: "stats",
-            passed: Some(passed),
-            value: json!(verdict.failed),
-            limit: json!(0),
-            reason: (!passed).then_some(verdict.sentence),
-            role: None,
-            more: None,
-        });
+        let reason = (!passed).then_some(verdict.sentence);
+        let (value, limit) = (json!(verdict.failed), json!(0));
+        checks.push(Check { device, passed: Some(passed), value, limit, reason, ..Check::of_file("stats", "") });
     }
     let file = recording.source.name.clone();
     Ok(Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown })

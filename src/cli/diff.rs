@@ -17,9 +17,6 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 const LISTED: usize = 25;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when a file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let a = Side::open(&args.a, args)?;
     let is_same = std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(&args.b).is_ok_and(|q| p == q));

@@ -9,9 +9,6 @@ use vramscope_core::diagnose::doctor::{Lack, lacks};
 use vramscope_core::model::Progress;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when a file cannot be opened or the output cannot be written.
 pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.files.is_empty() {
         return super::machine::run(&args.python, args.json, out);

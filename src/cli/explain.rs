@@ -11,10 +11,8 @@ use vramscope_core::units::pytorch_size;
 /// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean. Of a text longer
 /// than 80 MiB the first 16 and the last 64 MiB are searched.
 ///
-/// As JSON: the explanation of the first message with figures, and under `messages` every one found.
-///
-/// # Errors
-/// One sentence when the text cannot be read, or holds no out-of-memory message.
+/// As JSON: the explanation of the first message with figures, and under `messages` every one found. Fails when the text cannot
+/// be read, or holds no out-of-memory message.
 pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), String> {
     let (log, name) = match file {
         Some(path) if path != Path::new("-") => {

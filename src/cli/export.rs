@@ -20,10 +20,8 @@ use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// Writes the export and says on `out` what was written.
-///
-/// # Errors
-/// [`Failure`]: the recording cannot be read, the device or range is not in it, or a file cannot be written.
+/// Writes the export and says on `out` what was written. Fails when the recording cannot be read, the device or range is not in it,
+/// or a file cannot be written.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     check_out(args)?;
     if args.file.is_dir() {

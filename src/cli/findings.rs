@@ -14,9 +14,6 @@ use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
 /// The most serious finding of a recording and the first sentence about it; where nothing stands out, that, and what was held.
-///
-/// # Errors
-/// One sentence when the file cannot be opened.
 pub fn first_sentence(file: &std::path::Path) -> Result<String, String> {
     let (_, found) = look(&FindingsArgs { file: file.to_owned(), json: false, rules: Default::default() })?;
     let first = |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned();
@@ -28,9 +25,6 @@ pub fn first_sentence(file: &std::path::Path) -> Result<String, String> {
 }
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened.
 pub fn run(args: &FindingsArgs) -> Result<String, String> {
     let (recording, found) = look(args)?;
     if args.json {
@@ -101,9 +95,6 @@ impl Found {
     }
 
     /// Runs every rule on a device.
-    ///
-    /// # Errors
-    /// Never in practice: only when the computation is cancelled.
     pub(super) fn add(
         &mut self,
         recording: &Recording,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use super::args::{FlameArgs, FlameBy};
+use super::args::FlameArgs;
 use super::terminal::say;
 use super::{Opened, cut_note, print, print_json};
 use vramscope_core::compare::flame::{By, Entry, Flame, Measure, Root, Shape, Size, What, node_name, weigh};
@@ -12,9 +12,6 @@ use vramscope_core::model::{FrameId, StackTable};
 use vramscope_core::tables::NO_EVENT;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let opened = Opened::blocks(&args.file, args.device)?;
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
@@ -36,13 +33,7 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     } else {
         (Measure::LiveAt(tables.curves.peak_event()), "live_at_peak")
     };
-    let by = match args.by {
-        FlameBy::Stack => By::Stack,
-        FlameBy::File => By::File,
-        FlameBy::Module => By::Module,
-        FlameBy::Role => By::Role,
-        FlameBy::Phase => By::Phase,
-    };
+    let by = args.by;
     let roles = match by {
         By::Role | By::Phase => Some(opened.roles(&args.rules)?),
         _ => None,

@@ -6,9 +6,6 @@ use std::io::Write;
 pub const GUIDE: &str = include_str!("guide.md");
 
 /// Prints the page.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn run(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, GUIDE)
 }

@@ -14,19 +14,13 @@ use vramscope_live::live::attach::install_helper;
 use vramscope_live::live::snap::snapshots;
 
 /// Prints the helper's source.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, HELPER)
 }
 
 /// Starts the program with the helper's folder first on Python's path. Without `--at-oom` this process becomes the program and nothing of
 /// us stays: `__main__`, arguments, signals and the exit code are the program's own. With it this process waits for the program, and ends
-/// as it did.
-///
-/// # Errors
-/// [`Failure`] when the program cannot be started, one of usage where its name is an option; otherwise it does not return.
+/// as it did. Fails when the program cannot be started, one of usage where its name is an option; otherwise it does not return.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let words = &args.command;
     let first = words.first().map_or("", String::as_str);
@@ -77,10 +71,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Err(format!("{name} cannot be started: {why}").into())
 }
 
-/// Writes snapshots of a running program and prints where they are.
-///
-/// # Errors
-/// One sentence when no process wrote one.
+/// Writes snapshots of a running program and prints where they are. Fails when no process wrote one.
 pub fn snap(args: &SnapArgs, out: &mut dyn Write) -> Result<(), String> {
     let all = snapshots(args.pid)?;
     if args.json {

@@ -53,9 +53,6 @@ pub(super) fn shelf() -> Option<&'static Shelf> {
 
 impl Shelf {
     /// The recording of a file: a copy of the one that was read before, where the file is still the same, or what `read` gives.
-    ///
-    /// # Errors
-    /// That of `read`.
     pub(super) fn open(&self, path: &Path, read: impl FnOnce() -> Result<Recording, String>) -> Result<Recording, String> {
         let Some(stamp) = Stamp::of(path) else { return read() };
         {

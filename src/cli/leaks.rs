@@ -18,9 +18,6 @@ use vramscope_core::units::{Bytes, SizeColumn, count};
 const LISTED: usize = 15;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened, an instant does not exist, or the answer cannot be written.
 pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
     let opened = Opened::blocks(&args.of.file, args.of.device)?;
     match args.from {

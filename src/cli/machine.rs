@@ -39,9 +39,6 @@ const ASK_PYTHON: &str = "import sys, importlib.util as u, importlib.metadata as
     for name in ('torch', 'vramscope'): print(version(name) if u.find_spec(name) else '')\n";
 
 /// Looks at everything and prints it.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub(super) fn run(python: &str, as_json: bool, out: &mut dyn Write) -> Result<(), String> {
     let mut looks = vec![driver()];
     looks.extend(gpus());

@@ -8,9 +8,6 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use super::args::Args;
 
 /// Prints the completions of a shell.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(), String> {
     // Into memory first: clap_complete panics where it cannot write.
     let mut text = Vec::new();
@@ -19,9 +16,6 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(
 }
 
 /// Writes `vramscope.1` and a page for each subcommand.
-///
-/// # Errors
-/// One sentence when a page cannot be written.
 pub fn pages(dir: &Path) -> Result<(), String> {
     let mut command = Args::command();
     command.build();

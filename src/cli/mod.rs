@@ -93,9 +93,6 @@ impl Failure {
 }
 
 /// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
-///
-/// # Errors
-/// [`Failure`].
 pub fn run(command: Command) -> Result<(), Failure> {
     if let Command::Probe(args) = &command
         && args.speaks_to_a_program()

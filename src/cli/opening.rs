@@ -12,11 +12,9 @@ use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, W
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 use vramscope_core::units::count;
 
-/// Opens a recording that has events or blocks; `-` is one on standard input.
-///
-/// # Errors
-/// One sentence that names the file as it was typed: two files of one name in two folders are common. Also where the file holds
-/// PyTorch's counters and nothing else, of which only `summary` tells.
+/// Opens a recording that has events or blocks; `-` is one on standard input. Fails with one sentence that names the file as it
+/// was typed: two files of one name in two folders are common. Also where the file holds PyTorch's counters and nothing else, of
+/// which only `summary` tells.
 pub fn open(path: &Path) -> Result<Recording, String> {
     let recording = open_any(path)?;
     // Beside what goes to another program too, as JSON.
@@ -33,10 +31,8 @@ pub fn open(path: &Path) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// Opens a recording that has single allocations, as events or as the blocks of an instant.
-///
-/// # Errors
-/// One sentence that names the file as it was typed; where it has something else, what that is and which command reads it.
+/// Opens a recording that has single allocations, as events or as the blocks of an instant. Fails with one sentence that names
+/// the file as it was typed; where it has something else, what that is and which command reads it.
 pub fn open_blocks(path: &Path) -> Result<Recording, String> {
     let recording = open(path)?;
     if recording.has_blocks() { Ok(recording) } else { Err(without_blocks(path, &recording)) }
@@ -76,10 +72,7 @@ pub(super) fn place_of(device: &DeviceRecording, event: u32) -> String {
     }
 }
 
-/// Opens whatever can be opened, also counters alone.
-///
-/// # Errors
-/// One sentence that names the file as it was typed.
+/// Opens whatever can be opened, also counters alone. Fails with one sentence that names the file as it was typed.
 pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
@@ -114,18 +107,14 @@ fn read_file(path: &Path) -> Result<Recording, String> {
     })
 }
 
-/// Reads PyTorch's counters from a file of `memory_stats()`, `memory_summary()` or `host_memory_stats()`.
-///
-/// # Errors
-/// One sentence when the file cannot be read or holds no counters.
+/// Reads PyTorch's counters from a file of `memory_stats()`, `memory_summary()` or `host_memory_stats()`. Fails when the file
+/// cannot be read or holds no counters.
 pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
     formats::stats::open(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order.
-///
-/// # Errors
-/// One sentence: a file cannot be read, or is not of the same run.
+/// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order. Fails when a file cannot be
+/// read, or is not of the same run.
 pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
     let mut recording = if with.is_empty() { open_any(path)? } else { open(path)? };
     let mut joins = Vec::new();
@@ -138,10 +127,8 @@ pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>)
     Ok((recording, joins))
 }
 
-/// The index of the device a person named, or of the busiest when none was named.
-///
-/// # Errors
-/// One sentence that lists the devices of the recording.
+/// The index of the device a person named, or of the busiest when none was named. Fails with one sentence that lists the devices
+/// of the recording.
 pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize, String> {
     let name = &recording.source.name;
     let Some(wanted) = wanted else {
@@ -195,10 +182,7 @@ impl Opened {
         self.device().events.len().saturating_sub(1) as u32
     }
 
-    /// An event that a person named.
-    ///
-    /// # Errors
-    /// One sentence where there is none of this number.
+    /// An event that a person named. Fails where there is none of this number.
     pub(super) fn event(&self, event: u32) -> Result<u32, String> {
         match self.last_event() {
             last if event > last => Err(format!("{}: there is no event {event}; the last is {last}", self.recording.source.name)),

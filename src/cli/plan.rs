@@ -56,11 +56,8 @@ pub struct FitsEntry {
     pub parts_at: Vec<Side>,
 }
 
-/// Answers for recordings.
-///
-/// # Errors
-/// [`Failure`]: a file cannot be read, or the recordings are of different programs; one of usage where sizes are missing or a card, a
-/// change or a quantity is unknown.
+/// Answers for recordings. Fails when a file cannot be read, or the recordings are of different programs; one of usage where sizes
+/// are missing or a card, a change or a quantity is unknown.
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let wrong = |sentence: String| Err(Failure::Usage(sentence));
     if args.files.len() != args.at.len() {
@@ -295,26 +292,59 @@ fn role_text(plan: &Plan, name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.words(plan.is_probable(role)))
 }
 
+/// The answer for people, section by section.
 fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>, held: Option<u64>) -> String {
     let mut out: String = plan.doubts().iter().map(|doubt| format!("{doubt}\n")).collect();
-    let cap = report.cap_bytes;
-    let place = match (card, cap) {
+    let place = match (card, report.cap_bytes) {
         (Some(card), Some(cap)) => format!("the {} ({} for PyTorch)", card.name, Bytes(cap).limit()),
         (_, Some(cap)) => Bytes(cap).limit(),
         _ => String::new(),
     };
-    if let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) {
-        // What else was given, and stays as it is.
-        let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
-        let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
-        let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
-        out += &format!("{with}{}\n", best.sentence(name, &place, cap.unwrap_or(u64::MAX), plan.ends_at_failure()));
+    out += &largest_text(plan, report, &place);
+    out += &sizes_text(plan, report, &place);
+    if plan.ends_at_failure() {
+        out += "The recording ends where it failed: what comes after is not recorded.\n";
     }
-    let mut is_ranged = false;
+    if report.largest.len() > 1 {
+        out += &format!("\n{}", settings_table(report));
+    }
+    let mut is_ranged = report.at.iter().any(|p| p.span[0] != p.span[1] || p.allocated_span[0] != p.allocated_span[1]);
+    if !report.changes.is_empty() {
+        let (changes, has_ranges) = changes_text(plan, report, setting);
+        out += &changes;
+        is_ranged |= has_ranges;
+    }
+    if let Some(p) = report.at.first() {
+        let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
+        roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+        let parts: Vec<String> =
+            roles.iter().map(|(role, bytes)| format!("{} {}", role_text(plan, role), Bytes(**bytes))).collect();
+        out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
+    }
+    let notes = notes_text(plan, report, card, held, is_ranged);
+    if !notes.is_empty() {
+        out += &format!("\n{notes}");
+    }
+    out
+}
+
+/// The largest size that fits, in a sentence.
+fn largest_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
+    let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) else { return String::new() };
+    // What else was given, and stays as it is.
+    let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
+    let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
+    let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
+    format!("{with}{}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.ends_at_failure()))
+}
+
+/// A line for each wanted size.
+fn sizes_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
+    let mut out = String::new();
     for p in &report.at {
         let (span, allocated_span) = (span_text(p.span), span_text(p.allocated_span));
-        is_ranged |= p.span[0] != p.span[1] || p.allocated_span[0] != p.allocated_span[1];
-        let verdict = cap.map_or_else(String::new, |cap| format!("; it {}", p.verdict(&place, cap, plan.ends_at_failure())));
+        let verdict =
+            report.cap_bytes.map_or_else(String::new, |cap| format!("; it {}", p.verdict(place, cap, plan.ends_at_failure())));
         let retries = match p.retries {
             0 => String::new(),
             1 => ", after giving cached memory back once".to_owned(),
@@ -329,97 +359,102 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
             Bytes(p.peak_allocated_bytes)
         );
     }
-    if plan.ends_at_failure() {
-        out += "The recording ends where it failed: what comes after is not recorded.\n";
-    }
-    if report.largest.len() > 1 {
-        let mut table = Table::new("lrl");
-        table.row(["settings", "largest", ""]);
-        for l in &report.largest {
-            let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
-            let may = match l.span[1] {
-                _ if l.has_no_end() => "nothing shows an end".to_owned(),
-                top if is_no_answer(l.size, top) => "cannot be told".to_owned(),
-                top if top > l.size => format!("up to {} may fit", count(top)),
-                _ if l.certain || l.size == 0 => String::new(),
-                _ => "most likely".to_owned(),
-            };
-            let largest = match l.size {
-                n if l.has_no_end() || is_no_answer(n, l.span[1]) => "\u{2013}".to_owned(),
-                0 => "none".to_owned(),
-                n => count(n),
-            };
-            table.row([conf.to_owned(), largest, may]);
-        }
-        out += &format!("\n{table}");
-    }
-    if !report.changes.is_empty() {
-        let mut rows: Vec<&Changed> = report.changes.iter().collect();
-        rows.sort_by_key(|c| c.rank());
-        let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
-        let now = plan.at(size, setting);
-        let told = rows.iter().filter(|c| c.reason.is_none());
-        let sizes = told.flat_map(|c| [c.peak_reserved_bytes, c.saves_bytes.unsigned_abs()]);
-        let unit = SizeColumn::of(sizes.chain([now.peak_reserved_bytes]));
-        let mut table = Table::new("lrlrrl");
-        table.row([
-            "change",
-            &unit.head(&format!("peak reserved at {size}")),
-            "",
-            &unit.head("saves, allocated"),
-            "largest",
-            "costs",
-        ]);
-        let largest_text = |largest: Option<[u64; 2]>| match largest {
-            None => String::new(),
-            Some([0, 0]) => "none".to_owned(),
-            Some([0, may]) => format!("up to {} may fit", count(may)),
-            Some([sure, may]) if may > sure => format!("{}; up to {} may fit", count(sure), count(may)),
-            Some([sure, _]) => count(sure),
+    out
+}
+
+/// The largest size under each of several settings.
+fn settings_table(report: &PlanReport) -> Table {
+    let mut table = Table::new("lrl");
+    table.row(["settings", "largest", ""]);
+    for l in &report.largest {
+        let conf = if l.conf.is_empty() { "(defaults)" } else { &l.conf };
+        let may = match l.span[1] {
+            _ if l.has_no_end() => "nothing shows an end".to_owned(),
+            top if is_no_answer(l.size, top) => "cannot be told".to_owned(),
+            top if top > l.size => format!("up to {} may fit", count(top)),
+            _ if l.certain || l.size == 0 => String::new(),
+            _ => "most likely".to_owned(),
         };
-        let ends_text = |words: &'static str| if words == "does not fit" { "fails" } else { words };
-        let title = if *setting == plan.own_setting(cap) { "as recorded" } else { "no change" };
-        let ends = cap.map_or("", |cap| ends_text(now.ends(cap)));
-        let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.span);
-        let peak = unit.figure(now.peak_reserved_bytes);
-        table.row([title, &peak, ends, "", &largest_text(most), ""]);
-        for c in &rows {
-            if let Some(why) = &c.reason {
-                let empty = String::new;
-                table.row([c.title.clone(), empty(), empty(), empty(), empty(), format!("does not apply: {why}")]);
-                continue;
-            }
-            let saves = match c.saves_bytes {
-                0 => "nothing".to_owned(),
-                n if n < 0 => format!("\u{2212}{}", unit.figure(n.unsigned_abs())),
-                n => unit.figure(n.unsigned_abs()),
-            };
-            let about = if c.trust == Trust::Exact { "" } else { "about " };
-            let ends = cap.map_or("", |cap| ends_text(c.ends(cap)));
-            let [low, high] = c.span.map(|bytes| unit.figure(bytes));
-            let peak = unit.figure(c.peak_reserved_bytes);
-            is_ranged |= low != high;
-            let peak = if low == high { format!("{about}{peak}") } else { format!("{about}{peak} ({low} to {high})") };
-            table.row([c.title.clone(), peak, ends.to_owned(), saves, largest_text(c.largest_span), c.cost.clone()]);
+        let largest = match l.size {
+            n if l.has_no_end() || is_no_answer(n, l.span[1]) => "\u{2013}".to_owned(),
+            0 => "none".to_owned(),
+            n => count(n),
+        };
+        table.row([conf.to_owned(), largest, may]);
+    }
+    table
+}
+
+/// The most of a quantity that fits: sure, and possible.
+fn fitting_text(largest: Option<[u64; 2]>) -> String {
+    match largest {
+        None => String::new(),
+        Some([0, 0]) => "none".to_owned(),
+        Some([0, may]) => format!("up to {} may fit", count(may)),
+        Some([sure, may]) if may > sure => format!("{}; up to {} may fit", count(sure), count(may)),
+        Some([sure, _]) => count(sure),
+    }
+}
+
+/// The table of changes, and the code of the one that is worth most. True where a figure is a range.
+fn changes_text(plan: &Plan, report: &PlanReport, setting: &Setting) -> (String, bool) {
+    let (cap, mut is_ranged) = (report.cap_bytes, false);
+    let mut rows: Vec<&Changed> = report.changes.iter().collect();
+    rows.sort_by_key(|c| c.rank());
+    let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
+    let now = plan.at(size, setting);
+    let told = rows.iter().filter(|c| c.reason.is_none());
+    let sizes = told.flat_map(|c| [c.peak_reserved_bytes, c.saves_bytes.unsigned_abs()]);
+    let unit = SizeColumn::of(sizes.chain([now.peak_reserved_bytes]));
+    let mut table = Table::new("lrlrrl");
+    table.row([
+        "change",
+        &unit.head(&format!("peak reserved at {size}")),
+        "",
+        &unit.head("saves, allocated"),
+        "largest",
+        "costs",
+    ]);
+    let ends_text = |words: &'static str| if words == "does not fit" { "fails" } else { words };
+    let title = if *setting == plan.own_setting(cap) { "as recorded" } else { "no change" };
+    let ends = cap.map_or("", |cap| ends_text(now.ends(cap)));
+    let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.span);
+    let peak = unit.figure(now.peak_reserved_bytes);
+    table.row([title, &peak, ends, "", &fitting_text(most), ""]);
+    for c in &rows {
+        if let Some(why) = &c.reason {
+            let empty = String::new;
+            table.row([c.title.clone(), empty(), empty(), empty(), empty(), format!("does not apply: {why}")]);
+            continue;
         }
-        out += &format!("\n{table}");
-        if let Some(c) = worth_pasting(&rows, cap.is_some_and(|_| now.oom)) {
-            out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
-            if is_of_transformers(plan) && c.code.hf_trainer != c.code.pytorch {
-                if c.change.split('+').any(|change| change.starts_with("checkpoint")) {
-                    out += "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})  # instead, for a model of transformers\n";
-                }
-                out += &format!("With the Trainer of transformers:\n{}\n", c.code.hf_trainer);
+        let saves = match c.saves_bytes {
+            0 => "nothing".to_owned(),
+            n if n < 0 => format!("\u{2212}{}", unit.figure(n.unsigned_abs())),
+            n => unit.figure(n.unsigned_abs()),
+        };
+        let about = if c.trust == Trust::Exact { "" } else { "about " };
+        let ends = cap.map_or("", |cap| ends_text(c.ends(cap)));
+        let [low, high] = c.span.map(|bytes| unit.figure(bytes));
+        let peak = unit.figure(c.peak_reserved_bytes);
+        is_ranged |= low != high;
+        let peak = if low == high { format!("{about}{peak}") } else { format!("{about}{peak} ({low} to {high})") };
+        table.row([c.title.clone(), peak, ends.to_owned(), saves, fitting_text(c.largest_span), c.cost.clone()]);
+    }
+    let mut out = format!("\n{table}");
+    if let Some(c) = worth_pasting(&rows, cap.is_some_and(|_| now.oom)) {
+        out += &format!("\nFor {}:\n{}\n", c.title, c.code.pytorch);
+        if is_of_transformers(plan) && c.code.hf_trainer != c.code.pytorch {
+            if c.change.split('+').any(|change| change.starts_with("checkpoint")) {
+                out += "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})  # instead, for a model of transformers\n";
             }
+            out += &format!("With the Trainer of transformers:\n{}\n", c.code.hf_trainer);
         }
     }
-    if let Some(p) = report.at.first() {
-        let mut roles: Vec<(&&str, &u64)> = p.by_role.iter().collect();
-        roles.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
-        let parts: Vec<String> =
-            roles.iter().map(|(role, bytes)| format!("{} {}", role_text(plan, role), Bytes(**bytes))).collect();
-        out += &format!("\nAt the peak of {}: {}.\n", p.size, parts.join(", "));
-    }
+    (out, is_ranged)
+}
+
+/// What the recordings leave open, how well they explain the program, and what the figures rest on.
+fn notes_text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option<u64>, is_ranged: bool) -> String {
     let left = report.notes.iter().filter(|note| !plan.doubts().contains(note));
     let mut notes: String = left.map(|note| format!("{note}\n")).collect();
     let fits = &report.fits;
@@ -463,8 +498,5 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
         let (all, context) = (Bytes(card.bytes), Bytes(CONTEXT));
         notes += &format!("PyTorch gets {all} minus {context} for the CUDA context of the {}{others}.\n", card.name);
     }
-    if !notes.is_empty() {
-        out += &format!("\n{notes}");
-    }
-    out
+    notes
 }

@@ -7,9 +7,6 @@ use vramscope_core::model::Recording;
 use vramscope_core::tables::DeviceTables;
 
 /// Writes text and ends its last line.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     write!(out, "{text}{end}")
@@ -17,9 +14,6 @@ pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
 }
 
 /// Writes text as [`print()`] does, with its caveats.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn print_of(out: &mut dyn Write, about: &[About<'_>], text: &str) -> Result<(), String> {
     print(out, &with_caveats(about, text))
 }
@@ -91,9 +85,6 @@ pub(super) fn cut_note(recording: &Recording) -> Option<String> {
 }
 
 /// Writes a value as indented JSON and a line end.
-///
-/// # Errors
-/// One sentence when the output cannot be written.
 pub fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("the answer cannot be written: {e}");
     serde_json::to_writer_pretty(&mut *out, value).map_err(|e| failed(&e))?;

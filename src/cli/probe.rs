@@ -30,10 +30,8 @@ struct ProbeReport {
     out: Option<PathBuf>,
 }
 
-/// Lists the scenarios, runs one, or replays a recording.
-///
-/// # Errors
-/// [`Failure`]: an unknown scenario or parameter is one of usage; no card, or a run that failed, is not.
+/// Lists the scenarios, runs one, or replays a recording. Fails when an unknown scenario or parameter is one of usage; no card, or a
+/// run that failed, is not.
 pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(bytes) = args.neighbour {
         return Ok(neighbour(args.device, bytes, out)?);

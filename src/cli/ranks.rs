@@ -12,10 +12,7 @@ use vramscope_core::formats::{folder, unpacked_bytes};
 use vramscope_core::model::Progress;
 use vramscope_core::units::{SizeColumn, count};
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the folder has no recordings or none can be opened, or the answer cannot be written.
+/// Runs the subcommand. Fails when the folder has no recordings or none can be opened, or the answer cannot be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     let files = folder::recordings_in(&args.paths).map_err(|e| e.to_string())?;
     let found = Mutex::new((Vec::new(), Vec::new()));

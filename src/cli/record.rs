@@ -31,10 +31,8 @@ enum Step {
 }
 
 /// Watches until the time is up, the pipe is closed or the user stops it. Every record is written by itself, so a kill at any
-/// moment leaves a session that opens.
-///
-/// # Errors
-/// [`Failure`]: a name that no session can have is one of usage; no driver, no such device, or a file that cannot be written is not.
+/// moment leaves a session that opens. Fails when a name that no session can have is one of usage; no driver, no such device, or a
+/// file that cannot be written is not.
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.grafana {
         return Ok(super::print(out, DASHBOARD)?);

@@ -15,10 +15,8 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// Reads the rules. The window's own file need not be there.
-    ///
-    /// # Errors
-    /// One sentence that names the file, the rule and what is wrong with it.
+    /// Reads the rules. The window's own file need not be there. Fails with one sentence that names the file, the rule and what
+    /// is wrong with it.
     pub fn read(&self) -> Result<Rules, String> {
         match &self.rules {
             Some(path) if path == Path::new("none") => Ok(Rules::default()),

@@ -5,7 +5,7 @@ use std::io::Write;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::args::{Curve, InstantArgs, LiveBy, StateArgs};
+use super::args::{InstantArgs, LiveBy, StateArgs};
 use super::rules::RulesArgs;
 use super::{Opened, Table, choose_device, oom, open_blocks, print_json, print_of};
 use vramscope_core::anatomy::Role;
@@ -148,9 +148,6 @@ struct LiveRow {
 }
 
 /// Writes the state.
-///
-/// # Errors
-/// One sentence when the file cannot be read, or has no such device or instant.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     let recording = open_blocks(&args.file)?;
     let index = device_for(&recording, args)?;
@@ -200,8 +197,7 @@ fn find_event(opened: &Opened, instant: &InstantArgs) -> Result<u32, String> {
             _ => format!("{file}: no out-of-memory event was recorded; use --peak, --end or --event N"),
         });
     }
-    let curve = instant.peak.unwrap_or(Curve::Active);
-    Ok(opened.tables.curves.settled_peak(device, curve.quantity()).1)
+    Ok(opened.tables.curves.settled_peak(device, instant.peak.unwrap_or(Quantity::Active)).1)
 }
 
 fn report(opened: &Opened, state: &State, file: String) -> Report {

@@ -239,10 +239,8 @@ struct Failure {
     error: String,
 }
 
-/// Writes a summary of each file. A file that fails leaves the others untouched.
-///
-/// # Errors
-/// One sentence a file that could not be read, a line each.
+/// Writes a summary of each file. A file that fails leaves the others untouched. Fails with one sentence a file that could not be
+/// read, a line each.
 pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
     let (files, json) = (&args.files, args.json);
     if files.len() > 1 && !(args.with.is_empty() && args.stats.is_empty()) {
@@ -282,9 +280,6 @@ pub(super) fn at_peak(recording: &Recording, device: &DeviceRecording, tables: &
 }
 
 /// The summary of an open recording.
-///
-/// # Errors
-/// Never in practice: only when the computation is cancelled.
 pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[PathBuf]) -> Result<Summary, String> {
     let build = |device: &DeviceRecording| DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string());
     summarise_by(path, recording, joins, stats, &mut |device| {
@@ -294,9 +289,6 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
 }
 
 /// The same by tables that are there already, one a device.
-///
-/// # Errors
-/// As [`summarise`].
 pub(super) fn summarise_with(path: &Path, recording: &Recording, tables: &[DeviceTables]) -> Result<Summary, String> {
     summarise_by(path, recording, Vec::new(), &[], &mut |device| {
         summarise_device(recording, &recording.devices[device], &tables[device])

@@ -20,9 +20,6 @@ static EARLY: AtomicI32 = AtomicI32::new(0);
 const PASSED_ON: [i32; 6] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
 /// Makes the folder, so that a name that can not be one fails before the training, not after it.
-///
-/// # Errors
-/// One sentence.
 pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
     let failed = |e: io::Error| {
         let why = vramscope_core::formats::why_not_written(&e);

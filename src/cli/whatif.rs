@@ -74,10 +74,7 @@ pub struct BestEntry {
 /// Why a peak may exceed its limit.
 const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB";
 
-/// Answers for a file.
-///
-/// # Errors
-/// One sentence: the file cannot be read, has no such device, or has no trace, or the simulation cannot be written.
+/// Answers for a file. Fails when the file cannot be read, has no such device, or has no trace, or the simulation cannot be written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     // Before the runs, which take a while.
     if let Some(error) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {

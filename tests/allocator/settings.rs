@@ -1,14 +1,10 @@
 //! Every key of `PYTORCH_CUDA_ALLOC_CONF`: it changes what a replay gives, or an assumption says that it was not applied, or the
 //! documentation names it as one without effect on the device's memory.
 
+use crate::shared::open_sample;
 use vramscope_core::inference::effects::{Effect, effect_of};
 use vramscope_core::inference::{Answer, Assumption, Question, WhatIf};
-use vramscope_core::model::{AllocConf, DeviceRecording, Progress, Recording};
-
-fn sample(name: &str) -> Recording {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    vramscope_core::formats::open(&path, &Progress::new()).unwrap()
-}
+use vramscope_core::model::{AllocConf, DeviceRecording, Progress};
 
 fn ask(device: &DeviceRecording, conf: &str, limit: Option<u64>) -> Answer {
     let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
@@ -35,8 +31,8 @@ fn example(key: &str) -> (String, Option<u64>) {
 
 #[test]
 fn every_key_changes_a_replay_or_yields_an_assumption_or_is_documented_as_without_effect() {
-    let mut train = sample("gpt_train.pickle");
-    let graph = sample("cuda_graph.pickle");
+    let mut train = open_sample("gpt_train.pickle");
+    let graph = open_sample("cuda_graph.pickle");
     let documented = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/WHATIF.md")).unwrap();
     train.devices[0].capacity = Some(80 << 30);
     let mut wrong = Vec::new();
@@ -78,7 +74,7 @@ fn every_key_changes_a_replay_or_yields_an_assumption_or_is_documented_as_withou
 
 #[test]
 fn a_share_of_the_device_is_a_limit() {
-    let mut recording = sample("gpt_train.pickle");
+    let mut recording = open_sample("gpt_train.pickle");
     let device = &mut recording.devices[0];
     device.capacity = Some(80 << 30);
     let half = ask(device, "per_process_memory_fraction:0.02", None);
@@ -98,7 +94,7 @@ fn a_share_of_the_device_is_a_limit() {
 
 #[test]
 fn a_later_setting_is_applied_and_told() {
-    let mut recording = sample("gpt_train.pickle");
+    let mut recording = open_sample("gpt_train.pickle");
     recording.devices[0].capacity = Some(80 << 30);
     let answer = ask(&recording.devices[0], "throw_on_cudamalloc_oom:True", None);
     assert!(answer.assumptions.iter().any(|a| a.to_string().contains("exists from PyTorch 2.12 on")), "{:?}", answer.assumptions);

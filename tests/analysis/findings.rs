@@ -1,5 +1,6 @@
 //! The diagnoses on real recordings: those with something wrong are told what, and healthy ones are left in peace.
 
+use crate::shared::sample;
 use std::path::{Path, PathBuf};
 
 use vramscope_core::anatomy::roles::Rules;
@@ -30,10 +31,6 @@ fn rules(path: &Path) -> Vec<&'static str> {
 fn wrong(path: &Path) -> Vec<&'static str> {
     let is_wrong = |f: &&Finding| f.saving.is_none() || f.class == Class::Leak;
     diagnoses(path).iter().flat_map(|f| f.findings.iter().filter(is_wrong).map(|x| x.rule)).collect()
-}
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }
 
 #[test]

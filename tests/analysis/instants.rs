@@ -1,14 +1,13 @@
 //! Peaks are looked at where their figures are to be seen, a way out is told for every cap it may be, and a failure is judged by
 //! what was sampled when it happened.
 
-use std::path::Path;
+use crate::shared::open_sample;
 
 use crate::tape::{GIB, MIB, Tape};
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{EXAMINED, diagnose};
 use vramscope_core::diagnose::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
 use vramscope_core::diagnose::vendor::CUDA;
-use vramscope_core::formats;
 use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
@@ -26,11 +25,6 @@ fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {
     let state = tables.states.at(device, &tables.lifetimes, event);
     let caps = Caps::of(device, cap, &Progress::new()).unwrap();
     examine(device, &tables, event, &state, &caps).unwrap()
-}
-
-fn sample(name: &str) -> Recording {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    formats::open(&path, &Progress::new()).unwrap()
 }
 
 #[test]
@@ -62,7 +56,7 @@ fn a_peak_of_reserved_memory_is_looked_at_with_its_block_in_place() {
 #[test]
 fn every_sample_is_as_full_at_its_settled_peak() {
     for name in ["gpt_train.pickle", "leak.pickle", "multi_stream.pickle", "expandable_oom.pickle", "fragment_oom.pickle"] {
-        for device in &sample(name).devices {
+        for device in &open_sample(name).devices {
             let tables = tables(device);
             let (bytes, event) = tables.curves.settled_peak(device, Quantity::Reserved);
             let state = tables.states.at(device, &tables.lifetimes, event);
@@ -77,7 +71,7 @@ fn every_sample_is_as_full_at_its_settled_peak() {
 /// The file tells of a cap between 1,600 and 2,100 MiB; under a higher one less has to go.
 #[test]
 fn a_way_out_is_told_for_both_ends_of_the_cap() {
-    let recording = sample("fragment_oom.pickle");
+    let recording = open_sample("fragment_oom.pickle");
     let plan = autopsy(&recording, None).room_plan.unwrap();
     assert_eq!((plan.blocks.len(), plan.least_cap), (18, Some(1600 * MIB)));
     let more = plan.with_more.unwrap();
@@ -168,7 +162,7 @@ fn a_full_device_is_not_called_a_cap() {
 
 #[test]
 fn a_peak_is_held_against_a_cap_that_somebody_names() {
-    let recording = sample("leak.pickle");
+    let recording = open_sample("leak.pickle");
     let device = &recording.devices[0];
     let tables = tables(device);
     assert_eq!(closest(device, &tables).unwrap().room, None, "the file tells nothing");

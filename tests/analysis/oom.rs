@@ -1,6 +1,7 @@
 //! Why memory ran out, and how close it came where it did not: against the allocator model and the corpus' own truth.
 
-use std::path::{Path, PathBuf};
+use crate::shared::sample;
+use std::path::Path;
 
 use crate::shared::corpus;
 use vramscope_core::diagnose::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
@@ -12,10 +13,6 @@ use vramscope_core::units::{MEBIBYTE, NBSP};
 
 fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap()
-}
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }
 
 /// Whether the allocator model serves one more request of `size` bytes right after `event`, on a device or under a cap of so

@@ -2,7 +2,8 @@
 //!
 //! The recordings are in a folder named by `VRAMSCOPE_CORPUS`; without it the sample alone is looked at.
 
-use std::path::{Path, PathBuf};
+use crate::shared::sample;
+use std::path::Path;
 
 use crate::shared::corpus;
 use vramscope_core::anatomy::roles::{ByRole, Role, Roles, Rule, Rules, Tally, Trust};
@@ -69,10 +70,6 @@ impl Opened {
         let all: u64 = live.iter().map(|t| t.bytes).sum();
         live[Role::Unknown.index()].bytes as f64 / all as f64
     }
-}
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }
 
 #[test]

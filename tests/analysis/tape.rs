@@ -111,7 +111,6 @@ impl Tape {
         self.spaces.len() - 1
     }
 
-    /// A block at a place of a segment.
     pub fn place(&mut self, segment: usize, offset: u64, size: u64, stack: StackId) -> Handle {
         let space = self.spaces[segment].as_mut().expect("a segment that is there");
         space.pieces.insert(offset, Piece { size, state: BlockState::Active, stack });

@@ -1,30 +1,9 @@
 //! Exports read back by the tools they are for: CPython's `pickle`, `json` and `csv` always; pyarrow, DuckDB, Polars and Spark where
 //! `python3` can import them. The truth is the pickle itself, read by Python.
 
-use std::path::{Path, PathBuf};
+use crate::shared::sample;
+use std::path::Path;
 use std::process::Command;
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
-}
-
-/// A folder of its own that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("vramscope-exports-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn export(file: &Path, to: &str, out: &Path, more: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramscope"));
@@ -108,9 +87,9 @@ fn python_reads(module: &str, format: &str, read: &str) {
     }
     let script = format!("{TRUTH}\nimport glob\nimport {module}\ndef read(t):\n{read}\ncheck(read, sys.argv[1], sys.argv[2])");
     for name in SAMPLES {
-        let folder = Folder::new(module);
-        export(&sample(name), format, &folder.0.join("out"), &[]);
-        python(&folder.0, &script, &[&sample(name).display().to_string(), name]);
+        let folder = tempfile::tempdir().unwrap();
+        export(&sample(name), format, &folder.path().join("out"), &[]);
+        python(folder.path(), &script, &[&sample(name).display().to_string(), name]);
     }
 }
 
@@ -160,10 +139,10 @@ fn every_statement_of_the_page_runs_in_duckdb() {
     if !has("duckdb") {
         return;
     }
-    let folder = Folder::new("sql");
-    fleet(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    fleet(folder.path());
     let script = "import duckdb, sys\nfor statement in sys.argv[1:]:\n    rows = duckdb.sql(statement).fetchall()\n    assert rows, 'no rows: ' + statement\n    print(len(rows), 'rows:', rows[0])";
-    python(&folder.0, script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
+    python(folder.path(), script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
     // One answer in full, against the library itself.
     let script = r#"
 import duckdb
@@ -172,19 +151,19 @@ import duckdb
 ((parquet,),) = duckdb.sql("SELECT sum(block_bytes) FROM read_parquet('exports/lifetimes/job=leak/rank=0/*.parquet')").fetchall()
 assert peak == 1677721600 and csv == parquet, (peak, csv, parquet)
 "#;
-    python(&folder.0, script, &[]);
+    python(folder.path(), script, &[]);
 }
 
 #[test]
 fn the_pages_of_python_run_where_their_libraries_are() {
     let blocks = code_blocks("python");
     assert_eq!(blocks.len(), 2);
-    let folder = Folder::new("polars");
-    fleet(&folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    fleet(folder.path());
     for (block, module) in blocks.iter().zip(["polars", "pyspark"]) {
         if has(module) {
             let rows = if module == "polars" { "len(result)" } else { "result.count()" };
-            python(&folder.0, &format!("{block}\nassert {rows} > 0\nprint({rows}, 'rows')"), &[]);
+            python(folder.path(), &format!("{block}\nassert {rows} > 0\nprint({rows}, 'rows')"), &[]);
         }
     }
 }
@@ -230,17 +209,17 @@ files = {f["filename"] for e in new for f in e.get("frames", [])}
 assert all(not f.startswith(("/home/", "/root/", "/Users/")) for f in files), files
 print(len(new), "events,", len(held), "live blocks,", len(files), "files")
 "#;
-    let folder = Folder::new("pickle");
+    let folder = tempfile::tempdir().unwrap();
     for name in SAMPLES {
-        let (from, to) = (sample(name).display().to_string(), folder.0.join("whole.pickle"));
+        let (from, to) = (sample(name).display().to_string(), folder.path().join("whole.pickle"));
         export(&sample(name), "snapshot", &to, &[]);
-        python(&folder.0, whole, &[&from, "whole.pickle"]);
+        python(folder.path(), whole, &[&from, "whole.pickle"]);
     }
     let from = sample("gpt_train.pickle").display().to_string();
     for (a, b) in [(0, 900), (1500, 2600)] {
-        let (range, out) = (format!("{a}..{b}"), folder.0.join("part.pickle"));
+        let (range, out) = (format!("{a}..{b}"), folder.path().join("part.pickle"));
         export(&sample("gpt_train.pickle"), "snapshot", &out, &["--events", &range, "--redact"]);
-        python(&folder.0, part, &[&from, &a.to_string(), &b.to_string(), "part.pickle"]);
+        python(folder.path(), part, &[&from, &a.to_string(), &b.to_string(), "part.pickle"]);
     }
 }
 
@@ -249,7 +228,7 @@ fn flame_graphs_and_counters_follow_their_formats() {
     if !has("json") {
         return;
     }
-    let folder = Folder::new("json");
+    let folder = tempfile::tempdir().unwrap();
     let speedscope = r#"
 import json
 d = json.load(open("out.json"))
@@ -288,10 +267,10 @@ assert counters > 0
 print(len(events), "events,", counters, "counter values")
 "#;
     for name in SAMPLES {
-        export(&sample(name), "speedscope", &folder.0.join("out.json"), &[]);
-        python(&folder.0, speedscope, &[]);
-        export(&sample(name), "perfetto", &folder.0.join("out.json"), &[]);
-        python(&folder.0, perfetto, &[]);
+        export(&sample(name), "speedscope", &folder.path().join("out.json"), &[]);
+        python(folder.path(), speedscope, &[]);
+        export(&sample(name), "perfetto", &folder.path().join("out.json"), &[]);
+        python(folder.path(), perfetto, &[]);
     }
 }
 
@@ -303,8 +282,8 @@ fn refused(args: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn an_export_never_overwrites_its_source_and_an_older_file_only_on_request() {
-    let folder = Folder::new("source");
-    let at = |name: &str| folder.0.join(name).display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::copy(sample("leak.pickle"), at("self.pickle")).unwrap();
     std::os::unix::fs::symlink(at("self.pickle"), at("link.pickle")).unwrap();
     let before = std::fs::read(at("self.pickle")).unwrap();
@@ -329,13 +308,13 @@ fn an_export_never_overwrites_its_source_and_an_older_file_only_on_request() {
 
 #[test]
 fn a_folder_of_recordings_is_one_data_set() {
-    let folder = Folder::new("folder");
-    std::fs::create_dir(folder.0.join("in")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("in")).unwrap();
     for (from, to) in [("leak", "a.rank.4"), ("leak", "a.rank.5"), ("two_gpus", "oom_1700000000")] {
-        std::fs::copy(sample(&format!("{from}.pickle")), folder.0.join(format!("in/{to}.pickle"))).unwrap();
+        std::fs::copy(sample(&format!("{from}.pickle")), folder.path().join(format!("in/{to}.pickle"))).unwrap();
     }
-    export(&folder.0.join("in"), "parquet", &folder.0.join("out"), &["--table", "events"]);
-    let files = |of: &str| std::fs::read_dir(folder.0.join("out/events").join(of)).map_or(0, Iterator::count);
+    export(&folder.path().join("in"), "parquet", &folder.path().join("out"), &["--table", "events"]);
+    let files = |of: &str| std::fs::read_dir(folder.path().join("out/events").join(of)).map_or(0, Iterator::count);
     let alone = "job=oom_1700000000/rank=-1";
     assert_eq!((files("job=a/rank=4"), files("job=a/rank=5"), files(alone)), (1, 1, 2));
     if has("duckdb") {
@@ -344,22 +323,22 @@ import duckdb
 rows = duckdb.sql("SELECT rank, count(*) FROM read_parquet('out/events/*/*/*.parquet', hive_partitioning = true) GROUP BY rank ORDER BY rank").fetchall()
 assert [r for r, _ in rows] == [-1, 4, 5] and rows[1][1] == rows[2][1] > 0 and rows[0][1] == 1935, rows
 "#;
-        python(&folder.0, script, &[]);
+        python(folder.path(), script, &[]);
     }
 }
 
 /// Spark takes a colon for the end of a scheme, and with pyarrow it does not see what begins with `_` or `.`.
 #[test]
 fn the_files_of_a_data_set_have_names_that_every_reader_sees() {
-    let folder = Folder::new("names");
-    std::fs::create_dir(folder.0.join("in")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("in")).unwrap();
     let names = ["run_2026-11-21T17:29:02", "_hidden_rank0", "_hidden_rank1", "_", "_run_2026-11-21T17_29_02"];
     for name in names {
-        std::fs::copy(sample("leak.pickle"), folder.0.join(format!("in/{name}.pickle"))).unwrap();
+        std::fs::copy(sample("leak.pickle"), folder.path().join(format!("in/{name}.pickle"))).unwrap();
     }
-    export(&folder.0.join("in"), "csv", &folder.0.join("out"), &["--table", "events"]);
+    export(&folder.path().join("in"), "csv", &folder.path().join("out"), &["--table", "events"]);
     let mut files = Vec::new();
-    for job in std::fs::read_dir(folder.0.join("out/events")).unwrap() {
+    for job in std::fs::read_dir(folder.path().join("out/events")).unwrap() {
         for rank in std::fs::read_dir(job.unwrap().path()).unwrap() {
             for file in std::fs::read_dir(rank.unwrap().path()).unwrap() {
                 files.push(file.unwrap().path());
@@ -379,7 +358,7 @@ fn the_files_of_a_data_set_have_names_that_every_reader_sees() {
 /// Two jobs with the same ranks, two steps of a third, a file of unknown rank: nothing of one must reach the figures of another.
 #[test]
 fn jobs_and_steps_of_a_folder_are_kept_apart() {
-    let folder = Folder::new("jobs");
+    let folder = tempfile::tempdir().unwrap();
     let files = [
         ("leak", "ddp_rank0"),
         ("gpt_train", "ddp_rank1"),
@@ -392,12 +371,12 @@ fn jobs_and_steps_of_a_folder_are_kept_apart() {
         ("multi_stream", "alone"),
     ];
     for (from, to) in files {
-        let to = folder.0.join(format!("in/{to}.pickle"));
+        let to = folder.path().join(format!("in/{to}.pickle"));
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
         std::fs::copy(sample(&format!("{from}.pickle")), to).unwrap();
     }
-    export(&folder.0.join("in"), "parquet", &folder.0.join("exports"), &[]);
-    let one = |of: &str| std::fs::read_dir(folder.0.join("exports/curves").join(of)).map_or(0, Iterator::count);
+    export(&folder.path().join("in"), "parquet", &folder.path().join("exports"), &[]);
+    let one = |of: &str| std::fs::read_dir(folder.path().join("exports/curves").join(of)).map_or(0, Iterator::count);
     for of in ["job=ddp/rank=0", "job=ddp/rank=1", "job=fsdp/rank=0", "job=fsdp/rank=1", "job=iteration_10/rank=0"] {
         assert_eq!(one(of), 1, "{of}");
     }
@@ -420,13 +399,13 @@ steps = q("SELECT DISTINCT job, step FROM read_parquet('exports/events/*/*/*.par
 assert steps == [("iteration_10", 10), ("iteration_20", 20)], steps
 "#;
     let statements = code_blocks("sql");
-    python(&folder.0, script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
+    python(folder.path(), script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]
 fn an_option_that_a_format_does_not_have_is_refused() {
-    let folder = Folder::new("options");
-    let (file, out) = (sample("leak.pickle").display().to_string(), folder.0.join("out").display().to_string());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (sample("leak.pickle").display().to_string(), folder.path().join("out").display().to_string());
     for (to, end, option) in [
         ("snapshot", ".pickle", &["--rank", "3"][..]),
         ("snapshot", ".pickle", &["--job", "x"]),
@@ -448,7 +427,7 @@ fn an_option_that_a_format_does_not_have_is_refused() {
             "{to} {option:?}: {said}"
         );
     }
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 /// A recording whose every text holds a path, written by Python as PyTorch would.
@@ -475,9 +454,9 @@ fn redacted_exports_hold_no_path_of_the_machine() {
     if !has("pickle") {
         return;
     }
-    let folder = Folder::new("redact");
-    python(&folder.0, SECRET, &[]);
-    let file = folder.0.join("x.pickle");
+    let folder = tempfile::tempdir().unwrap();
+    python(folder.path(), SECRET, &[]);
+    let file = folder.path().join("x.pickle");
     let outs = [
         ("snapshot", "a.pickle", &[][..]),
         ("csv", "csv", &[]),
@@ -490,9 +469,9 @@ fn redacted_exports_hold_no_path_of_the_machine() {
         ("svg", "events.svg", &["--view", "events"]),
     ];
     for (to, out, more) in outs {
-        let kept = folder.0.join(format!("kept-{out}"));
-        export(&file, to, &folder.0.join(out), &[more, &["--redact"]].concat());
-        let found = texts(&folder.0.join(out)).into_iter().find(|t| t.contains("alice") || t.contains("secret"));
+        let kept = folder.path().join(format!("kept-{out}"));
+        export(&file, to, &folder.path().join(out), &[more, &["--redact"]].concat());
+        let found = texts(&folder.path().join(out)).into_iter().find(|t| t.contains("alice") || t.contains("secret"));
         assert!(found.is_none(), "{to} {out}: {found:?}");
         // The secret is in what is not redacted, or the search above would prove nothing. A picture shows file names alone mostly.
         if to != "svg" && to != "parquet" {
@@ -502,14 +481,14 @@ fn redacted_exports_hold_no_path_of_the_machine() {
     }
     // What the source lists stays listed.
     let script = "import pickle\nt = pickle.load(open('a.pickle', 'rb'))\nassert [len(x) for x in t['device_traces']] == [5, 0, 0] and t['host_segments'] == t['host_traces'] == []\nassert t['device_traces'][0][1]['user_metadata'] == 'weights of model.bin'";
-    python(&folder.0, script, &[]);
+    python(folder.path(), script, &[]);
 }
 
 /// A timeline's raw form: time, action, bytes and category, and nothing else.
 #[test]
 fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
-    let folder = Folder::new("timeline");
-    let at = |name: &str| folder.0.join(name).display().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
     let t = 1_795_226_169_000_000_000i64;
     let rows = format!("[[-1,1,4096,0],[{t},2,512,7],[{},4,-512,7]]", t + 1000);
     std::fs::write(at("a.raw.json"), rows).unwrap();
@@ -523,11 +502,11 @@ fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
         ("curves", "other:0,1,1795226169000000,,4608,4608,,"),
         ("categories", "other:0,1795226169000000,4096,0,0,0,0,0,0,512,"),
     ] {
-        export(Path::new(&at("a.raw.json")), "csv", &folder.0.join("t.csv"), &["--table", table]);
+        export(Path::new(&at("a.raw.json")), "csv", &folder.path().join("t.csv"), &["--table", table]);
         let text = std::fs::read_to_string(at("t.csv")).unwrap();
         assert!(text.lines().any(|l| l.starts_with(line)), "{table}: {text}");
     }
-    export(Path::new(&at("a.raw.json")), "perfetto", &folder.0.join("p.json"), &[]);
+    export(Path::new(&at("a.raw.json")), "perfetto", &folder.path().join("p.json"), &[]);
     let text = std::fs::read_to_string(at("p.json")).unwrap();
     assert!(!text.contains("\"requested\"") && !text.contains("\"reserved\"") && text.contains("\"parameter\":4096"), "{text}");
     let (code, why) = refused(&["--to", "snapshot", &at("a.raw.json"), &at("s.pickle")]);
@@ -541,15 +520,15 @@ fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
     assert!(allocations.contains("This file tells no addresses") && !allocations.contains("0x"), "{allocations}");
     let allocations = said(&["allocations", &at("a.raw.json"), "--json"]);
     assert!(allocations.contains("\"address\": null") && allocations.contains("\"requested_bytes\": null"), "{allocations}");
-    let ranks = said(&["ranks", &folder.0.display().to_string()]);
+    let ranks = said(&["ranks", &folder.path().display().to_string()]);
     assert!(ranks.contains("not recorded") && ranks.contains("What was reserved is not in these files"), "{ranks}");
 }
 
 /// RMM's words for RMM's log, and its failed allocation among the findings.
 #[test]
 fn a_failure_in_an_rmm_log_is_a_finding_in_its_own_words() {
-    let folder = Folder::new("rmm");
-    let path = folder.0.join("rmm.csv");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rmm.csv");
     let log = "\u{feff}Thread,Time,Action,Pointer,Size,Stream\n1,10:00:00.5,allocate,0x7f0000000000,1048576,0x0\n\
                1,10:00:01.5,allocate failure,0x0,17179869184,0x0\n";
     std::fs::write(&path, log).unwrap();

@@ -12,7 +12,6 @@ use vramscope_core::tables::{DeviceTables, NO_EVENT};
 pub enum Target {
     /// Anything: the registry decides.
     Snapshot,
-    /// A snapshot as JSON.
     JsonSnapshot,
     /// A page of `_memory_viz`.
     Html,

@@ -1,14 +1,11 @@
 //! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that cannot be true.
 
+use crate::shared::sample;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
-}
 
 fn vramscope(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_vramscope")).args(args).output().unwrap()

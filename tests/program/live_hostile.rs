@@ -2,6 +2,7 @@
 //! another user where the tests run as root.
 
 #![cfg(target_os = "linux")]
+use crate::shared::Guard;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -51,28 +52,16 @@ while True:
         pass
 "#;
 
-/// A program that is killed with the test.
-struct Program(Child);
-
-impl Program {
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.0.id() as i32).unwrap()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn pid(program: &Guard) -> Pid {
+    Pid::from_raw(program.0.id() as i32).unwrap()
 }
 
 /// Starts the listener in the Python that `launcher` starts, or in ours, and waits until it listens.
-fn listener(launcher: &[&str], folder: &Path, how: &str) -> Program {
+fn listener(launcher: &[&str], folder: &Path, how: &str) -> Guard {
     let mut words: Vec<&str> = if launcher.is_empty() { vec!["python3"] } else { launcher.to_vec() };
     words.extend(["-c", LISTENER, how]);
     let child = Command::new(words[0]).args(&words[1..]).env("VRAMSCOPE_DIR", folder).stdout(Stdio::piped()).spawn().unwrap();
-    let mut program = Program(child);
+    let mut program = Guard(child);
     let mut line = String::new();
     BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
@@ -118,7 +107,7 @@ fn holds_up_nothing(how: &str, why: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = listener(&[], folder.path(), how);
     if how == "stopped" {
-        kill_process(program.pid(), Signal::STOP).unwrap();
+        kill_process(pid(&program), Signal::STOP).unwrap();
     }
     let (before, start) = (resident(), Instant::now());
     let mut session = watch(program.0.id());
@@ -300,8 +289,8 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
             line.clear();
             assert!(errors.read_line(&mut line).unwrap() > 0);
         }
-        let program = Program(child);
-        kill_process(program.pid(), Signal::STOP).unwrap();
+        let program = Guard(child);
+        kill_process(pid(&program), Signal::STOP).unwrap();
         program
     });
     let slowest: f64 = run_line(&mut job, &mut output, &marks).parse().unwrap();
@@ -318,7 +307,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
     let dropped: u64 = text.split("\"dropped\": ").nth(1).unwrap().split([',', '}']).next().unwrap().parse().unwrap();
     assert!((1000..3000).contains(&dropped), "{text}");
     if let (Some(m), Some(mut program)) = (m, stopped.take()) {
-        kill_process(program.pid(), Signal::CONT).unwrap();
+        kill_process(pid(&program), Signal::CONT).unwrap();
         std::thread::sleep(Duration::from_secs(2));
         program.0.kill().unwrap();
         let marks = m.recorded()[0].live.clone().unwrap().marks;
@@ -477,7 +466,7 @@ fn the_time_is_kept_whatever_hangs() {
     if has_python() {
         let folder = tempfile::tempdir().unwrap();
         let program = listener(&[], folder.path(), "silent");
-        kill_process(program.pid(), Signal::STOP).unwrap();
+        kill_process(pid(&program), Signal::STOP).unwrap();
         m.say(&format!("0.used=1048576\n0.proc={}:1048576\n", program.0.id()));
         assert_eq!(timed(m.record(&["--seconds", "2", "--force"]), "a helper that hangs").0, Some(0));
         assert!(m.recorded()[0].samples.len() > 12);

@@ -77,7 +77,6 @@ impl Drop for Served {
     }
 }
 
-/// The value of a series.
 fn value(text: &str, series: &str) -> f64 {
     let line = text.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in\n{text}")).parse().unwrap()

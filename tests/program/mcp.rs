@@ -64,7 +64,6 @@ impl Client {
         (text, answer["result"]["isError"].as_bool().expect("said"))
     }
 
-    /// An answer as data.
     fn data(&mut self, tool: &str, arguments: Value) -> Value {
         let (text, is_error) = self.call(tool, arguments.clone());
         assert!(!is_error, "{tool} {arguments}: {text}");

@@ -1,9 +1,9 @@
 //! The probe from outside: every scenario on simulated memory and on a card that a stand-in for the CUDA driver plays, the
 //! driver's traps, and what happens when somebody stops, dies or is in the way.
 
+use crate::shared::wait_for;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -265,17 +265,6 @@ fn children(parent: u32) -> Vec<u32> {
     std::fs::read_dir("/proc").unwrap().filter_map(|e| of(e.ok()?.path())).collect()
 }
 
-fn within<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(30) {
-        if let Some(found) = find() {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    panic!("waited half a minute for {what}");
-}
-
 #[test]
 fn children_die_with_their_parent() {
     let Some(card) = FakeCard::new(&[]) else { return };
@@ -286,15 +275,15 @@ fn children_die_with_their_parent() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let child = within("the run's process", || children(parent.id()).first().copied());
-    let neighbours = within("its neighbours", || Some(children(child)).filter(|n| n.len() == 3));
+    let child = wait_for("the run's process", || children(parent.id()).first().copied());
+    let neighbours = wait_for("its neighbours", || Some(children(child)).filter(|n| n.len() == 3));
     parent.kill().unwrap();
     parent.wait().unwrap();
     let is_gone = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.is_empty() || stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
     };
-    within("every process to end", || [child].iter().chain(&neighbours).all(|&p| is_gone(p)).then_some(()));
+    wait_for("every process to end", || [child].iter().chain(&neighbours).all(|&p| is_gone(p)).then_some(()));
 }
 
 #[test]

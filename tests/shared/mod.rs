@@ -1,8 +1,45 @@
-//! What the test programs share: the folder of recordings that is too large for the repository, and the list of what was not run.
-#![allow(dead_code, reason = "not every program needs both")]
+//! What the test programs share: the samples, the folder of recordings that is too large for the repository, and the list of what was
+//! not run.
+#![allow(dead_code, reason = "not every program needs all of it")]
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, Recording};
+
+/// A file of `sample_snapshots`.
+pub fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
+}
+
+/// A child that does not outlive the test.
+pub struct Guard(pub Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `probe` gives something.
+pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        if let Some(found) = probe() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("waited a minute for {what}");
+}
+
+pub fn open_sample(name: &str) -> Recording {
+    formats::open(&sample(name), &Progress::new()).unwrap()
+}
 
 /// The folder that `VRAMSCOPE_CORPUS` names; without it what needs the corpus is not run, and that is listed.
 pub fn corpus() -> Option<PathBuf> {

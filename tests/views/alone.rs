@@ -34,9 +34,7 @@ pub fn recorded(path: &str) -> Arc<DeviceData> {
 
 /// A view and what it asked for.
 pub struct Alone {
-    /// The view.
     pub view: Box<dyn View>,
-    /// What it sent.
     pub asked: Vec<Action>,
 }
 

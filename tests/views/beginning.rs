@@ -1,5 +1,6 @@
 //! A window that is opened without files: the last session comes back where the user wants that.
 
+use crate::shared::sample;
 use std::path::{Path, PathBuf};
 
 use egui::Theme;
@@ -8,10 +9,6 @@ use vramscope::app::settings::Settings;
 use crate::whole::{Whole, app, with_settings};
 
 const SIZE: [f32; 2] = [1200.0, 800.0];
-
-fn sample(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
-}
 
 fn left_open(files: &[&Path], reopens: bool) -> Settings {
     let left_open = files.iter().map(|path| path.to_str().expect("text").to_owned()).collect();

@@ -4,7 +4,6 @@ use egui::{Event, Key, Modifiers, PointerButton, Pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
 
-/// Moves the pointer.
 pub fn move_to<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.event(Event::PointerMoved(p));
     h.run_steps(2);

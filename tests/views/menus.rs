@@ -8,7 +8,7 @@ use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::settings::Settings;
-use vramscope::app::state::{Action, Command, Item, TrackLayout, ViewKind};
+use vramscope::app::state::{Action, Command, Item, Track, TrackLayout, ViewKind};
 
 /// The app as it starts: no recording, the welcome page.
 fn fresh() -> Whole {
@@ -75,7 +75,7 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     let mut h = two_devices();
     h.get_by_label("Fold Curves").click();
     h.run_steps(3);
-    let folded = TrackLayout { folded: [false, true, false, false], ..TrackLayout::default() };
+    let folded = TrackLayout::default().with_folded(Track::Curves, true);
     let app = app(&h);
     assert_eq!(app.settings().tracks, folded);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.shared.tracks), Some(folded));

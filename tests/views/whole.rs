@@ -50,7 +50,6 @@ pub fn only(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Whole {
     })
 }
 
-/// The app.
 pub fn app(h: &Whole) -> &App {
     h.state().as_ref().expect("an app")
 }
@@ -60,7 +59,6 @@ pub fn link(h: &Whole) -> &SharedViewState {
     &app(h).active_document().and_then(|d| d.view()).expect("a device in front").shared
 }
 
-/// Applies an action.
 pub fn send(h: &mut Whole, action: Action) {
     app(h).actions().send(action);
     h.run_steps(3);

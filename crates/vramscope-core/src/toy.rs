@@ -314,19 +314,7 @@ pub(crate) fn confs() -> impl Strategy<Value = AllocConf> {
 /// A device with events that no allocator would write.
 pub(crate) fn any_device() -> impl Strategy<Value = DeviceRecording> {
     (prop::collection::vec((0u8..11, 0u64..12, 0u64..9), 0..120), any::<bool>()).prop_map(|(raw, end)| {
-        let actions = [
-            Action::Alloc,
-            Action::FreeRequested,
-            Action::FreeCompleted,
-            Action::SegmentAlloc,
-            Action::SegmentFree,
-            Action::SegmentMap,
-            Action::SegmentUnmap,
-            Action::Snapshot,
-            Action::Oom,
-            Action::Annotate,
-            Action::Unknown,
-        ];
+        let actions = <Action as strum::VariantArray>::VARIANTS;
         let mut dev = DeviceRecording { has_final_state: end, pools: vec![(0, 0), (0, 1)], ..DeviceRecording::default() };
         for (action, address, size) in raw {
             let address = if address == 11 { u64::MAX - 4096 } else { address * MEBIBYTE };

@@ -114,9 +114,6 @@ impl Memory {
 }
 
 /// A device's memory, from the newest call that the driver has.
-///
-/// # Errors
-/// NVML's error.
 pub fn memory(nvml: &Nvml, device: &Device<'_>) -> Result<Memory, NvmlError> {
     match device.memory_info() {
         Ok(m) => Ok(Memory { total: m.total, free: m.free, driver: Some(m.reserved) }),
@@ -140,9 +137,6 @@ pub fn has_withdrawn_layout(nvml: &Nvml) -> bool {
 }
 
 /// Processes with a compute context. Tries the newest call first, then those of older drivers.
-///
-/// # Errors
-/// NVML's error.
 pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let text = match device.running_compute_processes() {
         Err(NvmlError::FailedToLoadSymbol(_)) => match device.running_compute_processes_v2() {
@@ -172,9 +166,6 @@ pub fn compute_processes(nvml: &Nvml, device: &Device<'_>) -> Result<Vec<Process
 }
 
 /// Processes with a graphics context; see [`compute_processes`].
-///
-/// # Errors
-/// NVML's error.
 pub fn graphics_processes(device: &Device<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     match device.running_graphics_processes() {
         Err(NvmlError::FailedToLoadSymbol(_)) => device.running_graphics_processes_v2(),

@@ -9,6 +9,7 @@ use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::oom::{Helped, what_would_have_helped};
 use vramscope_core::inference::{Caps, Prepared, WhatIf};
 use vramscope_core::model::{Cancelled, DeviceRecording, Progress, Recording, Stage};
+use vramscope_core::query::{Query, Scope};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::counted;
 
@@ -72,6 +73,12 @@ impl DeviceData {
         &self.anatomy().steps
     }
 
+    /// What a query about the device looks at; cursor and markers are for the caller to add.
+    pub fn scope<'a>(&'a self, query: &Query, roles: Option<&'a Roles>) -> Scope<'a> {
+        let steps = query.needs_steps().then(|| self.steps());
+        Scope { roles, steps, ..Scope::new(&self.recording, self.device(), &self.tables) }
+    }
+
     /// The device's steps if they were computed already.
     pub fn known_steps(&self) -> Option<&Steps> {
         self.found.anatomy.get().map(|anatomy| &anatomy.steps)
@@ -130,9 +137,6 @@ impl DeviceData {
 
     /// Answers what-if questions about the device. The first call reads the trace (about 0.5 µs per event) and blocks other
     /// callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn what_if(&self, progress: &Progress) -> Result<WhatIf<'_>, Cancelled> {
         let mut prepared = locked(&self.found.what_if);
         if let Some(prepared) = prepared.as_ref() {
@@ -145,9 +149,6 @@ impl DeviceData {
 
     /// What is known about the memory cap of the process; shown by autopsy, findings, what-if and the timeline. The first call
     /// may read the trace and blocks other callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn caps(&self, progress: &Progress) -> Result<Caps, Cancelled> {
         let mut known = locked(&self.found.caps);
         if let Some(known) = known.as_ref() {
@@ -160,9 +161,6 @@ impl DeviceData {
 
     /// The suggested settings, simulated on this recording. The first call runs some dozens of simulations and blocks other
     /// callers; later calls are free. Do not call it on the window's thread.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was cancelled.
     pub fn helped(&self, progress: &Progress) -> Result<Arc<Helped>, Cancelled> {
         let mut known = locked(&self.found.helped);
         if let Some(known) = known.as_ref() {

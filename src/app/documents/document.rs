@@ -92,7 +92,6 @@ pub struct Fresh {
     pub state: Option<Arc<State>>,
     pub colours: Arc<Colours>,
     pub findings: Option<Arc<Findings>>,
-    /// The role of each allocation.
     pub roles: Option<Arc<Roles>>,
     /// The allocations that match the active query.
     pub matching: Option<Arc<Matching>>,
@@ -227,13 +226,7 @@ impl DeviceView {
         let data = Arc::clone(&self.data);
         let (cursor, markers) = (Some(shared.cursor), shared.flags());
         let answer = self.matching.get(jobs, "query", &key, move |progress| {
-            let scope = Scope {
-                roles: roles.as_deref(),
-                steps: query.query.needs_steps().then(|| data.steps()),
-                cursor,
-                markers,
-                ..Scope::new(&data.recording, data.device(), &data.tables)
-            };
+            let scope = Scope { cursor, markers, ..data.scope(&query.query, roles.as_deref()) };
             let rows = query.query.allocations(&scope, progress).ok()?;
             Matching::of(data.device(), &data.tables, rows, progress).ok()
         });

@@ -69,9 +69,6 @@ impl Drop for FolderWatch {
 
 impl FolderWatch {
     /// Watches a folder from its first listing on. Files that are already there are not new.
-    ///
-    /// # Errors
-    /// One sentence when the thread cannot start.
     pub fn start(folder: PathBuf, jobs: &Jobs) -> Result<Self, String> {
         let (sender, found) = sync_channel(64);
         let stop = Arc::new(AtomicBool::new(false));

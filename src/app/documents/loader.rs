@@ -168,7 +168,7 @@ impl Loading {
     /// The stages of this load, in order.
     pub fn stages(&self) -> impl Iterator<Item = Stage> {
         let first = self.first;
-        Stage::ALL.into_iter().filter(move |&stage| match stage {
+        Stage::ALL.iter().copied().filter(move |&stage| match stage {
             Stage::Reading | Stage::Replaying => stage == first,
             Stage::Ordering => first == Stage::Reading,
             _ => true,

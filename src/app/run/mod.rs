@@ -162,10 +162,7 @@ fn clone_options(options: &eframe::NativeOptions) -> eframe::NativeOptions {
     }
 }
 
-/// Opens the window and returns when it is closed.
-///
-/// # Errors
-/// One sentence when there is no display or no renderer starts.
+/// Opens the window and returns when it is closed. Fails when there is no display or no renderer starts.
 pub fn run(options: RunOptions) -> Result<(), String> {
     start(native_options([1600.0, 1000.0]), move |cc| {
         let mut settings = cc.storage.and_then(|s| eframe::get_value::<Settings>(s, eframe::APP_KEY)).unwrap_or_default();

@@ -41,10 +41,8 @@ pub struct Screenshot {
 }
 
 /// Draws a recording into a file: SVG without a display, PNG with the real window. Gives a sentence where the picture is not as large
-/// as it was asked for.
-///
-/// # Errors
-/// One sentence when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the file cannot be written.
+/// as it was asked for. Fails when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the
+/// file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -73,10 +71,8 @@ pub fn unknown_view(name: &str) -> Option<String> {
     (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
 }
 
-/// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver.
-///
-/// # Errors
-/// One sentence when the view is unknown, the recording cannot be opened, or the file cannot be written.
+/// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver. Fails when the view is
+/// unknown, the recording cannot be opened, or the file cannot be written.
 fn export_svg(shot: &Screenshot) -> Result<(), String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
@@ -100,10 +96,8 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
     write(&shot.out, &text)
 }
 
-/// Opens the files of a picture. To redact paths it reads the recording right here, since no user is waiting.
-///
-/// # Errors
-/// One sentence when the recording cannot be opened, or when it is to be redacted together with other files.
+/// Opens the files of a picture. To redact paths it reads the recording right here, since no user is waiting. Fails when the
+/// recording cannot be opened, or when it is to be redacted together with other files.
 fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
     let Some(file) = shot.file.as_ref().filter(|_| shot.redact) else {
         app.open_paths(shot.file.iter().chain(&shot.with).cloned());
@@ -127,10 +121,8 @@ fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
 /// Samples to wait for before a live watch is pictured: three seconds at the usual rate.
 const WATCHED_SAMPLES: usize = 30;
 
-/// Opens the window, draws the recording once, writes a PNG, and closes.
-///
-/// # Errors
-/// One sentence when the view is unknown, the recording cannot be opened, there is no display, or the file cannot be written.
+/// Opens the window, draws the recording once, writes a PNG, and closes. Fails when the view is unknown, the recording cannot be
+/// opened, there is no display, or the file cannot be written.
 fn screenshot(mut shot: Screenshot) -> Result<Option<String>, String> {
     // The welcome page is what is there without a recording.
     if shot.view == "welcome" {
@@ -202,10 +194,8 @@ fn smaller(wanted: (u32, u32), got: [usize; 2]) -> Option<String> {
     })
 }
 
-/// Sets device, workspace and cursor. Returns true when done, and remembers it in `is_placed`.
-///
-/// # Errors
-/// One sentence when the recording has no such device or event.
+/// Sets device, workspace and cursor. Returns true when done, and remembers it in `is_placed`. Fails when the recording has no
+/// such device or event.
 fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool, String> {
     if *is_placed {
         return Ok(true);

@@ -125,7 +125,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
             }
         });
         ui.menu_button("Colour by", |ui| {
-            for by in ColourBy::ALL {
+            for &by in ColourBy::ALL {
                 entry(app, ui, Command::Colour(by));
             }
         });

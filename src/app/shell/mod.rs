@@ -55,7 +55,6 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     app.hover.draw(ui, tokens);
 }
 
-/// The texts of a frame of the window.
 #[cfg(test)]
 pub(super) fn texts_of_a_frame(app: &mut App, ctx: &egui::Context) -> Vec<String> {
     fn texts(shape: &egui::Shape) -> Vec<String> {

@@ -12,7 +12,8 @@ use super::document_id::DocumentId;
 use super::excerpt::Excerpt;
 pub use super::live_status::LiveAction;
 use super::selection::Item;
-use super::shared::{Axis, TrackLayout};
+use super::shared::Axis;
+use super::tracks::TrackLayout;
 use super::view_kind::ViewKind;
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::plan::{Plan, Setting, Size};
@@ -42,7 +43,6 @@ pub enum Action {
     AskPath(Choosing),
     /// Save the live session in front: what was recorded so far and what follows.
     SaveSession(PathBuf),
-    /// Ask for a log to explain.
     AskLog,
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),

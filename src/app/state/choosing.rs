@@ -19,11 +19,9 @@ pub enum Choosing {
     First,
     /// The second of two recordings to compare.
     Second,
-    /// Target of a picture.
     Picture,
     /// Target of a saved recording.
     Save,
-    /// Target of a report.
     Report,
     /// Target of a live session.
     Session,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum ColourBy {
     /// The user's innermost frame.
     #[default]
@@ -10,6 +11,7 @@ pub enum ColourBy {
     /// The role: parameters, gradients, activations and so on.
     Role,
     /// Block size in eight classes, each with a similar share of the bytes at the peak.
+    #[strum(serialize = "size class")]
     SizeClass,
     /// Events since the allocation, in powers of two that span the recording.
     Age,
@@ -20,26 +22,10 @@ pub enum ColourBy {
 }
 
 impl ColourBy {
-    pub const ALL: [ColourBy; 7] = [
-        ColourBy::Stack,
-        ColourBy::Role,
-        ColourBy::SizeClass,
-        ColourBy::Age,
-        ColourBy::Stream,
-        ColourBy::Pool,
-        ColourBy::Segment,
-    ];
+    pub const ALL: &[ColourBy] = <ColourBy as strum::VariantArray>::VARIANTS;
 
     /// The name used inside a sentence.
     pub fn text(self) -> &'static str {
-        match self {
-            ColourBy::Stack => "stack",
-            ColourBy::Role => "role",
-            ColourBy::SizeClass => "size class",
-            ColourBy::Age => "age",
-            ColourBy::Stream => "stream",
-            ColourBy::Pool => "pool",
-            ColourBy::Segment => "segment",
-        }
+        self.into()
     }
 }

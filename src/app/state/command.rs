@@ -121,7 +121,7 @@ impl Command {
     pub fn all() -> Vec<Command> {
         let each = |command| match command {
             Command::SetMarker(_) => vec![Command::SetMarker(0), Command::SetMarker(1)],
-            Command::Colour(_) => ColourBy::ALL.map(Command::Colour).to_vec(),
+            Command::Colour(_) => ColourBy::ALL.iter().copied().map(Command::Colour).collect(),
             Command::Workspace(_) => Workspace::ALL.iter().copied().map(Command::Workspace).collect(),
             Command::Show(_) => ViewKind::all().map(Command::Show).collect(),
             command => vec![command],

@@ -13,6 +13,7 @@ pub mod selection;
 pub mod shared;
 #[cfg(test)]
 pub(crate) mod toys;
+pub mod tracks;
 pub mod view_kind;
 pub mod workspace;
 
@@ -25,6 +26,7 @@ pub use document_id::DocumentId;
 pub use excerpt::Excerpt;
 pub use live_status::{LiveAction, LiveStatus, last_known};
 pub use selection::Item;
-pub use shared::{AskedQuery, Axis, SharedViewState, TrackLayout, events_of_range};
+pub use shared::{AskedQuery, Axis, SharedViewState, events_of_range};
+pub use tracks::{Track, TrackLayout};
 pub use view_kind::ViewKind;
 pub use workspace::{Layouts, Workspace};

@@ -9,6 +9,7 @@ use super::colour_by::ColourBy;
 use super::compared::Source;
 use super::live_status::LiveStatus;
 use super::selection::{Item, Selection};
+use super::tracks::TrackLayout;
 use vramscope_core::anatomy::OwnBlocks;
 use vramscope_core::model::DeviceRecording;
 use vramscope_core::query::Query;
@@ -21,24 +22,6 @@ pub enum Axis {
     #[default]
     Event,
     Time,
-}
-
-/// Arrangement of the timeline's tracks. Saved with the layout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TrackLayout {
-    /// Which of overview, curves, steps and device calls are folded.
-    pub folded: [bool; 4],
-    /// Height the user gave the curves, in points; `None` lets the pane decide.
-    pub curves_height: Option<f32>,
-    /// Height the user gave the operators, in points; `None` lets the pane decide.
-    pub ops_height: Option<f32>,
-    pub fold_ops: bool,
-    pub fold_phases: bool,
-    /// True when the lane of the whole card is folded.
-    pub fold_card: bool,
-    /// Whether the lane of bytes by role is folded; `None` folds it where a snapshot shows more.
-    pub fold_bands: Option<bool>,
 }
 
 #[derive(Clone, Debug)]

@@ -73,13 +73,7 @@ impl QueryWords {
             if query.follows_markers() { markers } else { [None; 2] },
         );
         let shown = self.why.get(cx.jobs, "why a query holds for nothing", &key, move |progress| {
-            let scope = Scope {
-                roles: roles.as_deref(),
-                steps: query.needs_steps().then(|| data.steps()),
-                cursor,
-                markers,
-                ..Scope::new(&data.recording, data.device(), &data.tables)
-            };
+            let scope = Scope { cursor, markers, ..data.scope(&query, roles.as_deref()) };
             query.why_none(&scope, asked, progress).ok().map(|sentences| sentences.join(" "))
         });
         shown.value.filter(|_| shown.is_fresh).map_or_else(String::new, |said| said.as_str().to_owned())

@@ -79,26 +79,26 @@ impl App {
                 self.settings.theme = if dark { ThemeChoice::Light } else { ThemeChoice::Dark };
                 ctx.set_theme(self.settings.theme.preference());
             }
-            Command::ZoomFit => self.with_link(|shared, data| {
+            Command::ZoomFit => self.with_shared(|shared, data| {
                 let (from, to) = domain(data.device(), shared.axis);
                 set_window(shared, data, from, to);
                 shared.fitted = shared.fitted.wrapping_add(1);
             }),
-            Command::ZoomIn => self.with_link(|shared, data| zoom(shared, data, 0.5)),
-            Command::ZoomOut => self.with_link(|shared, data| zoom(shared, data, 2.0)),
-            Command::PanLeft => self.with_link(|shared, data| pan(shared, data, -0.25)),
-            Command::PanRight => self.with_link(|shared, data| pan(shared, data, 0.25)),
-            Command::ToggleAxis => self.with_link(|shared, data| {
+            Command::ZoomIn => self.with_shared(|shared, data| zoom(shared, data, 0.5)),
+            Command::ZoomOut => self.with_shared(|shared, data| zoom(shared, data, 2.0)),
+            Command::PanLeft => self.with_shared(|shared, data| pan(shared, data, -0.25)),
+            Command::PanRight => self.with_shared(|shared, data| pan(shared, data, 0.25)),
+            Command::ToggleAxis => self.with_shared(|shared, data| {
                 set_axis(shared, data, if shared.axis == Axis::Event { Axis::Time } else { Axis::Event });
             }),
-            Command::EventBack => self.with_link(|shared, data| go_to(shared, data, shared.cursor.saturating_sub(1))),
-            Command::EventForward => self.with_link(|shared, data| go_to(shared, data, shared.cursor.saturating_add(1))),
-            Command::First => self.with_link(|shared, data| go_to(shared, data, 0)),
-            Command::Last => self.with_link(|shared, data| go_to(shared, data, u32::MAX)),
-            Command::Peak => self.with_link(|shared, data| go_to(shared, data, data.tables.curves.peak_event())),
+            Command::EventBack => self.with_shared(|shared, data| go_to(shared, data, shared.cursor.saturating_sub(1))),
+            Command::EventForward => self.with_shared(|shared, data| go_to(shared, data, shared.cursor.saturating_add(1))),
+            Command::First => self.with_shared(|shared, data| go_to(shared, data, 0)),
+            Command::Last => self.with_shared(|shared, data| go_to(shared, data, u32::MAX)),
+            Command::Peak => self.with_shared(|shared, data| go_to(shared, data, data.tables.curves.peak_event())),
             Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
             Command::OutOfMemory if self.show_failed_device() => {}
-            Command::OutOfMemory => self.with_link(|shared, data| {
+            Command::OutOfMemory => self.with_shared(|shared, data| {
                 // The last first, which ended the run; from there on round.
                 let is_at_one =
                     data.ooms.binary_search(&shared.cursor).is_ok() && shared.selected() == Some(Item::Event(shared.cursor));
@@ -108,8 +108,8 @@ impl App {
                     shared.selection.select(Some(Item::Event(e)));
                 }
             }),
-            Command::SetMarker(which) => self.with_link(|shared, _| set_marker(shared, which, Some(shared.cursor))),
-            Command::ClearMarkers => self.with_link(|shared, _| {
+            Command::SetMarker(which) => self.with_shared(|shared, _| set_marker(shared, which, Some(shared.cursor))),
+            Command::ClearMarkers => self.with_shared(|shared, _| {
                 set_marker(shared, 0, None);
                 set_marker(shared, 1, None);
             }),
@@ -122,7 +122,7 @@ impl App {
                 }
                 self.run(Command::Show(ViewKind::Allocations), ctx);
             }
-            Command::FitSelection => self.with_link(fit_selection),
+            Command::FitSelection => self.with_shared(fit_selection),
             // What is being drawn is the innermost.
             Command::Clear if lets_go_of_drawing(ctx) => {}
             Command::Clear => self.clear(),
@@ -130,7 +130,7 @@ impl App {
             Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
             Command::SelectionBack => {
                 let mut went = false;
-                self.with_link(|shared, data| {
+                self.with_shared(|shared, data| {
                     went = shared.zoom_back(data.device());
                     if !went && shared.selection.can_go_back() {
                         shared.selection.back();
@@ -141,7 +141,7 @@ impl App {
                     document.go_back();
                 }
             }
-            Command::SelectionForward => self.with_link(|shared, _| shared.selection.forward()),
+            Command::SelectionForward => self.with_shared(|shared, _| shared.selection.forward()),
             Command::CopyAddress => {
                 let text =
                     self.active_document().and_then(Document::view).filter(|v| v.data.recording.addresses().is_known()).and_then(
@@ -218,7 +218,7 @@ impl App {
         let Some(failed) = view.and_then(|v| v.data.failed_elsewhere()) else { return false };
         self.set_device(failed);
         // One that was looked at before may have been left elsewhere.
-        self.with_link(|shared, data| {
+        self.with_shared(|shared, data| {
             if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&shared.cursor)) {
                 go_to(shared, data, first);
                 shared.selection.select(Some(Item::Event(first)));
@@ -240,7 +240,7 @@ impl App {
             page.let_go();
             return;
         }
-        self.with_link(|shared, _| {
+        self.with_shared(|shared, _| {
             shared.cleared = shared.cleared.wrapping_add(1);
             if shared.range.is_some() {
                 shared.range = None;

@@ -60,39 +60,39 @@ impl App {
             Action::Activate(id) => self.documents.show(id),
             Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),
-            Action::SetCursor(event) => self.with_link(|shared, data| shared.cursor = clamp_event(data, event)),
-            Action::GoTo(event) => self.with_link(|shared, data| go_to(shared, data, event)),
-            Action::SetInstant(at_us) => self.with_link(|shared, _| shared.instant_us = at_us),
-            Action::SetWindow(from, to) => self.with_link(|shared, data| set_window(shared, data, from, to)),
-            Action::SetAxis(axis) => self.with_link(|shared, data| set_axis(shared, data, axis)),
-            Action::HoverEvent(event) => self.with_link(|shared, _| shared.hover_event = event),
-            Action::Hover(item) => self.with_link(|shared, _| shared.hovered = item),
-            Action::HoverClass(class) => self.with_link(|shared, _| shared.hover_class = class),
-            Action::HoverOwn(own) => self.with_link(|shared, _| shared.hover_own = own),
-            Action::KeepOwn(own) => self.with_link(|shared, _| shared.own = own),
-            Action::Select(item) => self.with_link(|shared, _| {
+            Action::SetCursor(event) => self.with_shared(|shared, data| shared.cursor = clamp_event(data, event)),
+            Action::GoTo(event) => self.with_shared(|shared, data| go_to(shared, data, event)),
+            Action::SetInstant(at_us) => self.with_shared(|shared, _| shared.instant_us = at_us),
+            Action::SetWindow(from, to) => self.with_shared(|shared, data| set_window(shared, data, from, to)),
+            Action::SetAxis(axis) => self.with_shared(|shared, data| set_axis(shared, data, axis)),
+            Action::HoverEvent(event) => self.with_shared(|shared, _| shared.hover_event = event),
+            Action::Hover(item) => self.with_shared(|shared, _| shared.hovered = item),
+            Action::HoverClass(class) => self.with_shared(|shared, _| shared.hover_class = class),
+            Action::HoverOwn(own) => self.with_shared(|shared, _| shared.hover_own = own),
+            Action::KeepOwn(own) => self.with_shared(|shared, _| shared.own = own),
+            Action::Select(item) => self.with_shared(|shared, _| {
                 shared.selection.select(item);
                 shared.own = None;
             }),
-            Action::SetRange(range) => self.with_link(|shared, data| {
+            Action::SetRange(range) => self.with_shared(|shared, data| {
                 shared.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
             Action::SetColourBy(by) => {
                 // What the user chose is kept; what a recording without stacks falls back to is not.
                 self.settings.colour_by = Some(by);
-                self.with_link(|shared, _| {
+                self.with_shared(|shared, _| {
                     shared.colour_by = by;
                     shared.focus_classes.clear();
                     shared.hover_class = None;
                 });
             }
-            Action::SetQuery(text) => self.with_link(|shared, _| {
+            Action::SetQuery(text) => self.with_shared(|shared, _| {
                 let read = Query::parse(&text).ok().filter(|query| !query.is_empty());
                 shared.query = read.map(|query| Arc::new(AskedQuery { text, query }));
             }),
-            Action::SetFocusClasses(classes) => self.with_link(|shared, _| shared.focus_classes = classes),
+            Action::SetFocusClasses(classes) => self.with_shared(|shared, _| shared.focus_classes = classes),
             Action::SetMarker(which, event) => {
-                self.with_link(|shared, data| set_marker(shared, which, event.map(|e| clamp_event(data, e))))
+                self.with_shared(|shared, data| set_marker(shared, which, event.map(|e| clamp_event(data, e))))
             }
             Action::OpenSimulation { conf, limit } => self.open_simulation(&conf, limit),
             Action::OpenPlanned(run) => self.open_planned(*run),
@@ -102,7 +102,7 @@ impl App {
                 }
             }
             Action::TrySettings(conf) => {
-                self.with_link(|shared, _| shared.to_try.push(conf));
+                self.with_shared(|shared, _| shared.to_try.push(conf));
                 if let Some(document) = self.active_document_mut() {
                     document.go_to(workspace::Workspace::WhatIf);
                     let whatif = workspace::Workspace::WhatIf;
@@ -121,7 +121,7 @@ impl App {
                     parked.chain(shown).for_each(|view| view.shared.tracks = tracks);
                 }
             }
-            Action::Compare(which, source) => self.with_link(|shared, _| {
+            Action::Compare(which, source) => self.with_shared(|shared, _| {
                 // A flag in the timeline would claim that A is here.
                 if source != Source::Marker
                     && let Some(marker) = shared.markers.get_mut(which)
@@ -146,7 +146,7 @@ impl App {
         }
     }
 
-    pub(in crate::app) fn with_link(&mut self, change: impl FnOnce(&mut SharedViewState, &DeviceData)) {
+    pub(in crate::app) fn with_shared(&mut self, change: impl FnOnce(&mut SharedViewState, &DeviceData)) {
         if let Some(view) = self.active_document_mut().and_then(Document::view_mut) {
             let data = std::sync::Arc::clone(&view.data);
             let before = (view.shared.axis, view.shared.from, view.shared.to, view.shared.selected());

@@ -63,7 +63,6 @@ pub(in crate::app) enum Overlay {
     Help,
     /// Help to read, open at a page.
     Guide(guide::Reading),
-    /// What a report is to be.
     Report,
     Settings,
     Rules,

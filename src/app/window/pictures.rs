@@ -200,10 +200,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Looks how far the app is.
-    ///
-    /// # Errors
-    /// One sentence when that has not changed for two minutes.
+    /// Looks how far the app is. Fails when that has not changed for two minutes.
     pub(in crate::app) fn check(&mut self, app: &App, view: &str) -> Result<(), String> {
         self.look(app.pace(), view)
     }

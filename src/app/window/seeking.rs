@@ -39,7 +39,7 @@ impl App {
             return;
         }
         if let Some((event, item)) = found {
-            self.with_link(|shared, data| {
+            self.with_shared(|shared, data| {
                 if item.is_some() {
                     shared.selection.select(item);
                 }

@@ -25,8 +25,7 @@ pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Them
 pub use plan::PlanArgs;
 pub use report::{McpArgs, ReportArgs, ReportFormat};
 pub use reports::{
-    Curve, DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, FlameBy, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs,
-    SummaryArgs,
+    DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs, SummaryArgs,
 };
 pub use runs::{CatchStacks, ProbeArgs, RecordArgs, RunArgs, SnapArgs};
 
@@ -146,6 +145,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use vramscope_core::tables::Quantity;
 
     fn parse(line: &str) -> Result<Args, clap::Error> {
         Args::try_parse_from(line.split_whitespace())
@@ -172,7 +172,7 @@ mod tests {
     fn an_instant_is_named_at_most_once() {
         assert!(parse("vramscope state f.pickle").is_ok());
         assert!(parse("vramscope state f.pickle --peak --oom").is_err());
-        for (line, want) in [("--peak", Curve::Active), ("--peak=reserved", Curve::Reserved)] {
+        for (line, want) in [("--peak", Quantity::Active), ("--peak=reserved", Quantity::Reserved)] {
             let Some(Command::State(s)) = parse(&format!("vramscope state {line} f.pickle")).unwrap().command else { panic!() };
             assert_eq!(s.instant.peak, Some(want));
         }

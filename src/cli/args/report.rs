@@ -50,10 +50,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Where the report goes.
-    ///
-    /// # Errors
-    /// One sentence where no file is named and a page of HTML would fill the terminal.
+    /// Where the report goes. Fails where no file is named and a page of HTML would fill the terminal.
     pub fn target(&self) -> Result<&Path, String> {
         match (&self.out, self.format) {
             (Some(out), _) => Ok(out),
@@ -64,10 +61,7 @@ impl ReportArgs {
         }
     }
 
-    /// The format asked for, or that of the file's name.
-    ///
-    /// # Errors
-    /// One sentence where the name ends like a file of another kind.
+    /// The format asked for, or that of the file's name. Fails where the name ends like a file of another kind.
     pub fn format(&self) -> Result<ReportFormat, String> {
         let out = self.target()?;
         let ending = out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::values::parse_range;
+use super::values::{one_of, parse_range};
 use crate::cli::rules::RulesArgs;
+use vramscope_core::compare::flame::By;
 use vramscope_core::tables::Quantity;
 
 /// What `findings` takes: a file, as text or JSON.
@@ -91,8 +92,9 @@ pub struct InstantArgs {
     #[arg(long, value_name = "N")]
     pub event: Option<u32>,
     /// The event at which this curve first reached its peak; active when no curve is named
-    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "active")]
-    pub peak: Option<Curve>,
+    #[arg(long, value_name = "CURVE", num_args = 0..=1, require_equals = true, default_missing_value = "active",
+          value_parser = one_of(CURVES))]
+    pub peak: Option<Quantity>,
     /// At an out-of-memory event: the last, or the K-th from the first
     #[arg(long, value_name = "K", num_args = 0..=1, require_equals = true,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -102,30 +104,13 @@ pub struct InstantArgs {
     pub end: bool,
 }
 
-/// A curve, as typed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Curve {
-    /// Segments taken from the device
-    Reserved,
-    /// Blocks until their memory is reusable
-    Active,
-    /// Blocks until the program frees them
-    Allocated,
-    /// Bytes the program requested
-    Requested,
-}
-
-impl Curve {
-    /// The quantity it names.
-    pub fn quantity(self) -> Quantity {
-        match self {
-            Curve::Reserved => Quantity::Reserved,
-            Curve::Active => Quantity::Active,
-            Curve::Allocated => Quantity::Allocated,
-            Curve::Requested => Quantity::Requested,
-        }
-    }
-}
+/// The curves, as typed.
+const CURVES: [(&str, &str, Quantity); 4] = [
+    ("reserved", "Segments taken from the device", Quantity::Reserved),
+    ("active", "Blocks until their memory is reusable", Quantity::Active),
+    ("allocated", "Blocks until the program frees them", Quantity::Allocated),
+    ("requested", "Bytes the program requested", Quantity::Requested),
+];
 
 /// Arguments of `leaks`.
 #[derive(Debug, ClapArgs)]
@@ -165,8 +150,8 @@ pub struct FlameArgs {
     #[arg(long, value_name = "FROM..TO", value_parser = parse_range, requires = "over_time")]
     pub events: Option<(u32, u32)>,
     /// What the frames are
-    #[arg(long, value_enum, default_value_t = FlameBy::Stack)]
-    pub by: FlameBy,
+    #[arg(long, value_name = "BY", default_value = "stack", value_parser = one_of(FRAMES))]
+    pub by: By,
     /// Count the bytes the program requested instead of whole blocks
     #[arg(long)]
     pub requested: bool,
@@ -188,21 +173,13 @@ pub struct FlameArgs {
 }
 
 /// What the frames of `flame` are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FlameBy {
-    /// Functions with their lines
-    #[default]
-    Stack,
-    /// Source files
-    File,
-    /// Modules: forward functions
-    Module,
-    /// What the memory is for, then functions
-    #[value(alias = "category")]
-    Role,
-    /// What the program was doing when it allocated, then functions
-    Phase,
-}
+const FRAMES: [(&str, &str, By); 5] = [
+    ("stack", "Functions with their lines", By::Stack),
+    ("file", "Source files", By::File),
+    ("module", "Modules: forward functions", By::Module),
+    ("role|category", "What the memory is for, then functions", By::Role),
+    ("phase", "What the program was doing when it allocated, then functions", By::Phase),
+];
 
 /// Arguments of `diff`.
 #[derive(Debug, ClapArgs)]

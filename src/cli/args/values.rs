@@ -1,5 +1,21 @@
 //! Words to values: sizes, ranges, rates, settings. Each error is a sentence that says what to write.
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+/// Reads one of some names, each listed with what it means. A second name behind a bar is read too and not listed.
+pub(in crate::cli) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    choices: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let listed = choices.map(|(names, about, _)| {
+        let (name, other) = names.split_once('|').map_or((names, None), |(name, other)| (name, Some(other)));
+        PossibleValue::new(name).help(about).aliases(other)
+    });
+    PossibleValuesParser::new(listed).map(move |typed| {
+        // The parser has let one of the names through.
+        choices.iter().find(|(names, ..)| names.split('|').any(|name| name == typed)).map_or(choices[0].2, |found| found.2)
+    })
+}
+
 /// Reads a share from 0 to 1.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

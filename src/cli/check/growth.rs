@@ -30,7 +30,6 @@ const ONE_INSTANT: &str = "the file is of one instant, which need not be the pea
 pub(super) struct AtPeak {
     /// Allocated bytes of whole blocks.
     pub(super) bytes: u64,
-    /// The event of the peak.
     event: u32,
     lines: Vec<Line>,
     roles: [u64; Role::ALL.len()],
@@ -38,7 +37,6 @@ pub(super) struct AtPeak {
     pub(super) caveat: Option<&'static str>,
 }
 
-/// What one line holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     /// `model.py:41`, or in words where no line is known.
@@ -123,7 +121,6 @@ impl AtPeak {
         if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) }
     }
 
-    /// What a role holds.
     pub(super) fn role(&self, role: Role) -> u64 {
         self.roles[role.index()]
     }

@@ -31,10 +31,8 @@ struct Cut {
     of: usize,
 }
 
-/// The answer in at most `limit` characters. `at` is a place inside it: its pointer, and the first item or character that is wanted.
-///
-/// # Errors
-/// One sentence when there is nothing at the pointer.
+/// The answer in at most `limit` characters. `at` is a place inside it: its pointer, and the first item or character that is
+/// wanted. Fails when there is nothing at the pointer.
 pub(super) fn bound(whole: &Value, at: Option<(&str, usize)>, limit: usize) -> Result<String, String> {
     let Some((pointer, offset)) = at else { return Ok(fit(whole, limit)) };
     let Some(part) = whole.pointer(pointer) else {

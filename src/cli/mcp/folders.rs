@@ -28,10 +28,8 @@ impl Folders {
     }
 
     /// The file that is meant: inside a folder by its real path, whatever links and dots the name has. `page.html::rank1.pickle` is one of
-    /// the snapshots of a page.
-    ///
-    /// # Errors
-    /// One sentence; the same for what is not there and what lies outside, so that nothing is told of other folders.
+    /// the snapshots of a page. Fails with the same sentence for what is not there and what lies outside, so that nothing is
+    /// told of other folders.
     pub(super) fn file(&self, name: &str) -> Result<PathBuf, String> {
         let not_there = || {
             format!("{name}: there is no such file in the folders that this server may read; `open` without a file lists them")

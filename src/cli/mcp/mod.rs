@@ -42,10 +42,7 @@ const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch 
     `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
     that `pointer` and `offset`.";
 
-/// Answers until standard input ends.
-///
-/// # Errors
-/// One sentence when a folder is none.
+/// Answers until standard input ends. Fails when a folder is none.
 pub fn run(args: &McpArgs) -> Result<(), Failure> {
     let folders = Folders::new(&args.folders).map_err(Failure::Usage)?;
     let tools = Tools::new(folders, args.limit as usize);

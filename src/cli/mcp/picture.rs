@@ -18,10 +18,7 @@ pub(super) fn has_display() -> bool {
 }
 
 /// The picture as the content of an answer. `options` are those of `vramscope screenshot`. Of an SVG at most `limit` characters, from
-/// `offset` on.
-///
-/// # Errors
-/// One sentence: there is no such view, no display for a PNG, or the picture is too large.
+/// `offset` on. Fails when there is no such view, no display for a PNG, or the picture is too large.
 #[cfg(feature = "gui")]
 pub(super) fn draw(file: &Path, options: &[String], is_svg: bool, offset: usize, limit: usize) -> Result<Value, String> {
     use base64::Engine as _;

@@ -181,10 +181,7 @@ impl Tools {
         self.tools.iter().any(|t| t.name == name)
     }
 
-    /// The content of an answer.
-    ///
-    /// # Errors
-    /// One sentence: an argument is wrong, or the command's own.
+    /// The content of an answer. Fails when an argument is wrong, or the command's own.
     pub(super) fn call(&self, name: &str, arguments: &Value) -> Result<Value, String> {
         let tool = self.tools.iter().find(|t| t.name == name).ok_or("there is no such tool")?;
         check(tool, arguments)?;

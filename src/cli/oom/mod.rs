@@ -26,9 +26,6 @@ const LISTED: usize = 20;
 const BLOCKERS: usize = 200;
 
 /// Runs the subcommand.
-///
-/// # Errors
-/// One sentence when the file cannot be opened or has no such device.
 pub fn run(args: &OomArgs) -> Result<String, String> {
     let progress = Progress::new();
     let mut recording = super::open_blocks(&args.file)?;
@@ -56,9 +53,6 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
 
 /// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
 /// where something failed and the recording is short, or always with `try_settings`. `rules` are the user's own for roles.
-///
-/// # Errors
-/// When cancelled.
 pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
@@ -70,9 +64,6 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
 }
 
 /// The same by tables that are there already, one a device.
-///
-/// # Errors
-/// When cancelled.
 pub(super) fn report_with(recording: &Recording, tables: &[DeviceTables], rules: &Rules) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
@@ -323,7 +314,6 @@ impl At<'_> {
         }
     }
 
-    /// All that is held.
     fn held(&self) -> Composition {
         Composition::at(self.recording, self.device, self.tables, self.names, self.roles, self.state.event, |_| true)
     }

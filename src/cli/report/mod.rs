@@ -62,10 +62,7 @@ pub struct Options {
     pub rules: Rules,
 }
 
-/// Runs the subcommand.
-///
-/// # Errors
-/// One sentence: the file cannot be read, has no such device, or the report cannot be written.
+/// Runs the subcommand. Fails when the file cannot be read, has no such device, or the report cannot be written.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let target = args.target().map_err(Failure::Usage)?;
     let is_stdout = target.as_os_str() == "-";
@@ -104,10 +101,8 @@ fn of_file(path: &Path, device: Option<i32>, format: ReportFormat, options: &Opt
     }
 }
 
-/// The report on an open recording, as the window has one: HTML, or Markdown for a name that ends in `.md`. Replaces an older file.
-///
-/// # Errors
-/// One sentence: the computation was cancelled, or the file cannot be written.
+/// The report on an open recording, as the window has one: HTML, or Markdown for a name that ends in `.md`. Replaces an older
+/// file. Fails when the computation was cancelled, or the file cannot be written.
 pub fn write(recording: &Arc<Recording>, out: &Path, options: &Options) -> Result<u64, String> {
     let is_markdown = out.extension().is_some_and(|e| e.eq_ignore_ascii_case("md"));
     let path = recording.source.path.clone().unwrap_or_else(|| recording.source.name.clone().into());

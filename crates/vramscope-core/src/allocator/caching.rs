@@ -200,9 +200,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 
     /// A request that is known to belong to a private pool, whatever the routes say; for replays.
-    ///
-    /// # Errors
-    /// As [`malloc`](Self::malloc).
     pub fn malloc_in(&mut self, size: u64, stream: u64, pool: PoolKey) -> Result<BlockIx, AllocError> {
         if pool == (0, 0) {
             return self.malloc(size, stream);

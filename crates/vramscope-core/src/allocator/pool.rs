@@ -27,7 +27,6 @@ impl FreeKey {
         if size > MASK { FreeKey(u128::MAX) } else { FreeKey::new(size, 0, 0) }
     }
 
-    /// The size of the block.
     #[inline]
     pub(crate) fn size(self) -> u64 {
         (self.0 >> (32 + BITS)) as u64

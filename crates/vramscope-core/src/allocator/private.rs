@@ -96,7 +96,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.no_split.push(id);
     }
 
-    /// The private pool of this id.
     pub(crate) fn private_of(&self, id: PoolKey) -> Option<&PrivatePool> {
         self.private_at.get(&id).and_then(|&at| self.private.get(at))
     }

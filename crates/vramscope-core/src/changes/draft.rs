@@ -166,7 +166,6 @@ impl<'a> Draft<'a> {
         if large.windows(2).any(|w| is_twice(w[0], w[1])) { 2 } else { 4 }
     }
 
-    /// The number of steps.
     pub(crate) fn steps(&self) -> u32 {
         self.rows.iter().map(|r| r.step).max().unwrap_or(0)
     }
@@ -273,7 +272,6 @@ impl Edits {
         made
     }
 
-    /// Makes half a row beside it.
     pub(crate) fn make_half(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
         let new = self.make_again(draft, row, at);
         if let Some(half) = self.rows.last_mut() {

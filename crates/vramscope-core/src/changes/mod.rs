@@ -389,7 +389,6 @@ impl Change {
     }
 }
 
-/// Makes changes to requests.
 pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
     edit_draft(Draft::of(requests), changes)
 }

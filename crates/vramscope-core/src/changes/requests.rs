@@ -48,7 +48,6 @@ impl Row {
     }
 }
 
-/// The requests of one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests<'a> {
     /// Every request, in the order they were made; blocks older than the recording first.
@@ -59,6 +58,5 @@ pub(crate) struct Requests<'a> {
     pub(crate) stretches: &'a [Range<u32>],
     /// Number of steps: that many stretches, from the second on.
     pub(crate) steps: usize,
-    /// The stacks of the rows.
     pub(crate) stacks: &'a StackTable,
 }

@@ -25,9 +25,6 @@ pub struct Lack {
 const RUN: &str = "vramscope run --at-oom snapshots train.py";
 
 /// Everything that a recording lacks, what decides most first; empty where nothing is missing. Cost: the tables and the anatomy of each device.
-///
-/// # Errors
-/// When it was cancelled.
 pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Cancelled> {
     let mut found: Vec<Lack> = Vec::new();
     for warning in &recording.report.warnings {
@@ -137,7 +134,6 @@ fn held_before(device: &DeviceRecording, tables: &DeviceTables, peak: u32) -> Op
     })
 }
 
-/// A watch of a GPU.
 fn of_a_watch(device: &DeviceRecording, track: &LiveTrack, add: Add<'_>) {
     for sentence in track.trouble.iter().chain(&track.limits) {
         add("what the driver tells", ended(sentence), None);

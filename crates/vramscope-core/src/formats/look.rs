@@ -31,9 +31,6 @@ const LOG_TAIL: u64 = super::log::END as u64;
 
 /// Looks at the first 4 MiB and the last 64 KiB of a file. If it is a text and its first 4 MiB are not enough, also at the last
 /// 64 MiB, which takes a fraction of a second: do not call this on the window's thread.
-///
-/// # Errors
-/// When the file cannot be read.
 pub fn look(path: &Path) -> io::Result<Seen> {
     let mut file = open_regular(path)?;
     let length = file.metadata()?.len();

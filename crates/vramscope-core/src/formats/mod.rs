@@ -57,9 +57,6 @@ pub(crate) fn has_room(address: u64, size: u64) -> bool {
 
 /// Opens a file of any kind. The whole file is read into memory first and stays there until the recording is built; `contents`
 /// says why it is not mapped.
-///
-/// # Errors
-/// [`FormatError`] when nothing usable could be read.
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let since = Instant::now();
@@ -153,9 +150,6 @@ fn without_number(error: &std::io::Error) -> String {
 }
 
 /// Reads bytes of any kind. `name` is used in errors and as the recording's name.
-///
-/// # Errors
-/// [`FormatError`] when nothing usable could be read.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     read_chosen(bytes, name, None, progress)
 }

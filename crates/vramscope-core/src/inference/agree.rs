@@ -121,9 +121,6 @@ impl EventSink for Comparer<'_> {
 }
 
 /// Runs the requests under `replay`, stops at the first difference, and compares the state at the end.
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
 pub fn agreement(replay: &Replay, requests: &Requests<'_>, progress: &Progress) -> Result<Agreement, Cancelled> {
     Ok(agreement_and_end(replay, requests, progress)?.0)
 }

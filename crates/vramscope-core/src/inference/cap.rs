@@ -24,9 +24,6 @@ impl Caps {
 
     /// What is known about a device. `known` is the user's figure and overrides the file's. If a cap is given or nothing failed,
     /// no event is read; otherwise one pass, about 60 ns an event.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn of(device: &DeviceRecording, known: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
         if let Some(stated) = stated(device, known) {
             return Ok(Caps { stated: Some(stated), ..Caps::default() });

@@ -31,9 +31,6 @@ pub struct OwnRun {
 /// Finds the limit and the release under which the model reproduces a recording.
 ///
 /// `known_limit` is what the user or the file says. Costs one run where it agrees at once, a few otherwise.
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
     let FirstReading { mut replay, mut outcome, ended, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
     let ended = ended.filter(|(run, _)| outcome.agrees() && run.is_following && run.oom_request.is_none());

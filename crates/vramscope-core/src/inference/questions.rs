@@ -46,9 +46,6 @@ impl WhatIf<'_> {
     }
 
     /// [`ask_each`](Self::ask_each), with all answers in the end.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
         struct All(Mutex<Vec<Option<Answer>>>);
         impl AnswerSink for All {

@@ -18,9 +18,6 @@ const PAGE: u64 = 20 << 20;
 
 impl<'a> Requests<'a> {
     /// Reads the requests of a device. One pass with a map of live addresses: about 60 ns an event.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
         let known = read(device, false, progress)?;
         Ok(Requests::again(device, Arc::new(known)))

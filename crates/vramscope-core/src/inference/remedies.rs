@@ -153,9 +153,6 @@ impl WhatIf<'_> {
     /// the device's capacity.
     ///
     /// Each is run once, and once more in other places where that may matter; then the smallest limits are searched for. About 12 to 60 runs of at most 0.3 µs a request, on all cores: 0.1 s for 20,000 requests.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn remedies_that_pass(&self, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
         let limit = limit.or(self.own_limit()).or(self.requests().device.capacity);
         let own = &self.own().replay.conf;
@@ -190,9 +187,6 @@ impl WhatIf<'_> {
     }
 
     /// [`needed`](Self::needed), the limit alone.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
         Ok(self.needed(conf, progress)?.map(|n| n.smallest_limit_bytes))
     }
@@ -201,9 +195,6 @@ impl WhatIf<'_> {
     ///
     /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
     /// limit that passes with one that fails 2 MiB below.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn needed(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<Needed>, Cancelled> {
         const STEP: u64 = 2 << 20;
         // The limit is what is searched for, so the settings' own is left out.

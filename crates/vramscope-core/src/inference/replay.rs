@@ -107,9 +107,6 @@ impl Replay {
     }
 
     /// Runs all requests. About 0.3 µs a request.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn run<S: EventSink>(&self, requests: &Requests<'_>, sink: S, progress: &Progress) -> Result<Replayed<S>, Cancelled> {
         self.run_watched(requests, sink, &mut (), progress)
     }

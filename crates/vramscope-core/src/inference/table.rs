@@ -32,9 +32,6 @@ impl EventSink for Writer<'_> {
 impl WhatIf<'_> {
     /// Runs a question with the driver's placement and gives everything the allocator did as a recording of its own, with the
     /// stacks of `recording`, which this device must belong to. Stops at the first failed request.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn simulate(&self, recording: &Recording, question: &Question, progress: &Progress) -> Result<Recording, Cancelled> {
         let device = self.requests().device;
         let conf = question.conf.clone();

@@ -35,9 +35,6 @@ pub struct Question {
 
 impl Question {
     /// Reads a settings string.
-    ///
-    /// # Errors
-    /// PyTorch's rule for the first wrong key or value.
     pub fn parse(text: &str, limit: Option<u64>) -> Result<Self, crate::model::ConfError> {
         let text = settings_of(text);
         Ok(Question { conf: AllocConf::parse(text)?, text: text.to_owned(), limit })
@@ -235,9 +232,6 @@ impl Prepared {
 
 impl<'a> WhatIf<'a> {
     /// Reads the requests and finds out whether the model reproduces the recording.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
         // The trace is read once and most often served once to see whether the model agrees.
         progress.begin(Stage::Replaying, 2 * device.events.len() as u64);
@@ -315,9 +309,6 @@ impl<'a> WhatIf<'a> {
     }
 
     /// Runs one question. `points` is how many points its curve shall have, 0 for none.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop.
     pub fn ask(&self, question: &Question, points: usize, progress: &Progress) -> Result<Answer, Cancelled> {
         let started = Instant::now();
         let runs = 1 + places_tried(self.requests.count) as u64;

@@ -85,9 +85,6 @@ impl AllocConf {
     }
 
     /// Parses a settings string by the rules of release `version`.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse).
     pub fn parse_as(text: &str, version: TorchVersion) -> Result<Self, ConfError> {
         let mut conf = AllocConf::default();
         conf.reparse(text, version)?;

@@ -7,7 +7,18 @@ pub type EventId = u32;
 
 /// What the allocator did. Names are PyTorch's.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, strum::IntoStaticStr,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
 )]
 #[repr(u8)]
 #[strum(serialize_all = "snake_case")]
@@ -37,19 +48,10 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions with a name (all but [`Unknown`](Action::Unknown)), in the order above.
-    pub const NAMED: [Action; 10] = [
-        Action::Alloc,
-        Action::FreeRequested,
-        Action::FreeCompleted,
-        Action::SegmentAlloc,
-        Action::SegmentFree,
-        Action::SegmentMap,
-        Action::SegmentUnmap,
-        Action::Snapshot,
-        Action::Oom,
-        Action::Annotate,
-    ];
+    /// The actions that have a name, in the order above.
+    pub fn named() -> impl Iterator<Item = Action> {
+        <Action as strum::VariantArray>::VARIANTS.iter().copied().filter(|action| *action != Action::Unknown)
+    }
 
     /// The name in PyTorch's snapshots.
     pub fn name(self) -> &'static str {

@@ -22,9 +22,6 @@ pub struct Example {
 const COUNTED: usize = 2_000_000;
 
 /// At least one example per kind of term, with words of this recording. O(examples × allocations) up to two million allocations.
-///
-/// # Errors
-/// [`Cancelled`] when the progress was cancelled.
 pub fn examples(scope: &Scope<'_>, names: &StackNames, progress: &Progress) -> Result<Vec<Example>, Cancelled> {
     let mut out: Vec<Example> = Vec::new();
     let (device, tables, stacks) = (scope.device, scope.tables, &scope.recording.stacks);

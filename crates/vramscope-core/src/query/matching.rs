@@ -24,9 +24,6 @@ pub struct Matching {
 
 impl Matching {
     /// The set of these rows, which must be ascending and distinct. O(events), on all cores.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was asked to stop.
     pub fn of(device: &DeviceRecording, tables: &DeviceTables, rows: Vec<u32>, progress: &Progress) -> Result<Self, Cancelled> {
         let lifetimes = &tables.lifetimes;
         let mut bits = vec![0u64; lifetimes.len().div_ceil(64)];

@@ -324,9 +324,6 @@ impl Query {
     }
 
     /// The matching events, ascending. O(events), on all cores.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when the progress was cancelled.
     pub fn events(&self, scope: &Scope<'_>, progress: &Progress) -> Result<Vec<u32>, Cancelled> {
         let tests = Tests::new(self, scope);
         chosen(scope.device.events.len() as u32, progress, |e| tests.hold_for_event(scope, e))
@@ -339,9 +336,6 @@ impl Query {
     }
 
     /// The row ids of the matching allocations, ascending. O(allocations), on all cores.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when the progress was cancelled.
     pub fn allocations(&self, scope: &Scope<'_>, progress: &Progress) -> Result<Vec<u32>, Cancelled> {
         let tests = Tests::new(self, scope);
         chosen(scope.tables.lifetimes.len() as u32, progress, |i| tests.hold_for_lifetime(scope, crate::tables::LifetimeId(i)))

@@ -45,9 +45,6 @@ impl Order {
     }
 
     /// Sorts rows; equal ones stay in order of allocation. O(n log n), on all cores: about 0.1 µs per row.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was asked to stop.
     pub fn sort(
         self,
         descending: bool,

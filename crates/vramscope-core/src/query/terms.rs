@@ -205,7 +205,6 @@ fn no_instant(word: &str, typed: &str) -> String {
     }
 }
 
-/// An example of a comparison.
 fn example(name: &str) -> &'static str {
     let named = |e: &&Entry| !name.is_empty() && (e.name == name || e.also.contains(&name));
     ENTRIES.iter().find(named).unwrap_or(&ENTRIES[0]).forms[0]
@@ -410,11 +409,11 @@ fn actions(name: &str) -> Option<Vec<Action>> {
         "free" => Some(vec![Action::FreeRequested, Action::FreeCompleted]),
         "segment" => Some(vec![Action::SegmentAlloc, Action::SegmentFree, Action::SegmentMap, Action::SegmentUnmap]),
         "unknown" => Some(vec![Action::Unknown]),
-        _ => Action::NAMED.into_iter().find(|a| a.name() == name).map(|a| vec![a]),
+        _ => Action::named().find(|a| a.name() == name).map(|a| vec![a]),
     }
 }
 
 fn action_names() -> String {
-    let names: Vec<&str> = Action::NAMED.iter().map(|a| a.name()).collect();
+    let names: Vec<&str> = Action::named().map(Action::name).collect();
     format!("{}, free or segment", names.join(", "))
 }

@@ -42,9 +42,6 @@ impl Query {
 
     /// Why the query matches nothing, one sentence per alternative; empty if it does match something or is empty. O(terms ×
     /// allocations or events).
-    ///
-    /// # Errors
-    /// [`Cancelled`] when the progress was cancelled.
     pub fn why_none(&self, scope: &Scope<'_>, asked: Asked, progress: &Progress) -> Result<Vec<String>, Cancelled> {
         let mut out: Vec<String> = Vec::new();
         for (terms, typed) in self.any.iter().zip(&self.typed) {

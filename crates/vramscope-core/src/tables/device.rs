@@ -20,9 +20,6 @@ pub struct DeviceTables {
 
 impl DeviceTables {
     /// Builds the tables of one device: one pass over the events for the lifetimes, then the curves, then the keyframes.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when `progress` was asked to stop.
     pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
         let since = std::time::Instant::now();
         progress.begin(Stage::Segments, 0);

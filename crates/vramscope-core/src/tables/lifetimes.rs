@@ -429,34 +429,32 @@ impl Lifetimes {
         self.blocks.get(id.0 as usize)
     }
 
+    /// What the row of an initial block tells, or the event that allocated it in this column.
+    #[inline]
+    fn told<T: Copy>(&self, id: LifetimeId, initial: impl Fn(&Initial) -> T, column: &[T], none: T) -> T {
+        let i = id.0 as usize;
+        match self.initial.get(i) {
+            Some(before) => initial(before),
+            None => self.born.get(i - self.initial.len()).map_or(none, |&e| column[e as usize]),
+        }
+    }
+
     /// Bytes that the program requested.
     #[inline]
     pub fn requested(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
-        let i = id.0 as usize;
-        match self.initial.get(i) {
-            Some(before) => before.requested,
-            None => self.born.get(i - self.initial.len()).map_or(0, |&e| dev.events.size[e as usize]),
-        }
+        self.told(id, |before| before.requested, &dev.events.size, 0)
     }
 
     /// Address of the first byte. O(1).
     #[inline]
     pub fn address(&self, dev: &DeviceRecording, id: LifetimeId) -> u64 {
-        let i = id.0 as usize;
-        match self.initial.get(i) {
-            Some(before) => before.address,
-            None => self.born.get(i - self.initial.len()).map_or(0, |&e| dev.events.address[e as usize]),
-        }
+        self.told(id, |before| before.address, &dev.events.address, 0)
     }
 
     /// Where it was allocated.
     #[inline]
     pub fn stack(&self, dev: &DeviceRecording, id: LifetimeId) -> StackId {
-        let i = id.0 as usize;
-        match self.initial.get(i) {
-            Some(before) => before.stack,
-            None => self.born.get(i - self.initial.len()).map_or(StackId::NONE, |&e| dev.events.stack[e as usize]),
-        }
+        self.told(id, |before| before.stack, &dev.events.stack, StackId::NONE)
     }
 
     /// The allocation that an `alloc`, `free_requested`, `free_completed` or `annotate` event refers to; [`LifetimeId::NONE`] for

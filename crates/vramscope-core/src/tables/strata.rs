@@ -66,9 +66,6 @@ impl Strata {
 /// Stacks the live allocations of each column. `bounds` is as in [`Curves::columns`](super::Curves::columns); consecutive
 /// allocations thinner than `bytes_per_px` are folded into one run that counts them; `by` is the size to stack
 /// ([`Quantity::Reserved`] stacks requested bytes). An empty column continues the state before it.
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
 pub fn strata(
     dev: &DeviceRecording,
     tables: &DeviceTables,

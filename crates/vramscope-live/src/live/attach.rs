@@ -359,9 +359,6 @@ fn attach_script(helper: &str) -> String {
 
 /// The user's private folder, which nobody else can enter. It holds the helper's files, and its sockets when the job has the same
 /// environment.
-///
-/// # Errors
-/// One sentence.
 pub fn private_folder() -> Result<PathBuf, String> {
     let uid = rustix::process::getuid().as_raw();
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -380,9 +377,6 @@ pub fn private_folder() -> Result<PathBuf, String> {
 }
 
 /// Writes the Python package and its starter into the private folder. Returns the folder to put on Python's path.
-///
-/// # Errors
-/// One sentence.
 pub fn install_helper() -> Result<PathBuf, String> {
     let folder = private_folder()?.join(concat!("helper-", env!("CARGO_PKG_VERSION")));
     let failed = |e: std::io::Error| format!("{}: cannot be made: {e}", folder.display());

@@ -53,9 +53,6 @@ pub struct LiveSession {
 
 impl LiveSession {
     /// Starts to watch the devices of the driver of `opener`.
-    ///
-    /// # Errors
-    /// When the system cannot start a thread.
     pub fn start(opener: Opener, options: &SessionOptions) -> std::io::Result<Self> {
         let (sender, receiver) = sync_channel(WAITING);
         let sampler = Sampler::start(opener, options.rates, options.devices.clone(), sender.clone())?;
@@ -87,9 +84,6 @@ impl LiveSession {
     }
 
     /// Writes all further records to `out`. Call it before the first [`pump`](Self::pump) to lose none.
-    ///
-    /// # Errors
-    /// When the header cannot be written.
     pub fn write_to(&mut self, out: Box<dyn Write + Send>) -> std::io::Result<()> {
         let mut writer = SessionWriter::new(out)?;
         writer.write(&self.start)?;
@@ -190,9 +184,6 @@ impl LiveSession {
     }
 
     /// Waits up to `wait` for a first answer about every device. After two seconds it is enough that a device is listed.
-    ///
-    /// # Errors
-    /// The driver's sentence, or that the session file cannot be written.
     pub fn wait_for_device(&mut self, wait: Duration) -> Result<(), String> {
         let since = Instant::now();
         loop {
@@ -215,17 +206,11 @@ impl LiveSession {
     }
 
     /// Sets a mark at this instant on every device.
-    ///
-    /// # Errors
-    /// When the session file cannot be written.
     pub fn mark(&mut self, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.mark_on(None, text, kind)
     }
 
     /// Sets a mark at this instant on one device of the session, or on all.
-    ///
-    /// # Errors
-    /// When the session file cannot be written.
     pub fn mark_on(&mut self, d: Option<u32>, text: &str, kind: MarkKind) -> std::io::Result<()> {
         self.take(Record::Mark(MarkPoint { d, t: wall_clock_us(), kind, text: text.to_owned() }))
     }
@@ -246,9 +231,6 @@ impl LiveSession {
     }
 
     /// Continues at other rates. The helpers stay.
-    ///
-    /// # Errors
-    /// When the system cannot start a thread.
     pub fn set_rates(&mut self, opener: Opener, rates: Rates) -> std::io::Result<()> {
         self.options.rates = rates;
         // The old thread ends when it is replaced. Records that it sent meanwhile are still handled.
@@ -262,9 +244,6 @@ impl LiveSession {
     }
 
     /// Writes the end of the session file.
-    ///
-    /// # Errors
-    /// When the end cannot be written.
     pub fn finish(mut self) -> std::io::Result<()> {
         self.pump(Duration::ZERO)?;
         if let Some(writer) = &mut self.writer {

@@ -190,24 +190,15 @@ pub trait GpuSource: Send {
     fn devices(&mut self) -> Result<Vec<Result<GpuFacts, GpuError>>, GpuError>;
 
     /// Memory in use.
-    ///
-    /// # Errors
-    /// [`GpuError`].
     fn memory(&mut self, device: usize) -> Result<GpuMemory, GpuError>;
 
     /// One of the process lists. A process may be in several.
-    ///
-    /// # Errors
-    /// [`GpuError`].
     fn processes(&mut self, device: usize, kind: ProcessKind) -> Result<Vec<GpuProcess>, GpuError>;
 
     /// The most bytes that a process ever had on the device, if the administrator enabled accounting.
     fn lifetime_peak(&mut self, device: usize, pid: u32) -> Option<u64>;
 
     /// Utilisation.
-    ///
-    /// # Errors
-    /// [`GpuError`].
     fn busy(&mut self, device: usize) -> Result<GpuBusy, GpuError>;
 
     /// Temperature, power, clocks.

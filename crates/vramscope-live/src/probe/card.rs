@@ -1,4 +1,4 @@
-//! [`Card`]: a device, and memory use on it outside the allocator. Also the simulated card.
+//! [`Card`]: a device for the allocator, and memory use on it [outside](Outside). Also the simulated card.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -25,19 +25,22 @@ pub struct CardInfo {
 
 /// A card as scenarios need it: the allocator's device, and what programs do outside the allocator.
 pub trait Card: DeviceMemory {
+    /// Writes to allocated memory on the stream, so that it is physically backed.
+    fn touch(&mut self, address: u64, size: u64, stream: u64);
+
+    /// What the allocator has no part in.
+    fn outside(&mut self) -> &mut dyn Outside;
+}
+
+/// A card outside PyTorch's allocator: its figures, streams, raw allocations, pinned memory, the driver's own pool, other processes.
+pub trait Outside {
     /// Facts about the card.
     fn info(&self) -> CardInfo;
 
     /// The driver's figures now, without the allocator's. Fields are `None` where the driver cannot tell.
     fn sample(&mut self) -> Sample;
 
-    /// Writes to allocated memory on the stream, so that it is physically backed.
-    fn touch(&mut self, address: u64, size: u64, stream: u64);
-
     /// Queues work on a stream that runs until [`release_stream`](Self::release_stream).
-    ///
-    /// # Errors
-    /// When the driver refuses.
     fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError>;
 
     /// Ends the held work and waits for the stream.
@@ -53,9 +56,6 @@ pub trait Card: DeviceMemory {
     fn give_outside_back(&mut self);
 
     /// Pins host memory.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn pin(&mut self, size: u64) -> Result<u64, DeviceError>;
 
     /// Unpins memory at an address that [`pin`](Self::pin) returned.
@@ -218,6 +218,14 @@ impl DeviceMemory for SimulatedCard {
 }
 
 impl Card for SimulatedCard {
+    fn touch(&mut self, _address: u64, _size: u64, _stream: u64) {}
+
+    fn outside(&mut self) -> &mut dyn Outside {
+        self
+    }
+}
+
+impl Outside for SimulatedCard {
     fn info(&self) -> CardInfo {
         CardInfo {
             name: format!("simulated card, {}", Bytes(self.total())),
@@ -234,8 +242,6 @@ impl Card for SimulatedCard {
         let process = own + self.context + self.outside + self.pool_held;
         Sample { used: Some(own + self.taken()), process: Some(process), others: Some(self.others), ..Sample::default() }
     }
-
-    fn touch(&mut self, _address: u64, _size: u64, _stream: u64) {}
 
     fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError> {
         self.held.insert(stream);

@@ -15,9 +15,6 @@ pub struct Diagnosis {
 }
 
 /// The first finding on the busiest device. O(events).
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was cancelled.
 pub fn diagnosis(recording: &Recording, progress: &Progress) -> Result<Diagnosis, Cancelled> {
     let healthy = || Diagnosis { name: "healthy".to_owned(), title: None };
     let Some(device) = recording.busiest_device().map(|i| &recording.devices[i]) else { return Ok(healthy()) };

@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::card::{Card, CardInfo};
+use super::card::{Card, Outside};
 use vramscope_core::allocator::{DeviceError, DeviceMemory, SimulatedMemory};
-use vramscope_core::model::Sample;
 
 #[derive(Debug)]
 pub(super) struct FollowingCard<C> {
@@ -96,75 +95,11 @@ impl<C: Card> DeviceMemory for FollowingCard<C> {
 }
 
 impl<C: Card> Card for FollowingCard<C> {
-    fn info(&self) -> CardInfo {
-        self.card.info()
-    }
-
-    fn sample(&mut self) -> Sample {
-        self.card.sample()
-    }
-
     fn touch(&mut self, address: u64, size: u64, stream: u64) {
         self.card.touch(self.real(address), size, stream);
     }
 
-    fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError> {
-        self.card.hold_stream(stream)
-    }
-
-    fn release_stream(&mut self, stream: u64) {
-        self.card.release_stream(stream);
-    }
-
-    fn take_outside(&mut self, size: u64) -> Result<(), DeviceError> {
-        self.card.take_outside(size)
-    }
-
-    fn give_outside_back(&mut self) {
-        self.card.give_outside_back();
-    }
-
-    fn pin(&mut self, size: u64) -> Result<u64, DeviceError> {
-        self.card.pin(size)
-    }
-
-    fn unpin(&mut self, address: u64, size: u64) {
-        self.card.unpin(address, size);
-    }
-
-    fn set_pool_keeps(&mut self, keeps: bool) -> Result<(), DeviceError> {
-        self.card.set_pool_keeps(keeps)
-    }
-
-    fn pool_alloc(&mut self, size: u64) -> Result<u64, DeviceError> {
-        self.card.pool_alloc(size)
-    }
-
-    fn pool_free(&mut self, address: u64, size: u64) {
-        self.card.pool_free(address, size);
-    }
-
-    fn pool_reserved(&mut self) -> u64 {
-        self.card.pool_reserved()
-    }
-
-    fn synchronise(&mut self) {
-        self.card.synchronise();
-    }
-
-    fn add_neighbour(&mut self, size: u64) -> Result<(), DeviceError> {
-        self.card.add_neighbour(size)
-    }
-
-    fn clean_up(&mut self) {
-        self.card.clean_up();
-    }
-
-    fn two_counts(&mut self) -> Option<(u64, u64)> {
-        self.card.two_counts()
-    }
-
-    fn failure(&self) -> Option<String> {
-        self.card.failure()
+    fn outside(&mut self) -> &mut dyn Outside {
+        self.card.outside()
     }
 }

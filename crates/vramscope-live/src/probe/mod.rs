@@ -27,7 +27,7 @@ mod runner;
 mod scenarios;
 mod wire;
 
-pub use card::{Card, CardInfo, SimulatedCard};
+pub use card::{Card, CardInfo, Outside, SimulatedCard};
 pub use diagnosis::{Diagnosis, diagnosis};
 pub use live::{LiveBlock, LivePicture, LivePoint, LiveSegment};
 pub use message::{End, Ending, Hello, Message, RawEvent};

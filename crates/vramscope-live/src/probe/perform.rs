@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::card::Card;
+use super::card::{Card, Outside};
 use super::host_pool::{WholePool, host_size};
 use super::message::{End, Ending, Hello, Message, RawEvent};
 use super::program::{Program, Step};
@@ -107,7 +107,7 @@ const BATCH: usize = 1024;
 ///
 /// Ends early with [`Ending::Stopped`] when `stop` is set.
 pub fn perform<C: Card>(
-    card: C,
+    mut card: C,
     opening: &[(String, Sample)],
     program: &Program,
     options: &Options,
@@ -115,7 +115,7 @@ pub fn perform<C: Card>(
     out: &mut dyn FnMut(Message),
 ) {
     let started = Instant::now();
-    let info = card.info();
+    let info = card.outside().info();
     let limit = options.limit.or(program.limit);
     out(Message::Hello(Box::new(Hello {
         version: VERSION,
@@ -183,7 +183,7 @@ pub fn perform<C: Card>(
             run.sample();
             rests = true;
         }
-        if let Some(failure) = run.allocator.memory.failure() {
+        if let Some(failure) = run.outside().failure() {
             ending = Ending::Failed(failure);
             break;
         }
@@ -211,6 +211,11 @@ fn rest(pace: Duration, stop: &AtomicBool) -> bool {
 }
 
 impl<C: Card> Performance<'_, C> {
+    /// The card outside the allocator.
+    fn outside(&mut self) -> &mut dyn Outside {
+        self.allocator.memory.outside()
+    }
+
     /// Advances the clock. On a simulated card it adds the time that the calls take on a real one.
     fn tick(&mut self, cost_us: i64) -> i64 {
         self.clock_us = if self.is_simulated { self.clock_us + cost_us } else { now_us() };
@@ -257,14 +262,14 @@ impl<C: Card> Performance<'_, C> {
         let pool = (self.pool.reserved(), self.pool.live());
         let (reserved, active) = (stats.reserved_bytes.all.current + pool.0, stats.active_bytes.all.current + pool.1);
         let (allocated, requested) = (stats.allocated_bytes.all.current + pool.1, stats.requested_bytes.all.current + pool.1);
-        let driver = self.allocator.memory.sample();
+        let driver = self.outside().sample();
         if !self.has_neighbours {
             let taken = self.free_at_start.saturating_sub(self.allocator.memory.available());
             let difference = taken.abs_diff(reserved + self.outside);
             self.end.driver_difference_bytes = Some(self.end.driver_difference_bytes.unwrap_or(0).max(difference));
             self.end.driver_samples += 1;
         }
-        if let Some((nvml, used)) = self.allocator.memory.two_counts() {
+        if let Some((nvml, used)) = self.outside().two_counts() {
             let difference = nvml.abs_diff(used);
             self.end.nvml_difference_bytes = Some(self.end.nvml_difference_bytes.unwrap_or(0).max(difference));
         }
@@ -321,17 +326,17 @@ impl<C: Card> Performance<'_, C> {
                     self.allocator.record_stream(block, stream);
                 }
             }
-            Step::Hold { stream } => self.allocator.memory.hold_stream(stream).map_err(|e| halt(&e))?,
-            Step::Release { stream } => self.allocator.memory.release_stream(stream),
+            Step::Hold { stream } => self.outside().hold_stream(stream).map_err(|e| halt(&e))?,
+            Step::Release { stream } => self.outside().release_stream(stream),
             Step::EmptyCache => self.allocator.empty_cache().map_err(|e| Halt::Failed(e.to_string()))?,
             Step::BeginPool(key) => self.allocator.begin_pool(key, None).map_err(|e| Halt::Failed(e.to_string()))?,
             Step::EndPool(key) => self.allocator.end_pool(key).map_err(|e| Halt::Failed(e.to_string()))?,
             Step::Outside { size } => {
-                self.allocator.memory.take_outside(size).map_err(|e| halt(&e))?;
+                self.outside().take_outside(size).map_err(|e| halt(&e))?;
                 self.outside += size;
             }
             Step::OutsideGone => {
-                self.allocator.memory.give_outside_back();
+                self.outside().give_outside_back();
                 self.outside = 0;
             }
             Step::Pin { slot, size, site } => self.pin(slot, size, site)?,
@@ -342,25 +347,25 @@ impl<C: Card> Performance<'_, C> {
                     self.take_over(events);
                 }
             }
-            Step::PoolKeeps(keeps) => self.allocator.memory.set_pool_keeps(keeps).map_err(|e| halt(&e))?,
+            Step::PoolKeeps(keeps) => self.outside().set_pool_keeps(keeps).map_err(|e| halt(&e))?,
             Step::PoolAlloc { slot, size, site } => self.pool_alloc(slot, size, site)?,
             Step::PoolFree { slot, site } => {
                 if let Held::Pooled(address) = self.take(slot) {
                     let mut events = Vec::new();
                     let size = self.pool.free(address, site, &mut events);
-                    self.allocator.memory.pool_free(address, size);
+                    self.outside().pool_free(address, size);
                     self.take_over(events);
                 }
             }
             Step::Synchronise => {
-                self.allocator.memory.synchronise();
-                let left = self.allocator.memory.pool_reserved();
+                self.outside().synchronise();
+                let left = self.outside().pool_reserved();
                 let mut events = Vec::new();
                 self.pool.shrink(left, &mut events);
                 self.take_over(events);
             }
             Step::Neighbour { size } => {
-                self.allocator.memory.add_neighbour(size).map_err(|e| halt(&e))?;
+                self.outside().add_neighbour(size).map_err(|e| halt(&e))?;
                 self.has_neighbours = true;
             }
             Step::Begin(ref name) => self.ranges.push((name.clone(), self.clock_us)),
@@ -407,7 +412,7 @@ impl<C: Card> Performance<'_, C> {
         let address = match self.host.reuse(whole, size, site, &mut events) {
             Some(address) => address,
             None => {
-                let address = self.allocator.memory.pin(whole).map_err(|e| match e {
+                let address = self.outside().pin(whole).map_err(|e| match e {
                     DeviceError::OutOfMemory => Halt::Failed("the system has no more memory that can be pinned".to_owned()),
                     DeviceError::Failed(text) => Halt::Failed(text),
                 })?;
@@ -421,9 +426,9 @@ impl<C: Card> Performance<'_, C> {
     }
 
     fn pool_alloc(&mut self, slot: u32, size: u64, site: u32) -> Result<(), Halt> {
-        let before = self.allocator.memory.pool_reserved();
-        let address = self.allocator.memory.pool_alloc(size).map_err(|e| halt(&e))?;
-        let grown = self.allocator.memory.pool_reserved().saturating_sub(before);
+        let before = self.outside().pool_reserved();
+        let address = self.outside().pool_alloc(size).map_err(|e| halt(&e))?;
+        let grown = self.outside().pool_reserved().saturating_sub(before);
         let mut events = Vec::new();
         if !self.pool.was_reused(address, size, site, &mut events) {
             self.pool.add(address, grown.max(size), size, site, &mut events);
@@ -452,7 +457,7 @@ impl<C: Card> Performance<'_, C> {
         }
         // A scenario uses only one of the two pools, so their figures can be added.
         let stats = self.allocator.stats();
-        let mut end = self.end;
+        let mut end = std::mem::take(&mut self.end);
         end.ending = ending;
         end.depends_on_placement = self.allocator.has_tie();
         end.peak_reserved_bytes = stats.reserved_bytes.all.peak + self.pool_peak.0;
@@ -473,7 +478,7 @@ impl<C: Card> Performance<'_, C> {
                 Held::Block(block) => self.allocator.free(block),
                 Held::Pooled(address) => {
                     let size = self.pool.free(address, u32::MAX, &mut Vec::new());
-                    self.allocator.memory.pool_free(address, size);
+                    self.outside().pool_free(address, size);
                 }
                 Held::Freed(_) | Held::Pinned(_) | Held::Nothing => {}
             }
@@ -481,9 +486,9 @@ impl<C: Card> Performance<'_, C> {
         // A failure here is the card's, and the final message reports it.
         let _ = self.allocator.empty_cache();
         for (address, size) in self.host.all() {
-            self.allocator.memory.unpin(address, size);
+            self.outside().unpin(address, size);
         }
-        self.allocator.memory.clean_up();
+        self.outside().clean_up();
         (self.out)(Message::End(Box::new(end)));
     }
 }

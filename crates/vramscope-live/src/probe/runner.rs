@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::card::{Card, SIMULATED_TOTAL, SimulatedCard};
+use super::card::{Card, Outside, SIMULATED_TOTAL, SimulatedCard};
 use super::following::FollowingCard;
 use super::message::{End, Ending, Message};
 use super::perform::{Options, now_us, perform};
@@ -400,7 +400,7 @@ fn simulate(job: &Job, conditions: &Conditions, stop: &Stop, out: &mut dyn FnMut
 }
 
 fn on_card<C: Card>(
-    card: C,
+    mut card: C,
     opening: &[(String, Sample)],
     job: &Job,
     conditions: &Conditions,
@@ -417,7 +417,7 @@ fn on_card<C: Card>(
     if conditions.limit == Some(0) {
         return Err("a limit of 0 serves nothing; give a size such as 4GiB".to_owned());
     }
-    let info = card.info();
+    let info = card.outside().info();
     if let Some(limit) = conditions.limit.filter(|&limit| limit > info.total) {
         // The name of the simulated card includes its size.
         let card = if info.is_simulated { info.name } else { format!("{}, {}", info.name, Bytes(info.total)) };

@@ -17,9 +17,6 @@ pub(super) const VERSION: u32 = 2;
 const LONGEST: u32 = 64 << 20;
 
 /// Writes one message.
-///
-/// # Errors
-/// The writer's error.
 pub fn write_message(out: &mut impl Write, message: &Message) -> io::Result<()> {
     write_frame(out, message)
 }
@@ -35,7 +32,6 @@ pub fn read_message(input: &mut impl Read) -> io::Result<Option<Message>> {
     }
 }
 
-/// Writes one value as a frame.
 pub(super) fn write_frame<T: Serialize + ?Sized>(out: &mut impl Write, value: &T) -> io::Result<()> {
     let mut frame = postcard::to_extend(value, vec![0u8; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(frame.len() - 4).ok().filter(|&l| l <= LONGEST);

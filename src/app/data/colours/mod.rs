@@ -391,7 +391,7 @@ mod tests {
             };
             sizes.sort_unstable();
             sizes.dedup();
-            for by in ColourBy::ALL.into_iter().filter(|by| *by != ColourBy::Role) {
+            for by in ColourBy::ALL.iter().copied().filter(|by| *by != ColourBy::Role) {
                 let told = told(&data, by);
                 println!("{} {}: {told:?}", file.display(), by.text());
                 assert!(told.len() <= 16 && told.iter().all(|(name, _)| !name.is_empty()), "{told:?}");

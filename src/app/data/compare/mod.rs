@@ -20,7 +20,7 @@ use vramscope_core::inference::Question;
 use vramscope_core::model::{Progress, StackId, StackTable};
 use vramscope_core::query::matching::Matching;
 
-use vramscope_core::query::{Query, Scope};
+use vramscope_core::query::Query;
 
 use vramscope_core::tables::{LifetimeId, NO_EVENT};
 
@@ -169,11 +169,7 @@ impl Asked {
             if side.is_here {
                 return held_by_stack(&at, |id| matching.contains(id));
             }
-            let scope = Scope {
-                roles: at.roles,
-                steps: query.needs_steps().then(|| side.data.steps()),
-                ..Scope::new(at.recording, at.device, at.tables)
-            };
+            let scope = side.data.scope(query, at.roles);
             let live = at.tables.states.live_at(&at.tables.lifetimes, at.event);
             let passing: FxHashSet<LifetimeId> = query.among(&scope, &live).into_iter().collect();
             held_by_stack(&at, |id| passing.contains(&id))

@@ -5,7 +5,6 @@ use egui::Ui;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{CodeWell, label};
 
-/// A part of a page.
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'a> {
     /// Level and text.

@@ -114,10 +114,7 @@ impl Ranks {
         }
     }
 
-    /// Takes in what arrived.
-    ///
-    /// # Errors
-    /// One sentence when the folder cannot be listed or no file holds a device's memory.
+    /// Takes in what arrived. Fails when the folder cannot be listed or no file holds a device's memory.
     pub fn poll(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.folder {
             match folder.try_recv() {

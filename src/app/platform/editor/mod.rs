@@ -163,9 +163,7 @@ pub fn found(machine: &impl Machine) -> Vec<(&'static str, &'static str)> {
 /// `None` when neither names a program.
 ///
 /// Replaces `{file}` and `{line}` in the command. Without `{file}`, file and line are appended in the syntax of that editor.
-///
-/// # Errors
-/// One sentence when this command could read the path as more than a file name.
+/// Fails when this command could read the path as more than a file name.
 pub fn start(
     settings: &str,
     environment: &str,

@@ -13,7 +13,6 @@ use vramscope_core::units::counted;
 /// The stack of the failed request.
 #[derive(Default)]
 pub(super) struct Frames {
-    /// Shows framework frames one by one.
     shows_framework: bool,
 }
 

@@ -97,146 +97,180 @@ fn cell(row: Rect, range: (f32, f32)) -> Rect {
     row.cell(range.0, range.1)
 }
 
+/// The table of settings: its columns, and the scale of its bars.
+struct Settings<'a> {
+    cx: &'a ViewContext<'a>,
+    h: &'a Helped,
+    failed: bool,
+    columns: Columns,
+    size: SizeColumn,
+    greatest: f64,
+}
+
 fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &mut Option<String>) {
-    let t = cx.tokens;
     let outcomes = h.remedies.tried.iter().map(|r| outcome(h, r, failed)).chain([own_outcome(h, failed)]);
     let longest = outcomes.map(|text| label::width(ui.painter(), &text, Type::Strong)).fold(0.0, f32::max);
     let columns = Columns::of(ui.available_width(), longest.ceil() + 4.0);
-    let head = row::line(ui, ROW);
-    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes);
-    let size = SizeColumn::of(peaks.clone().chain([h.own.peak_reserved_bytes]));
-    let p = ui.painter();
-    let mut words = vec![(label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3), Term::Served)];
-    let has_bars = columns.bar.1 > columns.bar.0;
-    let title = if has_bars { cell(head, columns.bar) } else { cell(head, columns.name) };
-    let caption = if has_bars { label::text_in(p, title, "peak reserved", Type::Caption, t.text3) } else { title };
-    if has_bars {
-        words.push((caption, Term::Reserved));
-    }
-    if has_bars && let Some(limit) = h.remedies.limit_bytes.filter(|_| failed) {
-        let room = head.across(caption.right() + 6.0, head.left() + columns.peak.1 - 30.0);
-        // Where no cap is known it is the device that was full: what it had for this process.
-        let bound = if h.is_of_device() { "device" } else { "cap" };
-        let text = match h.limit.filter(|range| !range.is_known()) {
-            Some(range) => format!("{bound} {range}"),
-            None => format!("{bound} {}", Bytes(limit)),
-        };
-        // A figure cut in half says something else.
-        let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
-        words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
-    }
-    let unit = if has_bars { size.unit().to_owned() } else { size.head("peak") };
-    label::text_in_right(p, cell(head, columns.peak), &unit, Type::Caption, t.text3);
-    words.push((label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3), Term::Served));
-    p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
-    for (rect, term) in words {
-        term::explain_at(ui, rect, term);
-    }
+    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes).chain([h.own.peak_reserved_bytes]);
     let limit = h.remedies.limit_bytes.filter(|_| failed);
-    let greatest = peaks.chain([h.own.peak_reserved_bytes, limit.unwrap_or(0)]).max().unwrap_or(1).max(1) as f64 * 1.04;
+    let greatest = peaks.clone().chain(limit).max().unwrap_or(1).max(1) as f64 * 1.04;
+    let settings = Settings { cx, h, failed, columns, size: SizeColumn::of(peaks), greatest };
+    settings.head(ui);
     ScrollArea::vertical().id_salt("helped").auto_shrink(false).show(ui, |ui| {
-        let row = |ui: &mut Ui,
-                   name: &str,
-                   peak: u64,
-                   outcome: &str,
-                   kind: RowTone,
-                   remedy: Option<&Remedy>,
-                   chosen: &mut Option<String>| {
-            let is_chosen = remedy.is_some_and(|r| chosen.as_deref() == Some(r.conf.as_str()));
-            let is_long = label::width(ui.painter(), name, Type::Body) > columns.name.1 - columns.name.0;
-            let height = if is_long && name.contains(',') { ROW + 12.0 } else { ROW };
-            let response = ListRow::new(name).height(height).selected(is_chosen).show_painted(ui);
-            let rect = response.rect;
-            let p = ui.painter();
-            let ink = if kind == RowTone::Passes { t.text1 } else { t.text2 };
-            conf_name(p, cell(rect, columns.name), name, Type::Body, ink);
-            let colour = if kind == RowTone::Passes { t.slot(2) } else { t.other };
-            let mut bar = Bar::new(greatest).part(peak as f64, colour);
-            if let Some(limit) = limit {
-                bar = bar.tick(limit as f64, t.red);
-                if let Some(range) = h.limit.filter(|range| !range.is_known()) {
-                    bar = bar.tick(range.least as f64, t.red);
-                }
-            }
-            if has_bars {
-                bar.paint(p, t, cell(rect, columns.bar));
-            }
-            label::figure(p, cell(rect, columns.peak), &size.figure(peak), ink);
-            let (face, colour) = match kind {
-                RowTone::Passes => (Type::Strong, t.text1),
-                RowTone::Fails => (Type::Body, t.red),
-                RowTone::Plain => (Type::Body, t.text2),
-            };
-            label::text_in_right(p, cell(rect, columns.outcome), outcome, face, colour);
-            if let Some(r) = remedy {
-                let place = Rect::from_center_size(rect.middle(rect.right() - 20.0), vec2(20.0, 20.0));
-                let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
-                if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
-                    cx.actions.send(Action::Copy(h.line(r)));
-                }
-                if response.clicked() {
-                    *chosen = Some(r.conf.clone());
-                }
-                if response.double_clicked() {
-                    cx.actions.send(Action::TrySettings(r.conf.clone()));
-                }
-                let doubt = h.doubt(r);
-                let mut lines = vec![if r.conf.is_empty() { name.to_owned() } else { r.conf.clone() }, h.about(r)];
-                lines.extend(h.margin(r).filter(|_| failed).map(|m| format!("{m}.")));
-                if r.num_alloc_retries > 0 {
-                    lines.push(format!("The cache is emptied {} on the way.", counted(r.num_alloc_retries, "time", "times")));
-                }
-                if !r.oom && failed {
-                    lines.extend(h.remedies.ends_at_failure.map(|_| format!("All recorded requests succeed.{}", h.warning())));
-                }
-                lines.push(if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") });
-                response.on_hover_text(lines.join("\n"));
-            }
-        };
-        let own = own_outcome(h, failed);
-        let kind = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
-        row(ui, "as recorded", h.own.peak_reserved_bytes, &own, kind, None, chosen);
-        let name = |r: &Remedy| if r.conf.is_empty() { "PyTorch's defaults".to_owned() } else { r.conf.clone() };
-        if failed {
-            let helps = match h.remedies.ends_at_failure {
-                Some(end) if end.is_growing => "serves all recorded requests; memory was still growing".to_owned(),
-                Some(_) => "serves all recorded requests".to_owned(),
-                None => "helps".to_owned(),
-            };
-            // From which cap on stands in each row.
-            let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
-            let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
-                (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}"),
-                (Some(r), _) => h.doubt(r),
-                (None, _) => String::new(),
-            };
-            let varies = "may fail: it depends on where the driver puts segments";
-            let groups: [(&str, RowTone, fn(&Remedy) -> bool); 4] = [
-                (&helps, RowTone::Passes, |r| !r.oom && r.certain),
-                (&format!("may help: {doubt}"), RowTone::Passes, |r| !r.oom && !r.certain),
-                (varies, RowTone::Fails, |r| r.oom && r.oom_varies),
-                ("does not help", RowTone::Fails, |r| r.oom && !r.oom_varies),
-            ];
-            for (title, tone, is_in) in groups {
-                let rows: Vec<&Remedy> = h.remedies.tried.iter().filter(|r| is_in(r)).collect();
-                group(ui, cx, title, rows.len());
-                for r in rows {
-                    row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), tone, Some(r), chosen);
-                }
-            }
-        } else {
-            let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
-            order.sort_by_key(|r| r.peak_reserved_bytes);
-            group(ui, cx, "instead", order.len());
-            for r in order {
-                let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
-                let tone = if change < 0 { RowTone::Passes } else { RowTone::Plain };
-                row(ui, &name(r), r.peak_reserved_bytes, &outcome(h, r, failed), tone, Some(r), chosen);
-            }
-        }
+        settings.rows(ui, chosen);
         needed(ui, cx, h);
         ui.add_space(12.0);
     });
+}
+
+impl Settings<'_> {
+    fn has_bars(&self) -> bool {
+        self.columns.bar.1 > self.columns.bar.0
+    }
+
+    /// The limit that the bars are held against.
+    fn limit(&self) -> Option<u64> {
+        self.h.remedies.limit_bytes.filter(|_| self.failed)
+    }
+
+    fn head(&self, ui: &mut Ui) {
+        let (t, h, columns) = (self.cx.tokens, self.h, &self.columns);
+        let head = row::line(ui, ROW);
+        let p = ui.painter();
+        let mut words = vec![(label::text_in(p, cell(head, columns.name), "setting", Type::Caption, t.text3), Term::Served)];
+        if self.has_bars() {
+            let caption = label::text_in(p, cell(head, columns.bar), "peak reserved", Type::Caption, t.text3);
+            words.push((caption, Term::Reserved));
+            if let Some(limit) = self.limit() {
+                let room = head.across(caption.right() + 6.0, head.left() + columns.peak.1 - 30.0);
+                // Where no cap is known it is the device that was full: what it had for this process.
+                let bound = if h.is_of_device() { "device" } else { "cap" };
+                let text = match h.limit.filter(|range| !range.is_known()) {
+                    Some(range) => format!("{bound} {range}"),
+                    None => format!("{bound} {}", Bytes(limit)),
+                };
+                // A figure cut in half says something else.
+                let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
+                words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
+            }
+        }
+        let unit = if self.has_bars() { self.size.unit().to_owned() } else { self.size.head("peak") };
+        label::text_in_right(p, cell(head, columns.peak), &unit, Type::Caption, t.text3);
+        words.push((label::text_in_right(p, cell(head, columns.outcome), "outcome", Type::Caption, t.text3), Term::Served));
+        p.hline(head.x_range(), head.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
+        for (rect, term) in words {
+            term::explain_at(ui, rect, term);
+        }
+    }
+
+    /// The recording's own settings, then the others: by what becomes of the failed request, or by their peak.
+    fn rows(&self, ui: &mut Ui, chosen: &mut Option<String>) {
+        let (h, failed) = (self.h, self.failed);
+        let tone = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
+        self.row(ui, "as recorded", h.own.peak_reserved_bytes, &own_outcome(h, failed), tone);
+        if !failed {
+            let mut order: Vec<&Remedy> = h.remedies.tried.iter().collect();
+            order.sort_by_key(|r| r.peak_reserved_bytes);
+            group(ui, self.cx, "instead", order.len());
+            for r in order {
+                let is_less = r.peak_reserved_bytes < h.own.peak_reserved_bytes;
+                self.remedy(ui, r, if is_less { RowTone::Passes } else { RowTone::Plain }, chosen);
+            }
+            return;
+        }
+        let helps = match h.remedies.ends_at_failure {
+            Some(end) if end.is_growing => "serves all recorded requests; memory was still growing",
+            Some(_) => "serves all recorded requests",
+            None => "helps",
+        };
+        // From which cap on stands in each row.
+        let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
+        let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
+            (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}"),
+            (Some(r), _) => h.doubt(r),
+            (None, _) => String::new(),
+        };
+        let varies = "may fail: it depends on where the driver puts segments";
+        let groups: [(&str, RowTone, fn(&Remedy) -> bool); 4] = [
+            (helps, RowTone::Passes, |r| !r.oom && r.certain),
+            (&format!("may help: {doubt}"), RowTone::Passes, |r| !r.oom && !r.certain),
+            (varies, RowTone::Fails, |r| r.oom && r.oom_varies),
+            ("does not help", RowTone::Fails, |r| r.oom && !r.oom_varies),
+        ];
+        for (title, tone, is_in) in groups {
+            let rows: Vec<&Remedy> = h.remedies.tried.iter().filter(|r| is_in(r)).collect();
+            group(ui, self.cx, title, rows.len());
+            rows.into_iter().for_each(|r| self.remedy(ui, r, tone, chosen));
+        }
+    }
+
+    /// A row of another setting, which can be chosen, copied and tried.
+    fn remedy(&self, ui: &mut Ui, r: &Remedy, tone: RowTone, chosen: &mut Option<String>) {
+        let (h, cx) = (self.h, self.cx);
+        let name = if r.conf.is_empty() { "PyTorch's defaults" } else { &r.conf };
+        let is_chosen = chosen.as_deref() == Some(r.conf.as_str());
+        let response = self.list_row(ui, name, is_chosen);
+        self.paint(ui, response.rect, name, r.peak_reserved_bytes, &outcome(h, r, self.failed), tone);
+        let place = Rect::from_center_size(response.rect.middle(response.rect.right() - 20.0), vec2(20.0, 20.0));
+        let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
+        if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
+            cx.actions.send(Action::Copy(h.line(r)));
+        }
+        if response.clicked() {
+            *chosen = Some(r.conf.clone());
+        }
+        if response.double_clicked() {
+            cx.actions.send(Action::TrySettings(r.conf.clone()));
+        }
+        let doubt = h.doubt(r);
+        let mut lines = vec![name.to_owned(), h.about(r)];
+        lines.extend(h.margin(r).filter(|_| self.failed).map(|m| format!("{m}.")));
+        if r.num_alloc_retries > 0 {
+            lines.push(format!("The cache is emptied {} on the way.", counted(r.num_alloc_retries, "time", "times")));
+        }
+        if !r.oom && self.failed {
+            lines.extend(h.remedies.ends_at_failure.map(|_| format!("All recorded requests succeed.{}", h.warning())));
+        }
+        lines.push(if doubt.is_empty() { "Certain.".to_owned() } else { format!("Not certain: {doubt}.") });
+        response.on_hover_text(lines.join("\n"));
+    }
+
+    /// A row that nothing can be done with.
+    fn row(&self, ui: &mut Ui, name: &str, peak: u64, outcome: &str, tone: RowTone) {
+        let response = self.list_row(ui, name, false);
+        self.paint(ui, response.rect, name, peak, outcome, tone);
+    }
+
+    /// A long list of settings takes two lines.
+    fn list_row(&self, ui: &mut Ui, name: &str, is_chosen: bool) -> egui::Response {
+        let is_long = label::width(ui.painter(), name, Type::Body) > self.columns.name.1 - self.columns.name.0;
+        let height = if is_long && name.contains(',') { ROW + 12.0 } else { ROW };
+        ListRow::new(name).height(height).selected(is_chosen).show_painted(ui)
+    }
+
+    fn paint(&self, ui: &Ui, rect: Rect, name: &str, peak: u64, outcome: &str, tone: RowTone) {
+        let (t, p, columns) = (self.cx.tokens, ui.painter(), &self.columns);
+        let passes = tone == RowTone::Passes;
+        let ink = if passes { t.text1 } else { t.text2 };
+        conf_name(p, cell(rect, columns.name), name, Type::Body, ink);
+        let mut bar = Bar::new(self.greatest).part(peak as f64, if passes { t.slot(2) } else { t.other });
+        if let Some(limit) = self.limit() {
+            bar = bar.tick(limit as f64, t.red);
+            if let Some(range) = self.h.limit.filter(|range| !range.is_known()) {
+                bar = bar.tick(range.least as f64, t.red);
+            }
+        }
+        if self.has_bars() {
+            bar.paint(p, t, cell(rect, columns.bar));
+        }
+        label::figure(p, cell(rect, columns.peak), &self.size.figure(peak), ink);
+        let (face, colour) = match tone {
+            RowTone::Passes => (Type::Strong, t.text1),
+            RowTone::Fails => (Type::Body, t.red),
+            RowTone::Plain => (Type::Body, t.text2),
+        };
+        label::text_in_right(p, cell(rect, columns.outcome), outcome, face, colour);
+    }
 }
 
 /// What becomes of the requests as they were recorded.

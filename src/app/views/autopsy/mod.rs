@@ -293,7 +293,6 @@ impl AutopsyView {
         }
     }
 
-    /// Where the holes are.
     fn holes(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, holes: Rect, room_plan: Option<segments::PlanText>) {
         let event = case.state.event;
         if self.classes.as_ref().is_none_or(|known| known.0 != event || !Arc::ptr_eq(&known.1, cx.colours)) {

@@ -178,13 +178,7 @@ impl Events {
             if query.follows_markers() { markers } else { [None; 2] },
         );
         let shown = self.left.get(cx.jobs, "filter events", &key, move |progress| {
-            let scope = Scope {
-                roles: roles.as_deref(),
-                steps: query.needs_steps().then(|| data.steps()),
-                cursor,
-                markers,
-                ..Scope::new(&data.recording, data.device(), &data.tables)
-            };
+            let scope = Scope { cursor, markers, ..data.scope(&query, roles.as_deref()) };
             query.events(&scope, progress).ok()
         });
         if !shown.is_fresh {

@@ -11,7 +11,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Axis, shared};
 use crate::app::theme::{Ramp, Tokens};
 use vramscope_core::diagnose::fragmentation::Servers;
-use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, heatmap_of, hole_sizes};
+use vramscope_core::diagnose::heatmap::{Heatmap, HeatmapColumn, HeatmapSpec, HoleSizes, Shade, heatmap, hole_sizes};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, Micros, count};
@@ -162,14 +162,14 @@ impl Picture {
         } else {
             let rows = key.size[1].max(1) as u32;
             let spec = HeatmapSpec { rows, shade: key.mode.shade(), servers: key.only, addresses: key.addresses };
-            let map = heatmap(device, tables, &bounds, spec, progress).ok()?;
+            let map = heatmap(device, tables, &bounds, spec, None, progress).ok()?;
             let focus = key.focus.0.clone();
             if !focus.is_all() && key.mode != Mode::Hole {
                 let is_bright = |id, event| {
                     let at = if event == NO_EVENT { 0 } else { event };
                     !focus.dims(data, id) && !focus.dims_class(colours.class_of(data, id, at))
                 };
-                bright = Some(heatmap_of(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
+                bright = Some(heatmap(device, tables, &bounds, spec, Some(&is_bright), progress).ok()?);
             }
             let strip = map.columns.clone();
             let ends = Default::default();

@@ -112,7 +112,6 @@ impl RowScale {
         (offset >= self.start).then_some(offset as u64)
     }
 
-    /// Bytes per pixel.
     pub fn per_pixel(&self) -> f64 {
         self.per_pixel
     }

@@ -3,7 +3,7 @@
 use egui::{Rect, Response, Ui, UiBuilder, pos2, vec2};
 
 use super::lanes::Lanes;
-use super::layout::{NAMES, Track, set_folded};
+use super::layout::{NAMES, Track};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
 use crate::app::state::{Action, Command, Item, shared};
@@ -76,9 +76,8 @@ impl Timeline {
 
     /// A click on the name of a track folds or opens it.
     pub(super) fn fold_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
-        for track in Track::ALL {
-            let i = track as usize;
-            let (rect, is_open) = match (canvas.tracks.open(track), canvas.tracks.folded[i]) {
+        for &track in <Track as strum::VariantArray>::VARIANTS {
+            let (rect, is_open) = match (canvas.tracks.open(track), canvas.tracks.folded[track as usize]) {
                 (Some(rect), _) => (rect, true),
                 (None, Some(rect)) => (rect, false),
                 (None, None) => continue,
@@ -106,9 +105,7 @@ impl Timeline {
                 icon.paint(canvas.painter, place.middle(place.left() + 6.0), 10.0, cx.tokens.text3);
             }
             if response.clicked() {
-                let mut tracks = cx.shared.tracks;
-                set_folded(&mut tracks, track, is_open);
-                cx.actions.send(Action::SetTracks(tracks));
+                cx.actions.send(Action::SetTracks(cx.shared.tracks.with_folded(track, is_open)));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use egui::{Rangef, Rect};
 
+pub(super) use crate::app::state::Track;
 use crate::app::state::TrackLayout;
 use vramscope_core::tables::Cell;
 
@@ -50,69 +51,45 @@ pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations that are drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
 
-pub(super) const TRACKS: usize = 8;
+pub(super) const TRACKS: usize = <Track as strum::EnumCount>::COUNT;
+/// The lanes from the pane's bottom up.
+const LANES: [Track; TRACKS - 2] = [Track::Ops, Track::Device, Track::Phases, Track::Steps, Track::Bands, Track::Card];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Track {
-    Overview,
-    Curves,
-    Steps,
-    Device,
-    Ops,
-    Bands,
-    Card,
-    Phases,
-}
-
-impl Track {
-    pub const ALL: [Track; TRACKS] =
-        [Track::Overview, Track::Curves, Track::Steps, Track::Device, Track::Ops, Track::Bands, Track::Card, Track::Phases];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Track::Overview => "Overview",
-            Track::Curves => "Curves",
-            Track::Steps => "Steps",
-            Track::Device => "Device",
-            Track::Ops => "Operators",
-            Track::Bands => "Categories",
-            Track::Card => "Whole card",
-            Track::Phases => "Phases",
-        }
-    }
-}
-
-/// Which tracks the user folded, in the order of [`Track::ALL`].
+/// Which tracks the user folded.
 pub(super) fn folded_of(layout: &TrackLayout) -> [bool; TRACKS] {
-    let [overview, curves, steps, device] = layout.folded;
-    [overview, curves, steps, device, layout.fold_ops, layout.fold_bands == Some(true), layout.fold_card, layout.fold_phases]
-}
-
-pub(super) fn set_folded(layout: &mut TrackLayout, track: Track, is_folded: bool) {
-    match track {
-        Track::Overview | Track::Curves | Track::Steps | Track::Device => layout.folded[track as usize] = is_folded,
-        Track::Ops => layout.fold_ops = is_folded,
-        Track::Bands => layout.fold_bands = Some(is_folded),
-        Track::Card => layout.fold_card = is_folded,
-        Track::Phases => layout.fold_phases = is_folded,
+    let mut folded = [false; TRACKS];
+    for &track in <Track as strum::VariantArray>::VARIANTS {
+        folded[track as usize] = layout.is_folded(track) == Some(true);
     }
+    folded
 }
 
 /// Least height of the categories when the user opened them: their names and a low plot.
 const BANDS_LEAST: f32 = 56.0;
 /// Least height of the curves in a low pane.
 const CURVES_LEAST: f32 = 48.0;
-/// Index of the curves among the parts that a low pane drops in order. From [`LOWER_CURVES_FROM`] on, the curves shrink before
-/// more is dropped.
-const CURVES_PART: usize = 6;
-/// Indices of steps, phases, overview and axis in the same order.
-const STEPS_PART: usize = CURVES_PART - 1;
-const PHASES_PART: usize = CURVES_PART - 2;
-const OVERVIEW_PART: usize = CURVES_PART + 1;
-const AXIS_PART: usize = CURVES_PART + 3;
-const LOWER_CURVES_FROM: usize = 2;
-/// Index of the categories.
-const BANDS_PART: usize = 0;
+const LEGEND_PART: usize = TRACKS;
+const AXIS_PART: usize = TRACKS + 1;
+/// Parts of a pane, tracks by their number, in the order in which a low pane drops them.
+const DROPPED: [usize; TRACKS + 2] = [
+    Track::Bands as usize,
+    Track::Card as usize,
+    Track::Ops as usize,
+    Track::Device as usize,
+    Track::Phases as usize,
+    Track::Steps as usize,
+    CURVES_PART,
+    OVERVIEW_PART,
+    LEGEND_PART,
+    AXIS_PART,
+];
+const BANDS_PART: usize = Track::Bands as usize;
+const STEPS_PART: usize = Track::Steps as usize;
+const PHASES_PART: usize = Track::Phases as usize;
+const CURVES_PART: usize = Track::Curves as usize;
+const OVERVIEW_PART: usize = Track::Overview as usize;
+/// After so many parts the curves shrink before more is dropped.
+const LOWER_CURVES_AFTER: usize = 2;
 
 /// Height of the legend line above the bands of categories and of the card.
 pub(super) const NAMES: f32 = 18.0;
@@ -121,7 +98,7 @@ pub(super) const FOLDED: f32 = 16.0;
 /// What the recording has to show, and what the user chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
-    /// Which tracks are folded, in the order of [`Track::ALL`].
+    /// Which tracks are folded, by [`Track`].
     pub folded: [bool; TRACKS],
     /// The axis has two lines of labels: event and time.
     pub two_line_axis: bool,
@@ -158,7 +135,6 @@ impl Contents {
     }
 }
 
-/// The rectangles of the tracks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tracks {
     /// The horizontal extent of every plot.
@@ -166,9 +142,9 @@ pub(super) struct Tracks {
     pub axis: Option<Rect>,
     pub strata: Rect,
     pub legend: Option<Rect>,
-    /// In the order of [`Track::ALL`]; a track without room, or folded, has none.
+    /// By [`Track`]; a track without room, or folded, has none.
     open: [Option<Rect>; TRACKS],
-    /// The names of folded tracks, in the same order.
+    /// The names of folded tracks, likewise.
     pub folded: [Option<Rect>; TRACKS],
 }
 
@@ -180,7 +156,7 @@ impl Tracks {
     /// Tracks that have contents but no room, not even for their names.
     pub fn hidden(&self, contents: &Contents) -> Vec<Track> {
         let is_hidden = |t: &Track| contents.has(*t) && self.open(*t).is_none() && self.folded[*t as usize].is_none();
-        Track::ALL.into_iter().filter(is_hidden).collect()
+        <Track as strum::VariantArray>::VARIANTS.iter().copied().filter(is_hidden).collect()
     }
 
     /// A single plot without any other track.
@@ -196,202 +172,242 @@ impl Tracks {
     /// From the axis to the last lane: where a horizontal position means a time.
     pub fn canvas(&self) -> Rect {
         let top = self.axis.or(self.open(Track::Curves)).unwrap_or(self.strata).top();
-        let lanes = [Track::Ops, Track::Device, Track::Phases, Track::Steps, Track::Bands, Track::Card];
-        let bottom = lanes.into_iter().find_map(|track| self.open(track)).unwrap_or(self.strata).bottom();
+        let bottom = LANES.into_iter().find_map(|track| self.open(track)).unwrap_or(self.strata).bottom();
         Rect::from_x_y_ranges(self.x, top..=bottom)
     }
 }
 
-/// Divides a pane into tracks. A low pane drops parts in this order: categories, the whole card, operators (which get as many
-/// lines as fit), device calls, phases, annotations, curves (after the overview and the axis shrank), overview, legend (late,
-/// because colours mean nothing without it), axis. Phases and annotations return when shrinking the curves made room. Categories
-/// that the user opened, or that the file was written for, shrink and are dropped only before the legend; otherwise their name
-/// stays.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    is_there: bool,
+    height: f32,
+    /// Distance to the next part.
+    space: f32,
+}
+
+impl Part {
+    fn needs(&self) -> f32 {
+        self.height + self.space
+    }
+}
+
+/// A pane that is being divided: what each part needs, and what is left for all but the strata.
+struct Division {
+    parts: [Part; TRACKS + 2],
+    folded: [bool; TRACKS],
+    room: f32,
+    is_two_lines: bool,
+    has_phases: bool,
+    /// The height that the curves get where there is room.
+    wanted_curves: f32,
+}
+
+impl Division {
+    /// All parts that have contents, at their usual heights.
+    fn of(pane: Rect, contents: &Contents) -> Self {
+        let height = pane.height();
+        // Users open such a trace for its operators, so the other tracks make room for them.
+        let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
+        let has_low_ops = has_ops && height < LOW_PANE;
+        let levels = contents.step_levels.min(if has_low_ops { STEP_LEVELS - 1 } else { STEP_LEVELS });
+        let usual = if has_ops {
+            (height * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
+        } else if contents.bands && contents.bands_lead {
+            // There is only one curve, the upper edge of the bands.
+            (height * 0.12).clamp(CURVES_LEAST, CURVES)
+        } else {
+            (height * 0.18).clamp(CURVES, 1.75 * CURVES)
+        };
+        let curves = contents.curves_height.unwrap_or(usual).clamp(32.0, (height * 0.6).max(32.0));
+        let bands = if contents.bands_lead { (height * 0.32).clamp(72.0, 280.0) } else { (height * 0.16).clamp(64.0, 120.0) };
+        let ops = OP_LINE * contents.op_lines.min(OP_LINES_LEAST) as f32 + OP_WORDS;
+        let is_two_lines = contents.two_line_axis && height >= TWO_LINES_LEAST;
+        // Operators say more than phases about what the program did.
+        let has_phases = contents.phases && !has_low_ops;
+        let mut parts = [Part::default(); TRACKS + 2];
+        for &track in <Track as strum::VariantArray>::VARIANTS {
+            let (height, space) = match track {
+                Track::Overview => (OVERVIEW, 2.0 * OVERVIEW_MARGIN),
+                Track::Curves => (curves, 10.0),
+                Track::Steps => (STEP * levels as f32, 8.0),
+                Track::Device => (DEVICE, 6.0),
+                Track::Ops => (ops, 6.0),
+                Track::Bands => (bands, 8.0),
+                Track::Card => ((height * 0.13).clamp(48.0, 150.0), 8.0),
+                Track::Phases => (STEP, LANE_GAP),
+            };
+            let is_there = contents.has(track) && (track != Track::Phases || has_phases);
+            let height = if contents.folded[track as usize] { FOLDED } else { height };
+            parts[track as usize] = Part { is_there, height, space };
+        }
+        parts[LEGEND_PART] = Part { is_there: true, height: LEGEND, space: 6.0 };
+        parts[AXIS_PART] = Part { is_there: true, height: AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 }, space: 1.0 };
+        // With other lanes the strata may be low; without them they are the main picture.
+        let has_more = has_ops || contents.bands || contents.card;
+        // Steps and phases explain the strata and are worth some of their height.
+        let comfort = if has_phases { STRATA_BESIDE_PHASES } else { STRATA_COMFORT };
+        let least = if has_more { STRATA_LEAST } else { (height * 0.42).clamp(STRATA_LEAST, comfort) };
+        // Keeps six points under the last lane when the legend is dropped.
+        let room = height - least - 6.0;
+        Division { parts, folded: contents.folded, room, is_two_lines, has_phases, wanted_curves: parts[CURVES_PART].height }
+    }
+
+    fn used(&self) -> f32 {
+        DROPPED.iter().map(|&i| &self.parts[i]).filter(|p| p.is_there).map(Part::needs).sum()
+    }
+
+    /// Lowers the overview to what is enough to see and drag the window.
+    fn lower_overview(&mut self) {
+        let overview = &mut self.parts[OVERVIEW_PART];
+        (overview.height, overview.space) = (overview.height.min(OVERVIEW_LOW), 2.0 * OVERVIEW_MARGIN_LOW);
+    }
+
+    /// Drops parts, or lowers them, until the rest fits.
+    fn drop_parts(&mut self, contents: &Contents) {
+        let are_bands_asked = (contents.bands_opened || contents.bands_lead) && !self.folded[BANDS_PART];
+        for (n, part) in DROPPED.into_iter().enumerate() {
+            let mut used = self.used();
+            if n >= LOWER_CURVES_AFTER && self.parts[CURVES_PART].is_there && used > self.room {
+                let curves = &mut self.parts[CURVES_PART];
+                let lower = (curves.height - (used - self.room)).max(CURVES_LEAST.min(curves.height));
+                used -= curves.height - lower;
+                curves.height = lower;
+            }
+            if part == CURVES_PART && used > self.room {
+                used -= self.parts[OVERVIEW_PART].needs();
+                self.lower_overview();
+                used += self.parts[OVERVIEW_PART].needs();
+            }
+            if part == CURVES_PART && used > self.room && self.is_two_lines {
+                // Drop the line of times and keep the events.
+                self.parts[AXIS_PART].height = AXIS;
+                used -= AXIS_SECOND;
+            }
+            // Categories and the card add detail to the strata, so they must not take the height that the strata want.
+            let missing = used - (self.room - if n < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 });
+            if missing <= 0.0 {
+                break;
+            }
+            let bands = &mut self.parts[BANDS_PART];
+            if part == BANDS_PART && are_bands_asked {
+                bands.height = (bands.height - missing).max(BANDS_LEAST);
+                continue;
+            }
+            if part == BANDS_PART && bands.is_there && bands.height - FOLDED >= missing {
+                // A click on the name opens it again.
+                bands.height = FOLDED;
+                self.folded[BANDS_PART] = true;
+                break;
+            }
+            if matches!(part, OVERVIEW_PART | LEGEND_PART | AXIS_PART) && bands.is_there {
+                bands.is_there = false;
+                if missing <= bands.needs() {
+                    break;
+                }
+            }
+            self.parts[part].is_there = false;
+        }
+    }
+
+    /// Brings back what has room after others were dropped or lowered.
+    fn return_parts(&mut self, contents: &Contents) {
+        let has_steps = contents.step_levels > 0;
+        let steps_low = self.parts[STEPS_PART].height.min(STEP);
+        // Strata without steps and phases are hard to read, so overview, axis and curves shrink to make room for them.
+        if self.has_phases && !self.parts[PHASES_PART].is_there && self.parts[OVERVIEW_PART].is_there {
+            let before = self.parts;
+            self.lower_overview();
+            self.parts[AXIS_PART].height = AXIS;
+            self.parts[CURVES_PART].height = self.parts[CURVES_PART].height.min(CURVES_LEAST);
+            self.parts[STEPS_PART].height = steps_low;
+            for part in [OVERVIEW_PART, AXIS_PART, CURVES_PART, PHASES_PART] {
+                self.parts[part].is_there = true;
+            }
+            self.parts[STEPS_PART].is_there = has_steps;
+            if self.used() > self.room {
+                self.parts = before;
+            }
+        }
+        // Other parts that were dropped may leave room for the steps, or for their first level.
+        let (used, steps) = (self.used(), self.parts[STEPS_PART]);
+        let fitting = [steps.height, steps_low].into_iter().find(|height| used + height + steps.space <= self.room);
+        if let Some(height) = fitting.filter(|_| has_steps && !steps.is_there && self.parts[OVERVIEW_PART].is_there) {
+            self.parts[STEPS_PART] = Part { is_there: true, height, ..steps };
+        }
+        // They may also leave room for the second axis line and for higher curves.
+        let (used, axis) = (self.used(), &mut self.parts[AXIS_PART]);
+        if self.is_two_lines && axis.height <= AXIS && axis.is_there && used + AXIS_SECOND <= self.room {
+            axis.height += AXIS_SECOND;
+        }
+        if self.parts[CURVES_PART].is_there {
+            let (left, curves) = (self.room - self.used(), &mut self.parts[CURVES_PART]);
+            curves.height += left.clamp(0.0, (self.wanted_curves - curves.height).max(0.0));
+        }
+    }
+
+    /// Gives remaining height to the operators until the wanted lines fit, then half of it; or as much as the user chose.
+    fn grow_ops(&mut self, contents: &Contents) {
+        let left_over = self.room - self.used();
+        let least_lines = contents.op_lines.min(OP_LINES_LEAST);
+        let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
+        let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
+        let lines_of = |height: f32| (height / OP_LINE).max(0.0) as usize;
+        let more_lines = match contents.ops_height {
+            Some(height) => lines_of(height - OP_WORDS + OP_LINE / 2.0).saturating_sub(least_lines).min(lines_of(left_over)),
+            None => lines_of(spare).min(wanted.max(lines_of(left_over * 0.5))),
+        };
+        if !self.folded[Track::Ops as usize] {
+            self.parts[Track::Ops as usize].height += OP_LINE * more_lines.min(contents.op_lines - least_lines) as f32;
+        }
+    }
+
+    /// The rectangles of what is there.
+    fn tracks(&self, pane: Rect, x: Rangef) -> Tracks {
+        let mut rects = [None; TRACKS];
+        let mut top = pane.top();
+        let mut take = |part: &Part, before: f32, after: f32| {
+            part.is_there.then(|| {
+                let rect = Rect::from_x_y_ranges(x, top + before..=top + before + part.height);
+                top = rect.bottom() + after;
+                rect
+            })
+        };
+        let overview = &self.parts[OVERVIEW_PART];
+        rects[OVERVIEW_PART] = take(overview, overview.space / 2.0, overview.space / 2.0);
+        let axis = take(&self.parts[AXIS_PART], 0.0, self.parts[AXIS_PART].space);
+        rects[CURVES_PART] = take(&self.parts[CURVES_PART], 0.0, self.parts[CURVES_PART].space);
+        // Without a legend the last lane keeps a distance from the edge.
+        let mut bottom = pane.bottom() - if self.parts[LEGEND_PART].is_there { 0.0 } else { 6.0 };
+        let mut above = |part: &Part, x: Rangef| {
+            part.is_there.then(|| {
+                bottom -= part.height;
+                let rect = Rect::from_x_y_ranges(x, bottom..=bottom + part.height);
+                bottom -= part.space;
+                rect
+            })
+        };
+        let legend = above(&self.parts[LEGEND_PART], pane.x_range());
+        for lane in LANES {
+            rects[lane as usize] = above(&self.parts[lane as usize], x);
+        }
+        let strata = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
+        let pick = |wants_folded: bool| std::array::from_fn(|i| rects[i].filter(|_| self.folded[i] == wants_folded));
+        Tracks { x, axis, strata, legend, open: pick(false), folded: pick(true) }
+    }
+}
+
+/// Divides a pane into tracks. A low pane drops parts in the order of [`DROPPED`]: operators after they got as many lines as
+/// fit, curves after the overview and the axis shrank, the legend late, because colours mean nothing without it. Phases and
+/// annotations return when shrinking the curves made room. Categories that the user opened, or that the file was written for,
+/// shrink and are dropped only before the legend; otherwise their name stays.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));
-    let is_two_lines = contents.two_line_axis && pane.height() >= TWO_LINES_LEAST;
-    let mut axis_height = AXIS + if is_two_lines { AXIS_SECOND } else { 0.0 };
-    // Users open such a trace for its operators, so the other tracks make room for them.
-    let has_ops = contents.op_lines > 0 && !contents.folded[Track::Ops as usize];
-    let levels = if has_ops && pane.height() < LOW_PANE { STEP_LEVELS - 1 } else { STEP_LEVELS };
-    let steps_height = STEP * contents.step_levels.min(levels) as f32;
-    // Operators say more than phases about what the program did.
-    let has_phases = contents.phases && !(has_ops && pane.height() < LOW_PANE);
-    let usual = if has_ops {
-        (pane.height() * 0.16).clamp(CURVES_BESIDE_OPS, CURVES)
-    } else if contents.bands && contents.bands_lead {
-        // There is only one curve, the upper edge of the bands.
-        (pane.height() * 0.12).clamp(CURVES_LEAST, CURVES)
-    } else {
-        (pane.height() * 0.18).clamp(CURVES, 1.75 * CURVES)
-    };
-    let curves_height = contents.curves_height.unwrap_or(usual).clamp(32.0, (pane.height() * 0.6).max(32.0));
-    let or_folded = |track: Track, height: f32| if contents.folded[track as usize] { FOLDED } else { height };
-    let (mut overview_height, mut overview_margin) = (or_folded(Track::Overview, OVERVIEW), OVERVIEW_MARGIN);
-    let wanted_curves = or_folded(Track::Curves, curves_height);
-    let mut curves_height = wanted_curves;
-    let mut steps_height = or_folded(Track::Steps, steps_height);
-    let phases_height = or_folded(Track::Phases, STEP);
-    let device_height = or_folded(Track::Device, DEVICE);
-    let bands_wanted =
-        if contents.bands_lead { (pane.height() * 0.32).clamp(72.0, 280.0) } else { (pane.height() * 0.16).clamp(64.0, 120.0) };
-    let mut bands_height = or_folded(Track::Bands, bands_wanted);
-    let mut folded = contents.folded;
-    let are_bands_asked = (contents.bands_opened || contents.bands_lead) && !folded[Track::Bands as usize];
-    let card_height = or_folded(Track::Card, (pane.height() * 0.13).clamp(48.0, 150.0));
-    let least_lines = contents.op_lines.min(OP_LINES_LEAST);
-    let least_ops = or_folded(Track::Ops, OP_LINE * least_lines as f32 + OP_WORDS);
-    let mut parts = [
-        (contents.bands, bands_height + 8.0),
-        (contents.card, card_height + 8.0),
-        (contents.op_lines > 0, least_ops + 6.0),
-        (contents.device_calls, device_height + 6.0),
-        (has_phases, phases_height + LANE_GAP),
-        (contents.step_levels > 0, steps_height + 8.0),
-        (true, curves_height + 10.0),
-        (true, overview_height + 2.0 * overview_margin),
-        (true, LEGEND + 6.0),
-        (true, axis_height + 1.0),
-    ];
-    // With other lanes the strata may be low; without them they are the main picture.
-    let has_more = has_ops || contents.bands || contents.card;
-    // Steps and phases explain the strata and are worth some of their height.
-    let comfort = if has_phases { STRATA_BESIDE_PHASES } else { STRATA_COMFORT };
-    let least = if has_more { STRATA_LEAST } else { (pane.height() * 0.42).clamp(STRATA_LEAST, comfort) };
-    // Keeps six points under the last lane when the legend is dropped.
-    let room = pane.height() - least - 6.0;
-    for i in 0..parts.len() {
-        let mut used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-        if i >= LOWER_CURVES_FROM && parts[CURVES_PART].0 && used > room {
-            let lower = (curves_height - (used - room)).max(CURVES_LEAST.min(curves_height));
-            used -= curves_height - lower;
-            parts[CURVES_PART].1 = lower + 10.0;
-            curves_height = lower;
-        }
-        if i == CURVES_PART && used > room {
-            overview_height = overview_height.min(OVERVIEW_LOW);
-            overview_margin = OVERVIEW_MARGIN_LOW;
-            used -= parts[OVERVIEW_PART].1;
-            parts[OVERVIEW_PART].1 = overview_height + 2.0 * overview_margin;
-            used += parts[OVERVIEW_PART].1;
-        }
-        if i == CURVES_PART && used > room && is_two_lines {
-            // Drop the line of times and keep the events.
-            axis_height = AXIS;
-            used -= AXIS_SECOND;
-            parts[AXIS_PART].1 = axis_height + 1.0;
-        }
-        // Categories and the card add detail to the strata, so they must not take the height that the strata want.
-        let missing = used - (room - if i < 2 { STRATA_WANTED - STRATA_LEAST } else { 0.0 });
-        if missing <= 0.0 {
-            break;
-        }
-        if i == BANDS_PART && are_bands_asked {
-            bands_height = (bands_height - missing).max(BANDS_LEAST);
-            parts[BANDS_PART].1 = bands_height + 8.0;
-            continue;
-        }
-        if i == BANDS_PART && parts[BANDS_PART].0 && bands_height - FOLDED >= missing {
-            // A click on the name opens it again.
-            bands_height = FOLDED;
-            folded[Track::Bands as usize] = true;
-            parts[BANDS_PART].1 = bands_height + 8.0;
-            break;
-        }
-        if i > CURVES_PART && parts[BANDS_PART].0 {
-            parts[BANDS_PART].0 = false;
-            if missing <= parts[BANDS_PART].1 {
-                break;
-            }
-        }
-        parts[i].0 = false;
-    }
-    // Strata without steps and phases are hard to read, so overview, axis and curves shrink to make room for them.
-    if has_phases && !parts[PHASES_PART].0 && parts[OVERVIEW_PART].0 {
-        let steps_low = if contents.step_levels > 0 { steps_height.min(STEP) } else { 0.0 };
-        let low = [
-            (OVERVIEW_PART, overview_height.min(OVERVIEW_LOW) + 2.0 * OVERVIEW_MARGIN_LOW),
-            (AXIS_PART, AXIS + 1.0),
-            (CURVES_PART, curves_height.min(CURVES_LEAST) + 10.0),
-            (STEPS_PART, if contents.step_levels > 0 { steps_low + 8.0 } else { 0.0 }),
-            (PHASES_PART, parts[PHASES_PART].1),
-        ];
-        let is_low = |i: usize| low.iter().any(|(part, _)| *part == i);
-        let others: f32 = (0..parts.len()).filter(|&i| parts[i].0 && !is_low(i)).map(|i| parts[i].1).sum();
-        if others + low.iter().map(|l| l.1).sum::<f32>() <= room {
-            (overview_height, overview_margin) = (overview_height.min(OVERVIEW_LOW), OVERVIEW_MARGIN_LOW);
-            axis_height = AXIS;
-            curves_height = curves_height.min(CURVES_LEAST);
-            steps_height = steps_low;
-            low.iter().for_each(|&(part, height)| parts[part] = (height > 0.0, height));
-        }
-    }
-    // Other parts that were dropped may leave room for the steps, or for their first level.
-    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-    let fitting = [steps_height, steps_height.min(STEP)].into_iter().find(|height| used + height + 8.0 <= room);
-    if !parts[STEPS_PART].0
-        && parts[OVERVIEW_PART].0
-        && contents.step_levels > 0
-        && let Some(height) = fitting
-    {
-        steps_height = height;
-        parts[STEPS_PART] = (true, height + 8.0);
-    }
-    // They may also leave room for the second axis line and for higher curves.
-    let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-    if is_two_lines && axis_height <= AXIS && parts[AXIS_PART].0 && used + AXIS_SECOND <= room {
-        axis_height += AXIS_SECOND;
-        parts[AXIS_PART].1 += AXIS_SECOND;
-    }
-    if parts[CURVES_PART].0 {
-        let used: f32 = parts.iter().filter(|p| p.0).map(|p| p.1).sum();
-        curves_height += (room - used).clamp(0.0, (wanted_curves - curves_height).max(0.0));
-        parts[CURVES_PART].1 = curves_height + 10.0;
-    }
-    let left_over = room - parts.iter().filter(|p| p.0).map(|p| p.1).sum::<f32>();
-    let [bands, card, ops, device, phases, steps, curves, overview, legend, axis] = parts.map(|(is_there, _)| is_there);
-    // Remaining height goes to the operators until the wanted lines fit, then half of it; or as much as the user chose.
-    let spare = (left_over - (STRATA_WANTED - STRATA_LEAST)).max(0.0);
-    let wanted = OP_LINES_WANTED - OP_LINES_LEAST;
-    let lines_of = |height: f32| (height / OP_LINE).max(0.0) as usize;
-    let more_lines = match contents.ops_height {
-        Some(height) => lines_of(height - OP_WORDS + OP_LINE / 2.0).saturating_sub(least_lines).min(lines_of(left_over)),
-        None => lines_of(spare).min(wanted.max(lines_of(left_over * 0.5))),
-    };
-    let more_lines = more_lines.min(contents.op_lines - least_lines);
-    let ops_height = or_folded(Track::Ops, least_ops + OP_LINE * more_lines as f32);
-    let mut top = pane.top();
-    let take = |top: &mut f32, before: f32, height: f32, after: f32| {
-        let rect = Rect::from_x_y_ranges(x, *top + before..=*top + before + height);
-        *top = rect.bottom() + after;
-        rect
-    };
-    let overview = overview.then(|| take(&mut top, overview_margin, overview_height, overview_margin));
-    let axis = axis.then(|| take(&mut top, 0.0, axis_height, 1.0));
-    let curves = curves.then(|| take(&mut top, 0.0, curves_height, 10.0));
-    // Without a legend the last lane keeps a distance from the edge.
-    let mut bottom = pane.bottom() - if legend { 0.0 } else { 6.0 };
-    let mut above = |is_there: bool, x: Rangef, height: f32, after: f32| {
-        is_there.then(|| {
-            bottom -= height;
-            let rect = Rect::from_x_y_ranges(x, bottom..=bottom + height);
-            bottom -= after;
-            rect
-        })
-    };
-    let legend = above(legend, pane.x_range(), LEGEND, 6.0);
-    let ops = above(ops, x, ops_height, 6.0);
-    let device = above(device, x, device_height, 6.0);
-    let phases = above(phases, x, phases_height, LANE_GAP);
-    let steps = above(steps, x, steps_height, 8.0);
-    let bands = above(bands, x, bands_height, 8.0);
-    let card = above(card, x, card_height, 8.0);
-    let strata = Rect::from_x_y_ranges(x, top..=bottom.max(top + 8.0));
-    // In the order of `Track::ALL`.
-    let rects = [overview, curves, steps, device, ops, bands, card, phases];
-    let pick = |wants_folded: bool| std::array::from_fn(|i| rects[i].filter(|_| folded[i] == wants_folded));
-    Tracks { x, axis, strata, legend, open: pick(false), folded: pick(true) }
+    let mut division = Division::of(pane, &contents);
+    division.drop_parts(&contents);
+    division.return_parts(&contents);
+    division.grow_ops(&contents);
+    division.tracks(pane, x)
 }
 
 /// Position of a limit relative to the visible values.

@@ -192,7 +192,7 @@ impl View for Timeline {
             return;
         }
         let mut by = ColourBy::ALL.iter().position(|b| *b == cx.shared.colour_by).unwrap_or(0);
-        let names = ColourBy::ALL.map(ColourBy::text);
+        let names = ColourBy::ALL.iter().map(|b| b.text()).collect::<Vec<_>>();
         if button::selector(ui, "colour", &mut by, &names) {
             cx.actions.send(Action::SetColourBy(ColourBy::ALL[by]));
         }

@@ -62,7 +62,6 @@ impl Canvas<'_> {
         (0..self.window.columns).map(|i| have.column(self.window.at(i as f64 + 0.5))).collect()
     }
 
-    /// Draws the overview with the window in it.
     pub fn overview(&self, rect: Rect, picture: Option<&WindowPicture>, cap: Option<Cap>) {
         let t = self.tokens;
         let row = rect.with_min_y(rect.center().y - 8.0);

@@ -56,9 +56,7 @@ pub enum Term {
     Cap,
     /// All memory of the device.
     Capacity,
-    /// Free memory of the device.
     DeviceFree,
-    /// A request that failed.
     Request,
     /// A live block between holes.
     Blocker,
@@ -73,7 +71,6 @@ pub enum Term {
     Outside,
     /// Memory of other programs on the device.
     OtherProcesses,
-    /// Memory of the driver.
     Driver,
     /// The smallest set of blocks to free so that the request fits.
     WhatToFree,

@@ -16,7 +16,7 @@ pub use partitions::{Partition, job_of_file, partitions};
 pub use reading::{READ_BUDGET, read_all};
 
 use crate::diagnose::oom::knows_reserved;
-use crate::model::{Cancelled, DeviceKind, Progress, Recording, StatsKind, WarningKind};
+use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress, Recording, StatsKind};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::Bytes;
 
@@ -88,6 +88,11 @@ pub struct Counted {
 }
 
 impl RankRow {
+    fn of_file(path: &Path) -> Self {
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        RankRow { path: path.to_path_buf(), file, ..RankRow::default() }
+    }
+
     /// Short text about the counters beside the recording; `None` without any.
     pub fn counters_text(&self) -> Option<String> {
         let counted = self.counted.as_ref()?;
@@ -98,17 +103,13 @@ impl RankRow {
     }
 }
 
-/// The rows of a file of counters.
 fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let sets = recording.devices.iter().zip(&recording.stats).enumerate();
     let of_device = sets.filter(|(_, (_, (_, stats)))| stats.kind != StatsKind::Host);
     of_device
         .map(|(device_index, (device, (_, stats)))| {
             let get = |key: &str| stats.get(key).map_or(0, |c| c.value);
             RankRow {
-                path: path.to_path_buf(),
-                file: file.clone(),
                 device: device.id.index,
                 device_index,
                 peak_reserved: get("reserved_bytes.all.peak").max(get("reserved_bytes.all.current")),
@@ -117,7 +118,7 @@ fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
                 end_active: get("active_bytes.all.current"),
                 ooms: get("num_ooms") as usize,
                 is_counters: true,
-                ..RankRow::default()
+                ..RankRow::of_file(path)
             }
         })
         .collect()
@@ -155,19 +156,14 @@ pub fn rank_in_file(recording: &Recording) -> Option<u32> {
 }
 
 /// The rows of one recording, one for each accelerator with events or blocks.
-///
-/// # Errors
-/// [`Cancelled`].
 pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<Vec<RankRow>, Cancelled> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
     if recording.has_only_counters() {
         return Ok(counter_rows(recording, path));
     }
     let mut rows = Vec::new();
-    for (device_index, device) in recording.devices.iter().enumerate() {
-        let is_accelerator = !matches!(device.id.kind, DeviceKind::Cpu | DeviceKind::Host);
-        if !is_accelerator || !device.has_blocks() {
+    for row in identities(recording, path) {
+        let device = &recording.devices[row.device_index];
+        if !device.has_blocks() {
             continue;
         }
         let tables = DeviceTables::build(device, progress)?;
@@ -180,13 +176,6 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
         let ooms = device.events.ooms();
         let first = ooms.first().map(|&e| e as usize);
         rows.push(RankRow {
-            path: path.to_path_buf(),
-            told_rank,
-            rank: None,
-            world_size: told_rank.and(world_size),
-            file: file.clone(),
-            device: device.id.index,
-            device_index,
             events: device.events.len(),
             peak_reserved: tables.curves.peak(Quantity::Reserved).0,
             is_reserved_unknown: !knows_reserved(&tables),
@@ -197,12 +186,10 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
             ooms: ooms.len(),
             first_oom_us: first.filter(|_| device.events.has_time).map(|e| device.events.time_us[e]),
             first_oom_bytes: first.map_or(0, |e| device.events.size[e]),
-            is_pending: false,
-            is_cut_short: recording.report.warnings.iter().any(|w| w.kind == WarningKind::Truncated),
+            is_cut_short: recording.report.truncated().is_some(),
             reserved: curve(Quantity::Reserved),
             active: curve(Quantity::Active),
-            is_counters: false,
-            counted: None,
+            ..row
         });
     }
     Ok(rows)
@@ -210,25 +197,20 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
 
 /// The rows of one recording without figures or curves, as far as [`by_job`] needs them. O(devices).
 pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
     let is_accelerator = |kind| !matches!(kind, DeviceKind::Cpu | DeviceKind::Host);
     let devices = recording.devices.iter().enumerate().filter(|(_, d)| is_accelerator(d.id.kind));
-    devices
-        .map(|(device_index, device)| RankRow {
-            path: path.to_path_buf(),
-            told_rank,
-            world_size: told_rank.and(world_size),
-            file: file.clone(),
-            device: device.id.index,
-            device_index,
-            ..RankRow::default()
-        })
-        .collect()
+    let row = |(device_index, device): (usize, &DeviceRecording)| RankRow {
+        told_rank,
+        world_size: told_rank.and(world_size),
+        device: device.id.index,
+        device_index,
+        ..RankRow::of_file(path)
+    };
+    devices.map(row).collect()
 }
 
 /// The row of a file that has not been read yet.
 pub fn pending(path: &Path) -> RankRow {
-    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    RankRow { path: path.to_path_buf(), file, is_pending: true, ..RankRow::default() }
+    RankRow { is_pending: true, ..RankRow::of_file(path) }
 }

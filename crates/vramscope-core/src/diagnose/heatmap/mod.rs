@@ -173,27 +173,10 @@ impl HoleSizes {
     }
 }
 
-/// Draws addresses over time. `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Cost: for each column the live set
-/// and the rows once, so tens of milliseconds for 1600 columns of a large recording.
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
+/// Draws addresses over time. `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). With `chosen` the shades are of those
+/// blocks alone: their share, age or size; the figures of a column about reserved memory and holes are still of all blocks. Cost: for
+/// each column the live set and the rows once, so tens of milliseconds for 1600 columns of a large recording.
 pub fn heatmap(
-    dev: &DeviceRecording,
-    tables: &DeviceTables,
-    bounds: &[u32],
-    spec: HeatmapSpec,
-    progress: &Progress,
-) -> Result<Heatmap, Cancelled> {
-    heatmap_of(dev, tables, bounds, spec, None, progress)
-}
-
-/// As [`heatmap()`], with the shades of the chosen blocks alone: the share, age or size of those for which `chosen` is true. The
-/// figures of a column about reserved memory and holes are still of all blocks.
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
-pub fn heatmap_of(
     dev: &DeviceRecording,
     tables: &DeviceTables,
     bounds: &[u32],
@@ -244,9 +227,6 @@ pub fn heatmap_of(
 }
 
 /// Sorts free memory by the size of its holes, over time. `bounds` and cost as for [`heatmap()`].
-///
-/// # Errors
-/// [`Cancelled`] when `progress` was asked to stop.
 pub fn hole_sizes(
     dev: &DeviceRecording,
     tables: &DeviceTables,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{HeatmapSpec, Shade, heatmap, heatmap_of, hole_sizes};
+use super::{HeatmapSpec, Shade, heatmap, hole_sizes};
 use crate::diagnose::fragmentation::holes;
 use crate::model::{BlockState, DeviceRecording, Progress};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
@@ -25,12 +25,12 @@ proptest! {
         let bounds: Vec<u32> = (0..=columns).map(|c| c * len / columns).collect();
         for shade in [Shade::Occupancy, Shade::OldestBlock, Shade::LargestBlock, Shade::LargestHole] {
             let spec = HeatmapSpec { rows, shade, servers: None, addresses: None };
-            let whole = heatmap(&dev, &t, &bounds, spec, &Progress::new()).expect("not cancelled");
+            let whole = heatmap(&dev, &t, &bounds, spec, None, &Progress::new()).expect("not cancelled");
             // The middle of the axis, and every other allocation: what is asked for by a zoom and by a choice.
             let inner = (whole.address_at(whole.total / 3), whole.address_at(whole.total * 3 / 4));
             let spec = HeatmapSpec { addresses: inner.0.zip(inner.1).filter(|_| zoomed), ..spec };
             let is_chosen = |id: LifetimeId, _: u32| !zoomed || id.0.is_multiple_of(2);
-            let map = heatmap_of(&dev, &t, &bounds, spec, zoomed.then_some(&is_chosen), &Progress::new()).expect("not cancelled");
+            let map = heatmap(&dev, &t, &bounds, spec, zoomed.then_some(&is_chosen), &Progress::new()).expect("not cancelled");
             let sizes = hole_sizes(&dev, &t, &bounds, None, &Progress::new()).expect("not cancelled");
             prop_assert_eq!(&map.columns, &sizes.columns);
             prop_assert_eq!(map.cells.len(), map.rows * map.columns.len());
@@ -91,7 +91,7 @@ proptest! {
         let t = tables(&dev);
         let bounds: Vec<u32> = (0..=dev.events.len() as u32).collect();
         let spec = HeatmapSpec { rows: 9, shade: Shade::OldestBlock, servers: None, addresses: None };
-        let map = heatmap(&dev, &t, &bounds, spec, &Progress::new()).expect("not cancelled");
+        let map = heatmap(&dev, &t, &bounds, spec, None, &Progress::new()).expect("not cancelled");
         prop_assert_eq!(map.columns.len(), dev.events.len());
     }
 }

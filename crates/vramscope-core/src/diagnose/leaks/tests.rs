@@ -207,7 +207,6 @@ fn tables(device: &DeviceRecording) -> DeviceTables {
     DeviceTables::build(device, &crate::model::Progress::new()).expect("not cancelled")
 }
 
-/// What leaks in such a program.
 fn leaks_of(steps: usize, each: impl FnMut(&mut Program, usize)) -> Vec<Growth> {
     let (device, steps) = Program::of(steps, each);
     growth(&device, &tables(&device), &steps).into_iter().filter(Growth::is_leak).collect()

@@ -37,9 +37,6 @@ pub fn can_be_served_again(device: &DeviceRecording) -> bool {
 pub const AUTOMATIC_TRIALS_MOST_EVENTS: usize = 2_000_000;
 
 /// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
-///
-/// # Errors
-/// [`Cancelled`] when asked to stop.
 pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
     let remedies = whatif.remedies_that_pass(None, progress)?;
     let limit = whatif.own().limit_range();

@@ -17,9 +17,6 @@ const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0
 const SPLITS: [char; 4] = [';', '\t', '\r', '\n'];
 
 /// Writes a table.
-///
-/// # Errors
-/// Errors of `out`.
 pub fn write(table: &dyn ExportTable, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<&str> = table.fields().iter().map(|f| f.name).collect();
     writeln!(out, "{}", names.join(","))?;

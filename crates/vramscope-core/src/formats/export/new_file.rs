@@ -66,9 +66,6 @@ impl Write for NewFile {
 
 /// Follows links to the file that will be written, as a plain write would, but refuses links made by another user. Linux itself
 /// does not follow those in folders that everybody may write to.
-///
-/// # Errors
-/// [`WriteError`].
 pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, WriteError> {
     #[cfg(unix)]
     {
@@ -105,9 +102,6 @@ pub(crate) fn behind_links(path: &Path) -> Result<PathBuf, WriteError> {
 
 /// Publishes a file under its name. Replaces an existing file only if `replaces`, and never while another process writes it.
 /// Whoever replaces a file holds its lock, so of two concurrent attempts one is refused.
-///
-/// # Errors
-/// [`WriteError`].
 pub fn give_name(unnamed: &mut Unnamed, path: &Path, replaces: bool) -> Result<(), WriteError> {
     loop {
         match unnamed.link(path) {

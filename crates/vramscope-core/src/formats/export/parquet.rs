@@ -35,9 +35,6 @@ mod spec {
 }
 
 /// Writes a table.
-///
-/// # Errors
-/// Errors of `out`.
 pub fn write(table: &dyn ExportTable, out: &mut dyn Write) -> io::Result<()> {
     let mut out = Counted { out, at: 0 };
     out.write_all(MAGIC)?;

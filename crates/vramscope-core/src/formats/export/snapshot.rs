@@ -46,9 +46,6 @@ const AT_ONCE: usize = 1000;
 
 /// Writes parts of a recording. With `redact`, the values under our own key contain no names of programs and people; paths in
 /// texts must be removed before, with [`super::redact::redact`].
-///
-/// # Errors
-/// Errors of `out`.
 pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut w = Writer {
         out,

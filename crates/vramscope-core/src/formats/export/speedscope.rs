@@ -52,9 +52,6 @@ pub struct Flame<'a> {
 }
 
 /// Writes flame graphs that share one table of stacks.
-///
-/// # Errors
-/// Errors of `out`.
 pub fn write(name: &str, stacks: &StackTable, flames: &[Flame<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut frames: Vec<FrameEntry<'_>> = (0..stacks.frame_count() as u32)
         .filter_map(|i| stacks.frame(crate::model::FrameId(i)))

@@ -23,9 +23,6 @@ pub struct Unnamed {
 
 impl Unnamed {
     /// Creates a file that can later get the name `target`.
-    ///
-    /// # Errors
-    /// When no file can be created in that folder.
     pub fn beside(target: &Path) -> io::Result<Self> {
         let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_path_buf();
         let (file, hidden) = match without_name(&folder) {

@@ -145,9 +145,6 @@ fn resolve<'a>(
 
 /// Loads the list stored as `id`. Its fetched items stay [`Node::Memo`], because the caller may have them cached; references
 /// inside items that are written in full are loaded.
-///
-/// # Errors
-/// As [`resolve_outside`].
 pub(crate) fn list_of_fetched<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,

@@ -22,7 +22,6 @@ macro_rules! opcodes {
             match opcode { $($byte => Some(stringify!($name)),)* _ => None }
         }
 
-        /// The operand of an opcode.
         pub(crate) fn operand(opcode: u8) -> Option<Operand> {
             match opcode { $($byte => Some($operand),)* _ => None }
         }

@@ -39,7 +39,6 @@ pub(crate) struct Range {
 /// Entries of one list, ready to decode: every object that they fetch is in the [`MemoIndex`].
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The node of the list.
     pub(crate) list: NodeId,
     /// Index of the list in its outer list; `None` for a flat one.
     pub(crate) index: Option<usize>,
@@ -75,9 +74,6 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
     }
 
     /// Runs until `STOP`. A file that ends before gives what was read, with [`Parsed::ended`] set.
-    ///
-    /// # Errors
-    /// [`PickleError`].
     pub(crate) fn run(mut self, progress: &Progress) -> Result<Parsed<'a>, PickleError> {
         let mut turns = 0u32;
         loop {

@@ -36,9 +36,6 @@ impl SessionFile {
     }
 
     /// A handle to write to.
-    ///
-    /// # Errors
-    /// [`WriteError`].
     pub fn writer(&self) -> Result<File, WriteError> {
         let file = match &self.unnamed {
             Some(unnamed) => unnamed.file().try_clone(),

@@ -18,9 +18,6 @@ pub struct SessionWriter<W: Write> {
 
 impl<W: Write> SessionWriter<W> {
     /// Begins a session.
-    ///
-    /// # Errors
-    /// When the first bytes cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         Ok(SessionWriter { out, buffer: Vec::new() })
@@ -54,9 +51,6 @@ impl<W: Write> SessionWriter<W> {
     }
 
     /// Flushes the output.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

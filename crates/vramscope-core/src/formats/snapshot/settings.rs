@@ -5,7 +5,6 @@ use super::stacks::wrong_type;
 use crate::model::{AllocConf, LoadReport, Settings};
 use crate::units::MEBIBYTE;
 
-/// Reads the settings dict.
 pub(crate) fn read(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Settings {
     let Node::Dict(pairs) = tree.node(id) else {
         wrong_type(tree, id, "allocator_settings", "a dict", report);

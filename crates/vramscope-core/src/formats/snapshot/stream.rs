@@ -41,10 +41,6 @@ struct Piece {
     decoded: Decoded,
 }
 
-/// Reads a pickle.
-///
-/// # Errors
-/// [`PickleError`].
 pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>, PickleError> {
     let mut columns = Columns::for_file(bytes.len())
         .ok_or_else(|| PickleError::Limit { offset: 0, what: "there is not enough address space for its events".to_owned() })?;

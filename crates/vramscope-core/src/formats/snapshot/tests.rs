@@ -18,12 +18,37 @@ pub(crate) enum V {
     Dict(Vec<(V, V)>),
 }
 
+impl From<i32> for V {
+    fn from(value: i32) -> V {
+        V::Int(value.into())
+    }
+}
+
+impl From<i128> for V {
+    fn from(value: i128) -> V {
+        V::Int(value)
+    }
+}
+
+impl From<&str> for V {
+    fn from(text: &str) -> V {
+        s(text)
+    }
+}
+
 pub(crate) fn s(text: &str) -> V {
     V::Str(text.to_owned())
 }
 
 pub(crate) fn dict(pairs: &[(&str, V)]) -> V {
     V::Dict(pairs.iter().map(|(key, value)| (s(key), value.clone())).collect())
+}
+
+/// A value as Python writes it; what is no literal stands in parentheses.
+macro_rules! v {
+    ({ $($key:literal: $value:tt),* $(,)? }) => { V::Dict(vec![$((s($key), v!($value))),*]) };
+    ([ $($item:tt),* $(,)? ]) => { V::List(vec![$(v!($item)),*]) };
+    ($value:expr) => { V::from($value) };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -225,7 +250,7 @@ const BASE: i128 = 0x7f12_0000_0000;
 const T0: i128 = 1_795_226_592_363_700;
 
 fn frame(name: &str, line: i128) -> V {
-    dict(&[("name", s(name)), ("filename", s("/w/модель.py")), ("line", V::Int(line))])
+    v!({ "name": name, "filename": "/w/модель.py", "line": line })
 }
 
 pub(crate) fn entry(action: &str, addr: i128, size: i128, time: i128, more: &[(&str, V)]) -> V {
@@ -249,27 +274,15 @@ pub(crate) fn entry(action: &str, addr: i128, size: i128, time: i128, more: &[(&
 }
 
 pub(crate) fn block(address: i128, size: i128, requested: i128, state: &str, frames: V) -> V {
-    dict(&[
-        ("address", V::Int(address)),
-        ("size", V::Int(size)),
-        ("requested_size", V::Int(requested)),
-        ("state", s(state)),
-        ("frames", frames),
-    ])
+    v!({ "address": address, "size": size, "requested_size": requested, "state": state, "frames": frames })
 }
 
 pub(crate) fn segment(device: i128, address: i128, size: i128, blocks: Vec<V>) -> V {
-    dict(&[
-        ("device", V::Int(device)),
-        ("address", V::Int(address)),
-        ("total_size", V::Int(size)),
-        ("stream", V::Int(0)),
-        ("segment_type", s("small")),
-        ("segment_pool_id", V::Tuple(vec![V::Int(0), V::Int(0)])),
-        ("is_expandable", V::Bool(false)),
-        ("frames", V::List(vec![])),
-        ("blocks", V::List(blocks)),
-    ])
+    v!({
+        "device": device, "address": address, "total_size": size, "stream": 0, "segment_type": "small",
+        "segment_pool_id": (V::Tuple(vec![V::Int(0), V::Int(0)])), "is_expandable": (V::Bool(false)), "frames": [],
+        "blocks": (V::List(blocks)),
+    })
 }
 
 /// Everything that a 2.15 snapshot can contain, on two devices and the host.
@@ -414,21 +427,10 @@ fn traces_of_any_length_keep_every_entry() {
 
 #[test]
 fn lists_of_segments_and_histories_of_old_releases_open() {
-    let old = V::List(vec![dict(&[
-        ("device", V::Int(0)),
-        ("address", V::Int(BASE)),
-        ("total_size", V::Int(2_097_152)),
-        ("allocated_size", V::Int(512)),
-        ("active_size", V::Int(512)),
-        ("segment_type", s("small")),
-        (
-            "blocks",
-            V::List(vec![
-                dict(&[("size", V::Int(512)), ("state", s("active_allocated"))]),
-                dict(&[("size", V::Int(2_096_640)), ("state", s("inactive"))]),
-            ]),
-        ),
-    ])]);
+    let old = v!([{
+        "device": 0, "address": BASE, "total_size": 2_097_152, "allocated_size": 512, "active_size": 512, "segment_type": "small",
+        "blocks": [{ "size": 512, "state": "active_allocated" }, { "size": 2_096_640, "state": "inactive" }],
+    }]);
     let r = open(&pickle(&old, Dialect::Python(3)));
     let d = &r.devices[0];
     assert_eq!(d.blocks.iter().map(|b| b.address).collect::<Vec<_>>(), [BASE as u64, BASE as u64 + 512]);
@@ -437,52 +439,23 @@ fn lists_of_segments_and_histories_of_old_releases_open() {
 
     let past = |addr: i128, size: i128| {
         let frames = V::List(vec![frame("old", size)]);
-        dict(&[
-            ("addr", V::Int(addr)),
-            ("real_size", V::Int(size)),
-            ("frames", frames),
-            ("cpp_frames", s("frame #0: malloc\nframe #1: main\n")),
-        ])
+        v!({ "addr": addr, "real_size": size, "frames": frames, "cpp_frames": "frame #0: malloc\nframe #1: main\n" })
     };
-    let with_history = dict(&[
-        (
-            "segments",
-            V::List(vec![dict(&[
-                ("device", V::Int(0)),
-                ("address", V::Int(BASE)),
-                ("total_size", V::Int(4096)),
-                ("stream", V::Int(0)),
-                ("segment_type", s("large")),
-                (
-                    "blocks",
-                    V::List(vec![
-                        dict(&[
-                            ("size", V::Int(2048)),
-                            ("state", s("active_allocated")),
-                            ("history", V::List(vec![past(BASE, 700)])),
-                        ]),
-                        dict(&[
-                            ("size", V::Int(2048)),
-                            ("requested_size", V::Int(700)),
-                            ("state", s("inactive")),
-                            ("history", V::List(vec![past(BASE + 2048, 700), past(BASE + 3072, 100)])),
-                        ]),
-                    ]),
-                ),
-            ])]),
-        ),
-        (
-            "device_traces",
-            V::List(vec![V::List(vec![dict(&[
-                ("frames", V::List(vec![frame("old", 1)])),
-                ("cpp_frames", s("frame #0: malloc\n")),
-                ("action", s("alloc")),
-                ("addr", V::Int(BASE)),
-                ("size", V::Int(700)),
-                ("stream", V::Int(0)),
-            ])])]),
-        ),
-    ]);
+    let with_history = v!({
+        "segments": [{
+            "device": 0, "address": BASE, "total_size": 4096, "stream": 0, "segment_type": "large",
+            "blocks": [
+                { "size": 2048, "state": "active_allocated", "history": [(past(BASE, 700))] },
+                {
+                    "size": 2048, "requested_size": 700, "state": "inactive",
+                    "history": [(past(BASE + 2048, 700)), (past(BASE + 3072, 100))],
+                },
+            ],
+        }],
+        "device_traces": [[{
+            "frames": [(frame("old", 1))], "cpp_frames": "frame #0: malloc\n", "action": "alloc", "addr": BASE, "size": 700, "stream": 0,
+        }]],
+    });
     let r = open(&pickle(&with_history, Dialect::Python(4)));
     let d = &r.devices[0];
     assert_eq!((d.blocks[0].requested, r.stacks.frames(d.blocks[0].stack).len()), (700, 3));

@@ -27,7 +27,6 @@ pub(crate) struct Entry {
     pub(crate) stack: StackId,
 }
 
-/// One event as in the columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) time_us: i64,
@@ -39,7 +38,6 @@ pub(crate) struct Event {
     pub(crate) stack: StackId,
 }
 
-/// The keys of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Action,

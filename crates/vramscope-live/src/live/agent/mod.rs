@@ -121,9 +121,6 @@ pub struct Agent {
 
 impl Agent {
     /// Looks for the helper of a process until it appears, and listens to it. Results arrive as records and news.
-    ///
-    /// # Errors
-    /// When the system cannot start a thread.
     pub(super) fn follow(pid: u32, manner: Manner, outlets: Outlets) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mut follower = Follower::new(pid, manner, outlets, Arc::clone(&shared));

@@ -37,7 +37,6 @@ const HOST: [(&str, &str, fn(&HostPoint) -> Option<u64>); 3] = [
     ("vramscope_process_pinned_used_bytes", "The part of pinned memory that tensors use.", |h| h.pinned_used),
 ];
 
-/// The labels of a series.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// Metrics in the order of their first use. The format requires that all series of a metric are together.

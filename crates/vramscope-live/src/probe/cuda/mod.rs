@@ -18,7 +18,7 @@ use cudarc::driver::sys::{
 
 use self::driver::{AccessDesc, AllocationProp, CudaError, Driver, Handle, Location, call};
 use self::gate::Gate;
-use super::card::{Card, CardInfo};
+use super::card::{Card, CardInfo, Outside};
 use super::nvml::Nvml;
 use super::perform::now_us;
 use vramscope_core::allocator::{DeviceError, DeviceMemory};
@@ -387,6 +387,17 @@ impl DeviceMemory for CudaCard {
 }
 
 impl Card for CudaCard {
+    fn touch(&mut self, address: u64, size: u64, stream: u64) {
+        let queued = self.stream(stream).and_then(|handle| call!(self.driver, mem_set, (address, 1, size as usize, handle)));
+        self.note(queued);
+    }
+
+    fn outside(&mut self) -> &mut dyn Outside {
+        self
+    }
+}
+
+impl Outside for CudaCard {
     fn info(&self) -> CardInfo {
         CardInfo {
             name: self.name.clone(),
@@ -406,11 +417,6 @@ impl Card for CudaCard {
         let process = own.or_else(|| self.nvml.as_ref().and_then(Nvml::own_process));
         let others = used.zip(process).map(|(u, p)| u.saturating_sub(p));
         Sample { time_us: now_us(), used, process, others, ..Sample::default() }
-    }
-
-    fn touch(&mut self, address: u64, size: u64, stream: u64) {
-        let queued = self.stream(stream).and_then(|handle| call!(self.driver, mem_set, (address, 1, size as usize, handle)));
-        self.note(queued);
     }
 
     fn hold_stream(&mut self, stream: u64) -> Result<(), DeviceError> {

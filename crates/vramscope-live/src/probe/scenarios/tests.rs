@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::probe::card::SIMULATED_TOTAL;
 use crate::probe::program::Step;
-use crate::probe::{Card, Options, Recorder, Report, SimulatedCard, perform};
+use crate::probe::{Options, Outside, Recorder, Report, SimulatedCard, perform};
 use vramscope_core::formats::export::snapshot::DevicePart;
 use vramscope_core::model::{Progress, Recording};
 

@@ -30,7 +30,7 @@ impl Lane for Categories {
 
     fn height(&mut self, cx: &ViewContext<'_>, _marks: Option<&Marks>, contents: &mut Contents) {
         let device = cx.data.device();
-        let chosen = cx.shared.tracks.fold_bands;
+        let chosen = cx.shared.tracks.is_folded(Track::Bands);
         contents.bands = !device.bands.is_empty() && device.events.has_time;
         contents.bands_lead = !cx.data.knows_reserved();
         contents.bands_opened = chosen == Some(false);

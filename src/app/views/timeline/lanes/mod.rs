@@ -1,4 +1,4 @@
-//! Lanes below the strata, one per file. A new lane is a file here, a variant of [`Track`] and its height in `layout`.
+//! Lanes below the strata, one per file. A new lane is a file here, a variant of [`Track`], and its height and place in `layout`.
 
 mod card;
 pub(super) mod categories;

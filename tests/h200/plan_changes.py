@@ -1,7 +1,7 @@
 """Runs with and without a change, for the tables of docs/PLAN.md. Usage: plan_changes.py MODEL CHANGE BATCH LENGTH STEPS OUT
 
 Writes OUT.pickle.gz and OUT.json (PyTorch's own peaks). MODEL is gpt (autocast), gpt_fp32, gpt_kept (the loop keeps its logits), gpt_varying
-(each step another length), llama (bf16, transformers) or cnn (keeps the raw images). CHANGE is none, chunks, 8bit, del, checkpoint, or some of them
+(each step another length), llama (bf16, transformers) or cnn (keeps the raw images). CHANGE is none, chunks, 8bit, del, checkpoint, fused, or some of them
 with a plus between.
 """
 
@@ -126,7 +126,7 @@ def chunked(model, ids):
 
 
 model = {"llama": Llama, "cnn": Cnn}.get(kind, Gpt)().to("cuda", torch.bfloat16 if kind == "llama" else torch.float32)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused="fused" in changes)
 real_8bit = False
 if "8bit" in changes:
     try:

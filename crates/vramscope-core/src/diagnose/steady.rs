@@ -6,7 +6,7 @@ use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, count};
 
-/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few
+/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`, or come back to it; "so far" where the steps are too few
 /// to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed. O(steps +
 /// log events).
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
@@ -14,16 +14,15 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
         return None;
     }
     let over: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
-    // Elsewhere a step ends with its optimizer, when its gradients are still there.
-    let freed =
-        if over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end) { "" } else { ", gradients freed" };
+    // Elsewhere a step goes on after that: with its optimizer, when its gradients are still there.
+    let is_end = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
     let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
     // The same tensors may lie in blocks of other sizes: what the allocator does not split off.
     let tensors: Vec<u64> = ends.iter().map(|&event| in_use(Quantity::Requested, event)).collect();
     let held = in_use(Quantity::Active, *ends.last()?);
     let said = said(&tensors, held, ends.len() < steps.len(), fewest(steps))?;
-    Some(if held > 0 { said + freed } else { said })
+    Some(if is_end { said } else { said.replace("end with", "come back to").replace("ends with", "comes back to") })
 }
 
 /// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where

@@ -126,10 +126,10 @@ fn an_evaluation_is_one_between_its_passes_too() {
 #[test]
 fn steps_end_without_their_gradients() {
     let expected = [
-        ("gpt2_fp32.start.python", "No growth so far: all 5 steps end with 125.91 MiB, gradients freed"),
-        ("gpt2_accum.start.python", "No growth so far: all 4 steps end with 125.91 MiB, gradients freed"),
-        ("gpt2_amp.start.python", "No growth so far: all 4 steps before the last end with 165.94 MiB, gradients freed"),
-        ("leak_ema.healthy.none", "No growth: all 8 steps end with 103.39 MiB, gradients freed"),
+        ("gpt2_fp32.start.python", "No growth so far: all 5 steps come back to 125.91 MiB"),
+        ("gpt2_accum.start.python", "No growth so far: all 4 steps come back to 125.91 MiB"),
+        ("gpt2_amp.start.python", "No growth so far: all 4 steps before the last come back to 165.94 MiB"),
+        ("leak_ema.healthy.none", "No growth: all 8 steps come back to 103.39 MiB"),
     ];
     for (name, said) in expected {
         let read = Read::of(name);

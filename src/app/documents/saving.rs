@@ -24,7 +24,9 @@ pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String,
     snapshot::save(recording, path, &[], true).map_err(|e| e.to_string())?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
-    Ok(format!("Saved {}: {}, {}.", path.display(), counted(events, "event", "events"), Bytes(size)))
+    // What was written opens with the same doubt, and the user should not learn that then.
+    let doubt = if recording.report.caveat().is_some() { " As in the original, its figures are to doubt." } else { "" };
+    Ok(format!("Saved {}: {}, {}.{doubt}", path.display(), counted(events, "event", "events"), Bytes(size)))
 }
 
 /// A file name for a snapshot, from the recording's title in plain characters without its endings.

@@ -99,7 +99,7 @@ pub(super) fn draw(palette: &mut Palette, asking: &Asking<'_>, ui: &mut Ui, toke
         .backdrop_color(Tokens::at(tokens.s0, 0.45))
         .frame(frame)
         .show(ui, |ui| {
-            ui.set_width(620.0);
+            ui.set_width((ui.ctx().content_rect().width() - 96.0).clamp(480.0, 860.0));
             let (up, down, enter) = ui.input_mut(|i| {
                 (
                     i.consume_key(egui::Modifiers::NONE, Key::ArrowUp),

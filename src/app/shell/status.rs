@@ -151,7 +151,9 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
             return;
         };
         let age = last_known(view.shared.live.as_deref(), track, last.time_us);
-        return live_status(items, device, track, last, age);
+        let samples = &device.samples;
+        let at = view.shared.instant_us.and_then(|us| samples.partition_point(|s| s.time_us <= us).checked_sub(1));
+        return live_status(items, device, track, at.and_then(|i| samples.get(i)).unwrap_or(last), last, age);
     }
     let event = view.shared.cursor;
     if device.events.has_time
@@ -237,13 +239,20 @@ fn hidden_status(app: &App, ui: &mut Ui, tokens: &Tokens) {
     ));
 }
 
-/// The newest sample of a watch, and how complete it is.
-fn live_status(items: &mut Items<'_>, device: &DeviceRecording, track: &LiveTrack, last: &Sample, age: Option<String>) {
-    items.add(&[(&time_of_day(last.time_us), true), (" UTC", false)]);
+/// The sample of a watch at the cursor, or the newest, and how complete the watch is.
+fn live_status(
+    items: &mut Items<'_>,
+    device: &DeviceRecording,
+    track: &LiveTrack,
+    at: &Sample,
+    last: &Sample,
+    age: Option<String>,
+) {
+    items.add(&[(&time_of_day(at.time_us), true), (" UTC", false)]);
     if let Some(age) = &age {
         items.add(&[(age, true)]);
     }
-    let (used, total) = (Bytes(last.used.unwrap_or(0)).to_string(), Bytes(device.capacity.unwrap_or(0)).to_string());
+    let (used, total) = (Bytes(at.used.unwrap_or(0)).to_string(), Bytes(device.capacity.unwrap_or(0)).to_string());
     items.add(&[("device used ", false), (&used, true), (" of ", false), (&total, false)]);
     let first = device.samples.first().map_or(last.time_us, |s| s.time_us);
     let seconds = format!(" in {:.1} s", (last.time_us - first) as f64 / 1e6);

@@ -288,8 +288,8 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
 }
 
 impl Accounting {
-    /// What live tensors asked for, by role, on the scale of the bars above, each beginning where the one before it ends: they
-    /// add up to the last row above and what waits for a stream.
+    /// What live tensors take, by role, on the scale of the bars above, each beginning where the one before it ends: as in the memory
+    /// column whole blocks, which are what was asked for above, what rounding lost, and what waits for a stream.
     fn by_role(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, sizes: SizeColumn, height: f32) {
         let t = cx.tokens;
         let Some(roles) = cx.roles.filter(|c| c.says_anything()) else { return };
@@ -300,23 +300,17 @@ impl Accounting {
             .get(cx.jobs, "roles at the cursor", &key, move |_| Some(held.live_by_role(data.device(), &data.tables, event)));
         let Some(live) = live.value else { return };
         ui.add_space(10.0);
-        let waits = waterfall.rows.iter().any(|r| r.part == Part::PendingFree && r.bytes.is_some_and(|bytes| bytes > 0));
-        let what = match (cx.data.device().can_show.requested.is_known(), waits) {
-            (true, true) => "requested, with what waits for a stream",
-            (true, false) => "requested, at the cursor, on the scale above",
-            (false, _) => "whole blocks, at the cursor, on the scale above",
-        };
-        section(ui, "Tensors by role", what, false);
-        let whole: u64 = live.iter().map(|tally| tally.bytes).sum();
+        section(ui, "Tensors by role", "whole blocks, with their rounding", false);
+        let whole: u64 = live.iter().map(|tally| tally.block_bytes).sum();
         let a_byte = layout::share_of_a_byte(waterfall);
         let mut at = (1.0 - whole as f64 * a_byte).max(0.0);
         for role in Role::ALL.into_iter().filter(|c| live[c.index()].count > 0) {
             let tally = live[role.index()];
-            let figure = sizes.sized(tally.bytes);
+            let figure = sizes.sized(tally.block_bytes);
             let words = tally.words(role);
             let name = format!("{words}: {figure} in {}", counted(tally.count, "allocation", "allocations"));
             let ink = role_paint(role).colour(t);
-            let (from, to) = (at, (at + tally.bytes as f64 * a_byte).min(1.0));
+            let (from, to) = (at, (at + tally.block_bytes as f64 * a_byte).min(1.0));
             at = to;
             let response = line(ui, &words, &figure, Type::Body, height, |p, bar| {
                 let x = |share: f64| bar.left() + (share * f64::from(bar.width())) as f32;

@@ -31,6 +31,8 @@ struct Counted {
 #[derive(Default)]
 pub(super) struct BlockLegend {
     counts: Derived<(Identity, Identity), Counted>,
+    /// The order at the cursor where these colours were first drawn: names stay in place while it moves.
+    order: Option<(Identity, Vec<usize>)>,
 }
 
 impl BlockLegend {
@@ -51,7 +53,16 @@ impl BlockLegend {
         let bright = cx.shared.hover_class.as_ref().map_or(focus.as_slice(), std::slice::from_ref);
         let names: Vec<&str> = cx.colours.classes.iter().map(|c| c.name.as_str()).collect();
         let (unit, names) = without_unit(&names, cx.shared.colour_by);
-        let order = legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.shared.colour_by);
+        let colours = Identity::of(cx.colours);
+        let mut order = match &self.order {
+            Some((of, order)) if *of == colours => order.clone(),
+            _ => legend_order(&cx.colours.classes, counts.map(|c| c.bytes.as_slice()), cx.shared.colour_by),
+        };
+        if let Some(counts) = counts.filter(|_| !matches!(cx.shared.colour_by, ColourBy::SizeClass | ColourBy::Age)) {
+            self.order = Some((colours, order.clone()));
+            // What is not there at the cursor stands behind the rest.
+            order.sort_by_key(|&class| counts.bytes[class] == 0);
+        }
         let sums = counts.map(|c| Sums::of(c, cx.shared.colour_by)).unwrap_or_default();
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {

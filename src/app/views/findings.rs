@@ -17,7 +17,7 @@ use vramscope_core::diagnose::oom::{
 };
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::diagnose::watched::{Watched, watched};
-use vramscope_core::model::Progress;
+use vramscope_core::model::{DeviceKind, Progress};
 use vramscope_core::units::{Bytes, counted};
 
 /// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
@@ -204,9 +204,10 @@ fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
 
 /// No rule fired: say so, with the figures a user would check first.
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
-    let (peak, _) = cx.data.tables.curves.peak(vramscope_core::tables::Quantity::Reserved);
-    let (active, _) = cx.data.tables.curves.peak(vramscope_core::tables::Quantity::Active);
-    let device = cx.data.device();
+    let (device, tables) = (cx.data.device(), &cx.data.tables);
+    let (active, at) = tables.curves.peak(vramscope_core::tables::Quantity::Active);
+    // Of one instant: the most that was reserved may be of another.
+    let reserved = tables.curves.at(device, &tables.lifetimes, vramscope_core::tables::Quantity::Reserved, at);
     if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
         padded(ui, |ui| {
             ui.label(text::title("Only sums were exported").color(cx.tokens.text1));
@@ -253,9 +254,13 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
                 counted(n, "request", "requests")
             ),
         };
-        let grows = if steps > 1 { " Nothing grows from step to step." } else { "" };
         let allocator = allocator_name(&cx.data.recording);
-        let sentence = format!("{first}{grows} {}", in_use(active, peak, knows_reserved(&cx.data.tables), allocator));
+        let used = match device.id.kind {
+            // Nothing is reserved there.
+            DeviceKind::Cpu => format!("Tensors took {} at most.", Bytes(active)),
+            _ => in_use(active, reserved, knows_reserved(&cx.data.tables), allocator),
+        };
+        let sentence = format!("{first} {used}");
         label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2);
         if let Some(more) = untold.or_else(|| cx.findings.and_then(|f| f.model_sentence())) {
             ui.add_space(4.0);

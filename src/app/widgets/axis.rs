@@ -280,10 +280,10 @@ pub fn byte_scale(painter: &Painter, tokens: &Tokens, plot: Rect, y: &Scale, lef
     ticks.grid_down(&mut batch, tokens, y, plot);
     batch.hline(plot.x_range(), plot.bottom(), 1.0, tokens.line2);
     batch.paint(painter);
-    let named = label::text(painter, pos2(left, plot.top() - 6.0), Align2::LEFT_TOP, name, Type::Body, tokens.text2);
-    label::text(painter, pos2(left, plot.top() + 9.0), Align2::LEFT_TOP, ticks.unit, Type::Caption, tokens.text3);
+    let named = label::text(painter, pos2(left, plot.top() - 13.0), Align2::LEFT_TOP, name, Type::Body, tokens.text2);
+    label::text(painter, pos2(left, plot.top() + 2.0), Align2::LEFT_TOP, ticks.unit, Type::Caption, tokens.text3);
     let room = plot.left() - 8.0 - (named.right() + 6.0);
-    ticks.ticks.retain(|(value, text)| y.at(*value) >= plot.top() + 30.0 || label::width(painter, text, Type::Mono) <= room);
+    ticks.ticks.retain(|(value, text)| y.at(*value) >= plot.top() + 8.0 || label::width(painter, text, Type::Mono) <= room);
     ticks.paint_down(painter, tokens, y, plot.left() - 8.0, plot.y_range().expand(2.0), UnitAt::Nowhere);
 }
 

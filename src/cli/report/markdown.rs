@@ -176,14 +176,18 @@ fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
         format!("### {}: {} {when}\n\n| role | bytes | share |\n|---|---:|---:|\n", report.instant(part), Bytes(peak.bytes));
     for (name, bytes) in roles {
         let share = bytes as f64 / peak.bytes.max(1) as f64 * 100.0;
-        out += &format!("| {} | {} | {share:.1} % |\n", Role::from_name(name).map_or(name, Role::text), Bytes(bytes));
+        let probable = peak.probably.get(name).is_some_and(|&p| p * 2 > bytes);
+        let words = Role::from_name(name).map_or(name.into(), |role| role.words(probable));
+        out += &format!("| {words} | {} | {share:.1} % |\n", Bytes(bytes));
     }
     text.add(&out);
     let table = |text: &mut Text<'_>, title: &str, rows: &[Held]| {
-        let mut out = format!("| {title} | bytes | blocks | role |\n|---|---:|---:|---|\n");
+        let (head, rule) = if rows.iter().any(|row| row.role.is_some()) { (" role |", "---|") } else { ("", "") };
+        let mut out = format!("| {title} | bytes | blocks |{head}\n|---|---:|---:|{rule}\n");
         for held in rows.iter().take(ROWS) {
             let role = held.role.map_or("", |r| Role::from_name(r).map_or(r, Role::text));
-            out += &format!("| {} | {} | {} | {role} |\n", text.code(&held.name), Bytes(held.bytes), count(held.count));
+            let role = if head.is_empty() { String::new() } else { format!(" {role} |") };
+            out += &format!("| {} | {} | {} |{role}\n", text.code(&held.name), Bytes(held.bytes), count(held.count));
         }
         if let Some(note) = super::not_shown(rows, ROWS, peak.bytes) {
             out += &format!("\n{note}\n");

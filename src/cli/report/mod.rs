@@ -150,6 +150,8 @@ struct Part {
     index: usize,
     tables: DeviceTables,
     roles: Roles,
+    /// What was held when its last request failed.
+    held: Option<Peak>,
     plan: Result<Planned, String>,
 }
 
@@ -200,7 +202,10 @@ impl Report {
             let roles = Roles::build(recording, device, &tables, &options.rules, &progress).map_err(|e| e.to_string())?;
             let cap = options.cap.or(device.limit).or_else(|| oom.limit_of(device.id.index));
             let plan = planned(recording, index, &tables, options, cap);
-            parts.push(Part { index, tables, roles, plan });
+            // Where a request failed the tables tell what was held then.
+            let failed = summary.devices[index].ooms.last();
+            let held = failed.map(|failed| Peak::at(recording, device, &tables, &roles, failed.event, FAILED));
+            parts.push(Part { index, tables, roles, held, plan });
         }
         Ok(Report { recording: Arc::clone(recording), summary, oom, found, parts, about })
     }
@@ -222,7 +227,11 @@ impl Report {
 
     /// The instant that the tables of roles and lines are of.
     fn instant(&self, part: &Part) -> &'static str {
-        if self.figures(part).events > 0 { "At the peak" } else { "When it was written" }
+        match self.figures(part) {
+            d if !d.ooms.is_empty() => "When the request failed",
+            d if d.events > 0 => "At the peak",
+            _ => "When it was written",
+        }
     }
 
     /// What went wrong, where something did: `Out of memory at event 176: the device is full`.
@@ -240,14 +249,15 @@ impl Report {
         self.oom.peaks.iter().find(|p| p.label == label)
     }
 
-    fn peak(&self, part: &Part) -> Option<&Peak> {
-        self.figures(part).doing.as_ref().map(|d| &d.peak)
+    /// What the tables of roles and lines hold.
+    fn peak<'a>(&'a self, part: &'a Part) -> Option<&'a Peak> {
+        self.figures(part).doing.as_ref().map(|d| part.held.as_ref().unwrap_or(&d.peak))
     }
 
     /// The answer, and the lines beside it.
     fn lead(&self, part: &Part) -> (String, Vec<String>) {
         let figures = self.figures(part);
-        let more = self.peak(part).map(|p| format!("{}.", p.sentence));
+        let more = figures.doing.as_ref().map(|d| format!("{}.", d.peak.sentence));
         if let Some(oom) = self.failure(part) {
             return (oom.sentence.clone(), more.into_iter().collect());
         }
@@ -363,6 +373,9 @@ impl Report {
         self.found.iter().flat_map(|f| &f.findings).filter(|(of, _)| *of == id).map(|(_, f)| f).collect()
     }
 }
+
+/// The instant of a report on a failure.
+const FAILED: &str = "held when the request failed";
 
 /// A name that fits into a table.
 fn short(name: &str) -> std::borrow::Cow<'_, str> {

@@ -142,6 +142,37 @@ impl From<&ModuleHeld> for Held {
     }
 }
 
+impl Peak {
+    /// What is held at `event`; `when` says in words what instant that is. O(live blocks).
+    pub(in crate::cli) fn at(
+        recording: &Recording,
+        device: &DeviceRecording,
+        tables: &DeviceTables,
+        roles: &Roles,
+        event: u32,
+        when: &str,
+    ) -> Self {
+        let anatomy = &roles.anatomy;
+        let held = Composition::at(recording, device, tables, &StackNames::of(&recording.stacks), roles, event, |_| true);
+        let roles = |of: fn(&vramscope_core::anatomy::RoleHeld) -> u64| {
+            held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
+        };
+        Peak {
+            bytes: held.bytes,
+            event: super::some_event(event),
+            phase: anatomy.phases.at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
+            by_role: roles(|r| r.bytes),
+            before_profiling: held.beyond.before,
+            grew_during_profiling: held.beyond.grew,
+            probably: roles(|r| r.probable),
+            by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
+            other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
+            by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
+            sentence: sentence(&held, when, &anatomy.words_at(event)),
+        }
+    }
+}
+
 impl Doing {
     /// What a program did on one device; `None` where no block is known. O(lifetimes).
     pub(super) fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Option<Self>, String> {
@@ -151,11 +182,6 @@ impl Doing {
         }
         let roles = Roles::build(recording, device, tables, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
         let anatomy = &roles.anatomy;
-        let names = StackNames::of(&recording.stacks);
-        let held = Composition::at(recording, device, tables, &names, &roles, event, |_| true);
-        let roles = |of: fn(&vramscope_core::anatomy::RoleHeld) -> u64| {
-            held.roles.iter().map(|r| (r.role.name(), of(r))).filter(|r| r.1 > 0).collect::<BTreeMap<_, _>>()
-        };
         let grown = growth(device, tables, &anatomy.steps);
         let leaks: Vec<&Growth> = grown.iter().filter(|g| g.is_leak()).collect();
         let runs = anatomy.phases.runs.iter().take(PHASES);
@@ -169,19 +195,7 @@ impl Doing {
         Ok(Some(Doing {
             steps: StepsFound { count: anatomy.steps.len(), how: anatomy.steps.how(), inferred: anatomy.steps.is_inferred() },
             phases: phases.collect(),
-            peak: Peak {
-                bytes: held.bytes,
-                event: super::some_event(event),
-                phase: anatomy.phases.at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
-                by_role: roles(|r| r.bytes),
-                before_profiling: held.beyond.before,
-                grew_during_profiling: held.beyond.grew,
-                probably: roles(|r| r.probable),
-                by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
-                other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
-                by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
-                sentence: sentence(&held, when, &anatomy.words_at(event)),
-            },
+            peak: Peak::at(recording, device, tables, &roles, event, when),
             leak: (!leaks.is_empty() && cannot_tell(device, &anatomy.steps).is_none()).then(|| leaking(&leaks)),
             limit: Limit::of(recording, device, tables, event).map(|limit| {
                 let line = limit.line.map(|line| Words::of(device).say(line).into_owned());

@@ -1,10 +1,13 @@
 //! What a source does not tell, said in the words of the program that wrote it: who reads RMM's log does not use PyTorch's snapshots.
 
-use crate::model::{Clock, DeviceRecording, Format, Known, Recording};
+use crate::model::{Clock, DeviceKind, DeviceRecording, Format, Known, Recording};
 use crate::units::time_of_day;
 
 /// Why a device has no segments and no reserved bytes. One or two sentences.
 pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
+    if device.id.kind == DeviceKind::Cpu {
+        return "Memory of the CPU has no segments: PyTorch takes each tensor from the operating system.";
+    }
     match device.can_show.segments {
         Known::No(why) => why,
         // The format has them, this file does not.

@@ -1,35 +1,33 @@
 //! Memory that does not grow: what the window says about a healthy recording.
 
-use crate::anatomy::steps::{StepSource, Steps};
+use crate::anatomy::steps::Steps;
 use crate::diagnose::leaks::fewest;
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, count};
 
-/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`; "so far" where the steps are too few
-/// to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed. O(steps +
-/// log events).
+/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`, or come back to it; "so far" where the steps
+/// are too few to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed.
+/// O(steps + log events).
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
     if !device.events.ooms().is_empty() {
         return None;
     }
     let over: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
-    // Elsewhere a step ends with its optimizer, when its gradients are still there.
-    let ends_with_optimizer = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
-    let has_optimizer = matches!(steps.source, StepSource::Optimizer(_)) || !steps.optimizer.is_empty();
-    let freed = if ends_with_optimizer || !has_optimizer { "" } else { ", gradients freed" };
+    // Elsewhere a step goes on after that: with its optimizer, when its gradients are still there.
+    let is_end = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
     let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
     // The same tensors may lie in blocks of other sizes: what the allocator does not split off.
     let tensors: Vec<u64> = ends.iter().map(|&event| in_use(Quantity::Requested, event)).collect();
     let held = in_use(Quantity::Active, *ends.last()?);
-    let said = said(&tensors, held, ends.len() < steps.len(), fewest(steps))?;
-    Some(if held > 0 { said + freed } else { said })
+    let verbs = if is_end { ("end with", "ends with") } else { ("come back to", "comes back to") };
+    said(&tensors, held, ends.len() < steps.len(), fewest(steps), verbs)
 }
 
 /// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where
-/// the last step is none of them. From `fewest` steps on a leak would show.
-fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize) -> Option<String> {
+/// the last step is none of them. From `fewest` steps on a leak would show. `verbs` say what steps, and each step, do.
+fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize, verbs: (&str, &str)) -> Option<String> {
     let all = ends.len() + usize::from(leaves_last);
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
         // What a log or a counter keeps is less than a thousandth.
@@ -46,7 +44,7 @@ fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize) -> Option<S
     // A trace without totals does not say what is in use beside them.
     let (they, each) = match in_use {
         0 => ("free all they allocate".to_owned(), "frees all it allocates".to_owned()),
-        bytes => (format!("end with {}", Bytes(bytes)), format!("ends with {}", Bytes(bytes))),
+        bytes => (format!("{} {}", verbs.0, Bytes(bytes)), format!("{} {}", verbs.1, Bytes(bytes))),
     };
     Some(match (first, leaves_last) {
         (0, false) => format!("{finding}: all {number} steps {they}"),
@@ -63,9 +61,11 @@ mod tests {
     use super::*;
     use crate::units::MEBIBYTE as M;
 
+    const ENDS: (&str, &str) = ("end with", "ends with");
+
     #[test]
     fn steps_that_end_alike_do_not_grow() {
-        let plain = |ends: &[u64]| Some(said(ends, *ends.last()?, false, 7)?.replace('\u{a0}', " "));
+        let plain = |ends: &[u64]| Some(said(ends, *ends.last()?, false, 7, ENDS)?.replace('\u{a0}', " "));
         assert_eq!(plain(&[1178 * M, 1178 * M, 1178 * M]).as_deref(), Some("No growth so far: all 3 steps end with 1.15 GiB"));
         assert_eq!(
             plain(&[100 * M, 300 * M, 300 * M]).as_deref(),
@@ -77,7 +77,7 @@ mod tests {
         );
         assert_eq!(plain(&[100 * M, 110 * M, 120 * M]), None);
         assert_eq!(plain(&[100 * M, 200 * M, 290 * M, 300 * M, 300 * M]), None, "it grew longer than it stayed");
-        let cut = |ends: &[u64]| Some(said(ends, *ends.last()?, true, 7)?.replace('\u{a0}', " "));
+        let cut = |ends: &[u64]| Some(said(ends, *ends.last()?, true, 7, ENDS)?.replace('\u{a0}', " "));
         assert_eq!(cut(&[300 * M; 3]).as_deref(), Some("No growth so far: all 3 steps before the last end with 300 MiB"));
         assert_eq!(cut(&[300 * M; 2]).as_deref(), Some("No growth so far: both steps before the last end with 300 MiB"));
         assert_eq!(cut(&[300 * M; 6]).as_deref(), Some("No growth: all 6 steps before the last end with 300 MiB"));

@@ -114,8 +114,8 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
         "the only one that surely passes".to_owned()
     } else if let Some(from) = best.passes_from_bytes.filter(|_| best.oom_varies) {
         let least = others.iter().all(|r| r.passes_from_bytes.is_none_or(|f| f > from));
-        let why = if least { "the least that any of these needs" } else { "and no other needs less" };
-        format!("may pass, and does with a limit of {} or more, {why}", crate::units::Bytes(from).limit())
+        let why = if least { "the others need more" } else { "no other needs less" };
+        format!("passes with a limit of {} or more; {why}", crate::units::Bytes(from).limit())
     } else if best.oom_varies {
         "may pass, and would fail last if it fails after all".to_owned()
     } else if others.iter().any(|r| r.num_alloc_retries > best.num_alloc_retries) {
@@ -128,7 +128,7 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     } else {
         "passes, and no other has a lower peak".to_owned()
     };
-    let end = best.ends_at_failure.map_or(String::new(), |h| format!(", {}; {}", Horizon::REACH, h.warning()));
+    let end = best.ends_at_failure.map_or(String::new(), |h| format!(". The recording ends at its failure: {}", h.warning()));
     Some((at, why + &end))
 }
 

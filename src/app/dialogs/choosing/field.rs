@@ -240,9 +240,11 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
         let verdict = asking.verdict(jobs);
         let can_go = verdict.is_some_and(|v| v.accepts) && asking.chosen.is_none();
         let hint = asking.hint(verdict);
+        let replaces = asking.purpose.is_new() && verdict.is_some_and(|v| v.exists);
+        let verb = if replaces { "Replace" } else { asking.purpose.verb() };
         // The button first: the hint has the room that it leaves, and goes over to more lines.
         ui.with_layout(Layout::right_to_left(Align::Min), |ui| {
-            if Push::primary(asking.purpose.verb()).enabled(can_go).show(ui).clicked() && can_go {
+            if Push::primary(verb).enabled(can_go).show(ui).clicked() && can_go {
                 path = Some(asking.path());
             }
             ui.add_space(12.0);

@@ -62,8 +62,8 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
         ]);
     }
     if device.events.has_time {
-        let lived = Column::figure("age", 66.0, |c, l: &Line| c.figure(time_lived(cx, &l.life), t.text2));
-        columns.push(sorts(lived, Order::Age).goes(6));
+        // Not sorted by: the order of ages in events is another.
+        columns.push(Column::figure("age", 66.0, |c, l: &Line| c.figure(time_lived(cx, &l.life), t.text2)).goes(6));
     }
     if let Some(steps) = steps {
         let step = Column::figure("step", 36.0, |c, l: &Line| {

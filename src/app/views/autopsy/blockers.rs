@@ -143,7 +143,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     for (i, response) in out.seen {
         let p = ui.painter().with_clip_rect(response.interact_rect);
         let (row, rect) = (&found[i], response.rect);
-        if i > 0 && found[i - 1].is_going && !row.is_going && found[..i].iter().all(|row| row.is_going) {
+        if i > 0 && found[..i].iter().all(|row| row.is_going) && found[i..].iter().all(|row| !row.is_going) {
             // Where the way out ends and the ranking begins.
             p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line2));
         }

@@ -9,7 +9,7 @@ use crate::app::views::whatif::table::conf_name;
 use crate::app::widgets::{Bar, Cut, Icon, ListRow, PaneHeader, Push, Term, icon_button, label, pane, row, term};
 use vramscope_core::diagnose::oom::{Helped, NOT_REPRODUCED};
 use vramscope_core::inference::Remedy;
-use vramscope_core::units::{Bytes, SizeColumn, count, counted};
+use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 const ROW: f32 = 24.0;
 
@@ -186,7 +186,7 @@ impl Settings<'_> {
         // From which cap on stands in each row.
         let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
         let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
-            (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}"),
+            (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}; peaks under the larger"),
             (Some(r), _) => h.doubt(r),
             (None, _) => String::new(),
         };
@@ -301,7 +301,7 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
         (false, true) => format!("all {} served", count(h.requests)),
         (false, false) => {
             let what = if h.is_of_device() { "from" } else { "from a cap of" };
-            h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("{what} {}", Bytes(from).at_least()))
+            h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("{what} {}", Bytes(from).least_beside()))
         }
     }
 }
@@ -330,8 +330,14 @@ fn group(ui: &mut Ui, cx: &ViewContext<'_>, text: &str, rows: usize) {
 fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
-    let with =
-        |n: vramscope_core::inference::Needed, name: &str| format!("{} {name}", Bytes(n.smallest_limit_bytes).least_beside());
+    let least = |n: &vramscope_core::inference::Needed| Bytes(n.smallest_limit_bytes);
+    // Of two figures in one sentence neither is in another unit than the other.
+    let is_fine = [&r.needed, &r.needed_with_best].into_iter().flatten().any(|n| least(n).least_beside().ends_with("MiB"));
+    let with = |n: vramscope_core::inference::Needed, name: &str| {
+        let least = least(&n);
+        let text = if is_fine { format!("{}{NBSP}MiB", count(least.0.div_ceil(1 << 20))) } else { least.at_least() };
+        format!("{text} {name}")
+    };
     let own = r.needed.map(|n| with(n, "as recorded"));
     let best = r.needed_with_best.zip(r.passing().next()).map(|(n, best)| {
         let name = if best.conf.is_empty() { "PyTorch's defaults" } else { &best.conf };

@@ -104,7 +104,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
         "only for requests of other streams, sizes or pools",
     );
     let name = if a.limit.is_some() { "Room under the cap" } else { "Free on the device" };
-    let detail = "for one more segment";
+    let detail = if is_span && room > 0 { "the solid part is certain" } else { "for one more segment" };
     // Of a full device the bar above says it.
     let note = if a.is_simply_full() { String::new() } else { room_text };
     let room_row = if a.limit.is_none() && a.device_free_known().is_none() {
@@ -191,7 +191,8 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     }
     let scale = Scale::horizontal(0.0, greatest, plot.x_range());
     let pitch = plot.height() / rows.len() as f32;
-    let bar_height = (pitch * 0.58).clamp(10.0, 34.0);
+    // A line of text fits between two bars.
+    let bar_height = (pitch * 0.58).min(pitch - 16.0).clamp(10.0, 34.0);
     let place = |i: usize, from: f64, to: f64| {
         let y = plot.top() + pitch * i as f32 + (pitch - bar_height) / 2.0;
         Rect::from_x_y_ranges(scale.at(from.min(greatest))..=scale.at(to.min(greatest)), y..=y + bar_height)
@@ -214,6 +215,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
                 let (sides, dash) = (egui::Rangef::new(bar.left(), bar.right()), (4.0, 3.0));
                 batch.dashed_hline(sides, bar.top(), 1.0, dash, t.text2);
                 batch.dashed_hline(sides, bar.bottom(), 1.0, dash, t.text2);
+                batch.vline(bar.left(), bar.y_range(), 1.0, t.text2);
                 batch.dashed_vline(bar.right(), bar.y_range(), 1.0, dash, t.text2);
             }
             Fill::Holes => slices(&mut batch, cx, case, |from, to| place(i, from, to), &scale),

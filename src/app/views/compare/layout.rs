@@ -37,6 +37,11 @@ pub(super) fn signed(bytes: i64) -> String {
     }
 }
 
+/// A change that is nothing beside what the two sides hold.
+pub(super) fn is_slight(c: &Comparison, change: u64) -> bool {
+    change > 0 && change.saturating_mul(1000) < c.a.bytes.max(c.b.bytes)
+}
+
 /// What is said of blocks without a stack, beside the parts they are in none of.
 pub(super) fn without_stack(parts: &Parts) -> Option<String> {
     let [a, b] = parts.without_stack;
@@ -66,7 +71,7 @@ pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
 }
 
 /// The line beside the change: `2.67 × A, 335 blocks in each, same stacks`. Two recordings seldom share whole stacks, so there places count.
-pub(super) fn beside(c: &Comparison, groups: &[Group]) -> String {
+pub(super) fn beside(c: &Comparison, groups: &[Group], is_backward: bool) -> String {
     let mut parts = Vec::new();
     if let Some(times) = ratio(c.a.bytes, c.b.bytes) {
         parts.push(format!("{times}{NBSP}× A"));
@@ -83,6 +88,7 @@ pub(super) fn beside(c: &Comparison, groups: &[Group]) -> String {
         let number = |of: fn(&Group) -> u64| groups.iter().filter(|g| of(g) == 0).count() as u64;
         ("place", number(|g| g.a.count), number(|g| g.b.count))
     };
+    let (new, gone) = if is_backward { (gone, new) } else { (new, gone) };
     let (one, many) = (format!("new {what}"), format!("new {what}s"));
     parts.push(match (new, gone) {
         (0, 0) => format!("same {what}s"),
@@ -100,6 +106,9 @@ pub(super) fn reading(c: &Comparison, groups: &[Group], name: impl Fn(&Group) ->
         return "Nothing changed: every place holds as much as before.".to_owned();
     };
     let all: u64 = groups.iter().map(|g| g.change().unsigned_abs()).sum();
+    if is_slight(c, all) {
+        return format!("Almost nothing changed: the places hold {} more or less, all together.", Bytes(all));
+    }
     let share = first.change().unsigned_abs() as f64 / all.max(1) as f64 * 100.0;
     let mut text = format!("*{}* changed most, by {}: {share:.0}{NBSP}% of all change.", name(first), signed(first.change()));
     let (rest_a, rest_b) = (c.a.bytes.saturating_sub(first.a.bytes), c.b.bytes.saturating_sub(first.b.bytes));
@@ -172,9 +181,9 @@ mod tests {
         };
         let mut c = Comparison::default();
         (c.a, c.b) = (held(|g| g.a), held(|g| g.b));
-        assert_eq!(beside(&c, &groups), "2.50\u{a0}× A, 2\u{a0}blocks in each, same places");
+        assert_eq!(beside(&c, &groups, false), "2.50\u{a0}× A, 2\u{a0}blocks in each, same places");
         c.blocks = Some(Default::default());
-        assert!(beside(&c, &groups).ends_with("same stacks"));
+        assert!(beside(&c, &groups, false).ends_with("same stacks"));
         let text = reading(&c, &groups, |_| "x.py:1".to_owned());
         assert_eq!(
             text,

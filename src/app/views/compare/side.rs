@@ -25,7 +25,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         by_role(ui, cx.tokens, compared);
         if let Some(blocks) = compared.diff.blocks {
             pane::section(ui, "Which blocks", "", false);
-            which_blocks(ui, cx.tokens, [blocks.only_a, blocks.both, blocks.only_b]);
+            which_blocks(ui, cx.tokens, [blocks.only_a, blocks.both, blocks.only_b], is_backward(compared));
         } else {
             pane::section(ui, "By place", "", false);
             by_place(ui, cx.tokens, compared);
@@ -49,6 +49,11 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
     });
 }
 
+/// A is an instant after B, of the same run: what is only at B was freed, not made.
+pub(super) fn is_backward(compared: &Compared) -> bool {
+    compared.diff.blocks.is_some() && compared.sides[0].event > compared.sides[1].event
+}
+
 /// What matches the query on each side.
 fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
     let (Some(query), Some(asked)) = (&cx.shared.query, cx.comparing.asked(&cx.here(), compared)) else { return };
@@ -65,8 +70,12 @@ fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
 /// The change, large, and a line beside it that says what it is made of.
 fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(10.0);
-    let text = capital(&layout::signed(compared.diff.change()));
-    let beside = layout::beside(&compared.diff, &compared.groups);
+    let change = layout::signed(compared.diff.change());
+    let beside = layout::beside(&compared.diff, &compared.groups, is_backward(compared));
+    let (text, beside) = match layout::is_slight(&compared.diff, compared.diff.change().unsigned_abs()) {
+        true => ("Almost no change".to_owned(), format!("{change}, {beside}")),
+        false => (capital(&change), beside),
+    };
     let (rect, _) = row::told(ui, 32.0, Role::Label, || format!("Change from A to B: {text}, {beside}"));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let big = label::text_in(ui.painter(), inner, &text, Type::Display, t.text1);
@@ -118,7 +127,7 @@ fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [
     let (rect, _) = row::told(ui, 20.0, Role::Label, || format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2]));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let p = ui.painter();
-    let column = ((inner.width() - 110.0) / 3.0).clamp(52.0, 92.0);
+    let column = ((inner.width() - 150.0) / 3.0).clamp(60.0, 92.0);
     for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
         let right = inner.right() - column * (2 - i) as f32;
         let cell = inner.across(right - column + 6.0, right);
@@ -170,9 +179,10 @@ fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [Str
     }
 }
 
-fn which_blocks(ui: &mut Ui, t: &Tokens, held: [Held; 3]) {
+fn which_blocks(ui: &mut Ui, t: &Tokens, held: [Held; 3], is_backward: bool) {
     let notes = held.map(|h| counted(h.count, "block", "blocks"));
-    parts(ui, t, ["only in A, freed since", "in both", "only in B, new"], held.map(|h| h.bytes), notes);
+    let [a, b] = if is_backward { [", new since B", ", freed before A"] } else { [", freed since", ", new"] };
+    parts(ui, t, [&format!("only in A{a}"), "in both", &format!("only in B{b}")], held.map(|h| h.bytes), notes);
 }
 
 fn by_place(ui: &mut Ui, t: &Tokens, compared: &Compared) {

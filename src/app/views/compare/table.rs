@@ -39,6 +39,7 @@ impl CompareView {
         let greatest = rows.iter().map(|g| g.change().unsigned_abs()).max().unwrap_or(0) as f64;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
+        let (born, gone) = if super::side::is_backward(compared) { ("gone", "new") } else { ("new", "gone") };
         // This many rows decide how the columns are written.
         let size = SizeColumn::of(rows.iter().take(2_000).flat_map(|g| [g.a.bytes, g.b.bytes]));
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
@@ -63,8 +64,8 @@ impl CompareView {
             .by(Order::Change, |i| rows[i].change().unsigned_abs() as f64),
             Column::text("", Width::Share(0.5, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
             Column::figure("B / A", 48.0, |c, l: &Line<'_>| {
-                let text = layout::ratio(l.group.a.bytes, l.group.b.bytes).unwrap_or_else(|| "new".to_owned());
-                c.figure(if l.group.b.bytes == 0 { "gone" } else { &text }, l.ink(t));
+                let text = layout::ratio(l.group.a.bytes, l.group.b.bytes).unwrap_or_else(|| born.to_owned());
+                c.figure(if l.group.b.bytes == 0 { gone } else { &text }, l.ink(t));
             })
             .by(Order::Ratio, |i| rows[i].b.bytes as f64 / rows[i].a.bytes.max(1) as f64)
             .goes(4),

@@ -161,6 +161,7 @@ impl FlameView {
                 (false, false) => (0.55, 0.22),
             };
             let dim = if hit { 1.0 } else { 0.25 };
+            let mut told = r;
             let part = |weight: u64| r.width() * (weight as f64 / node.total.max(1) as f64) as f32;
             if canvas.built.compared.is_some() {
                 let x1 = r.left() + part(node.common);
@@ -169,6 +170,8 @@ impl FlameView {
                 batch.rect(r.across(x1, x2), Tokens::over(base, t.s1, pale * dim));
                 if r.right() - x2 >= 2.0 {
                     let gone = r.with_min_x(x2);
+                    // Its figure ends before the outline, if most of it is still there.
+                    told = if x2 > r.center().x { r.with_max_x(x2) } else { r };
                     batch.outline(gone, 1.0, Tokens::over(base, t.s1, solid * dim));
                 }
             } else {
@@ -192,7 +195,7 @@ impl FlameView {
                 batch.outline(r, 1.0, Tokens::at(t.text1, 0.6));
             }
             if r.width() > LEAST_NAMED {
-                labels.push((r, node, hit, cell.frames));
+                labels.push((told, node, hit, cell.frames));
             }
         }
         batch.paint(&painter);
@@ -373,9 +376,8 @@ impl FlameView {
         told_at(ui, rect, "notes", Sense::hover(), egui::Role::Label, || &notes);
         let is_two = rect.height() > 30.0;
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
-        let noted = label::text_in(painter, first, &notes, Type::Caption, t.text3);
-        let least = if is_two { inner.left() } else { noted.right() + 20.0 };
-        // From right to left, as far as there is room.
+        // The colours come before the notes, which are cut where both do not fit. From right to left, as far as there is room.
+        let least = inner.left();
         let mut right = inner.right();
         let mut put = |swatch: Swatch, name: &str| {
             let width = swatch.size().x + 6.0 + label::width(painter, name, Type::Caption);
@@ -409,6 +411,8 @@ impl FlameView {
                 put(Swatch::Fill(role_paint(role).colour(t)), role.text());
             }
         }
+        let room = if is_two { first } else { first.with_max_x(right - 2.0) };
+        label::text_in(painter, room, &notes, Type::Caption, t.text3);
     }
 }
 

@@ -168,6 +168,10 @@ impl View for HeatmapView {
                 pane::empty_state(ui, &sentence, None);
                 return;
             }
+            if cx.data.device().id.kind == vramscope_core::model::DeviceKind::Cpu {
+                pane::empty_state(ui, why_no_segments(cx.data.device()), None);
+                return;
+            }
             let sentence = "This part of the recording has no segment of this device. A snapshot has them all:";
             pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
             return;

@@ -303,8 +303,10 @@ impl Canvas<'_> {
         let mut batch = Batch::new(&painter);
         if let Some((first, last)) = shared.range {
             let ink = Tokens::at(t.text1, 0.5);
-            batch.vline(self.x_of(first), through, 1.0, ink);
-            batch.vline(self.x_of(last), through, 1.0, ink);
+            let (from, to) = (self.x_of(first), self.x_of(last));
+            batch.rect(Rect::from_x_y_ranges(from..=to, through), Tokens::at(t.accent, 0.13));
+            batch.vline(from, through, 1.0, ink);
+            batch.vline(to, through, 1.0, ink);
         }
         if let Some(rect) =
             shared.hovered.filter(|h| Some(*h) != shared.selected()).and_then(|item| self.rect_of(item, shared, places))

@@ -185,11 +185,13 @@ impl LeaksView {
             )
         } else {
             let rest = match found.grown.first() {
-                Some((g, cells)) => format!(
-                    " What survives at all is listed; most of it, *{}*, was allocated at {}.",
-                    Bytes(g.bytes),
-                    cells.allocated_in.line()
-                ),
+                Some((_, cells)) => {
+                    // Several stacks may end in one line.
+                    let line = cells.allocated_in.line();
+                    let of_it = found.grown.iter().filter(|(_, cells)| cells.allocated_in.line() == line);
+                    let bytes = of_it.map(|(g, _)| g.bytes).sum();
+                    format!(" What survives at all is listed; most of it, *{}*, was allocated at {line}.", Bytes(bytes))
+                }
                 None => String::new(),
             };
             let (title, sentence) = no_leak(&found.floors);
@@ -277,7 +279,7 @@ impl LeaksView {
                 let text = if found.saw.is_some() {
                     "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
                 } else {
-                    format!("Past the first {steps} every {step} frees what it allocates: nothing of theirs lives at the end.")
+                    format!("Past the first {steps} nothing that a {step} allocates lives at the end.")
                 };
                 label::paragraph(ui, &text, Type::Body, t.text2);
             });

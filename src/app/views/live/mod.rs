@@ -266,8 +266,12 @@ impl LiveView {
                 }
             }
             ui.label(Type::Caption.text(&range).color(t.text3));
+            let (back, about) = match cx.shared.live.as_ref().is_some_and(|l| !l.is_over) {
+                true => ("Now", "Follow the newest sample again"),
+                false => ("End", "All of the watch, at its end"),
+            };
             if (self.window.is_some() || cx.shared.instant_us.is_some())
-                && Push::plain("Now").small().show(ui).on_hover_text("Follow the newest sample again").clicked()
+                && Push::plain(back).small().show(ui).on_hover_text(about).clicked()
             {
                 self.window = None;
                 cx.actions.send(Action::SetInstant(None));

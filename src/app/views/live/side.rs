@@ -327,13 +327,14 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egu
         key_value(ui, "peak, NVML", &format!("{} at {}", Bytes(peak), time_of_day(at)));
     }
     if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
-        key_value(ui, "peak allocated", &Bytes(torch.allocated_peak).to_string());
+        let peak = process.torch_peak.map_or(torch.allocated_peak, |peaks| peaks.0);
+        key_value(ui, "peak allocated", &Bytes(peak).to_string());
         key_value(ui, "retries, out of memory", &format!("{}, {}", count(torch.retries), count(torch.ooms)));
     }
     pane::padded(ui, |ui| {
         ui.add_space(6.0);
-        let sentence = "PyTorch did not request this. A context costs about 500 MiB on a large GPU, and kernels come on top; the \
-            rest came from another library in the same process.";
+        let sentence = "PyTorch did not request this. A context takes about 500 MiB on a large GPU, and kernels some more. \
+            Anything beyond that comes from another library in the same process.";
         label::paragraph(ui, sentence, Type::Body, ink);
     });
 }

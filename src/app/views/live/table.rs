@@ -126,7 +126,7 @@ impl LiveView {
             ],
             ..quiet("", 0, Band::Driver, "NVML used".to_owned())
         });
-        let size = SizeColumn::of([bands.used(), bands.allocated, bands.outside]);
+        let size = SizeColumn::of([bands.used(), bands.allocated, bands.outside, track.peak.map_or(0, |p| p.0)]);
         let name_of = |l: &Line<'_>| match l.process {
             Some((_, p)) => format!("Process {} {}", p.pid, p.command),
             None => l.name.0.clone(),

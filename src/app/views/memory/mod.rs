@@ -147,7 +147,8 @@ impl Memory {
         // If a failure or a leak is the only finding, it is shown above and nothing is left to list.
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
-            let caption = others.map(|n| n.to_string()).unwrap_or_default();
+            let more = if others < cx.findings.map(|f| f.findings.len()) { " more" } else { "" };
+            let caption = others.map(|n| format!("{n}{more}")).unwrap_or_default();
             let link = if self.hides_findings { notes::FINDINGS_LINK } else { 0.0 };
             let head = PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
             self.hides_findings = head.rect.bottom() - top - link > ui.clip_rect().height() - HEAD_OF_A_FINDING;

@@ -74,6 +74,10 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
             if !by_role {
                 cx.actions.send(Action::SetColourBy(ColourBy::Role));
             }
+            if !is_chosen {
+                // The inspector then lists the role's blocks rather than one of them.
+                cx.actions.send(Action::Select(None));
+            }
             cx.actions.send(Action::SetFocusClasses(if is_chosen { Vec::new() } else { vec![class] }));
             // The other views show the instant of the table, as for its lines.
             if !is_chosen && held.event != NO_EVENT {

@@ -316,7 +316,7 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
         }
         let gradients = |of: &Predicted| of.by_role.get(Role::Gradients.name()).is_some_and(|bytes| *bytes > 0);
         if !gradients(free) && scene.points.iter().any(|(value, p)| *value < scene.chosen && gradients(&p.free)) {
-            out.push("Its peak is before the gradients are made; that of smaller sizes is after.".to_owned());
+            out.push("At this size the peak comes before the gradients are made, at smaller sizes after that.".to_owned());
         }
     }
     let [low, high] = capped.span;

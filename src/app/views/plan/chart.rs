@@ -1,6 +1,8 @@
 //! The middle: the peak against the size, how each size ends, the slider, and roles against the size.
 
-use egui::{Align2, Color32, CursorIcon, Pos2, Rangef, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2};
+use egui::{
+    Align2, Color32, CursorIcon, PointerButton, Pos2, Rangef, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
+};
 
 use super::ViewContext;
 use super::at::roles_of;
@@ -22,6 +24,8 @@ const MARGIN: f32 = 132.0;
 
 /// Height of the figures at the chosen size.
 const READOUT: f32 = 40.0;
+/// Whose the edge, the outcomes and the roles are while a row is chosen.
+const AS_RECORDED: &str = "as recorded";
 /// Narrower cells that end alike are one.
 const LEAST_CELL: f32 = 14.0;
 
@@ -58,6 +62,19 @@ impl PlanView {
             self.role_chart(ui, cx, scene, rect, &x, greatest);
         }
         let t = cx.tokens;
+        // Beside a chosen row these are still those of the run as it is.
+        let whose = if self.chosen_row(scene).is_some() { AS_RECORDED } else { "" };
+        if let Some(rect) = parts.roles.filter(|_| !whose.is_empty()) {
+            paint_chip_in(
+                ui.painter(),
+                rect.left_top() + vec2(4.0, 8.0),
+                Align2::LEFT_CENTER,
+                whose,
+                Type::Caption,
+                t.text2,
+                t.s1,
+            );
+        }
         let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
         let mut batch = Batch::new(ui.painter());
         let at = x.at(scene.chosen as f64);
@@ -72,7 +89,7 @@ impl PlanView {
             batch.vline(at, rect.y_range(), 1.0, t.text1);
         }
         batch.paint(ui.painter());
-        cliff(ui.painter(), cx, scene, parts.peak, &x);
+        cliff(ui.painter(), cx, scene, parts.peak, &x, whose);
         self.readout(ui, cx, scene, parts.peak, &x, greatest);
     }
 
@@ -151,7 +168,9 @@ impl PlanView {
     /// A click or a drag in a chart chooses the size there.
     fn pick(&mut self, ui: &Ui, scene: &Scene, rect: Rect, x: &Scale, name: &str) {
         let response = told_at(ui, rect, name, Sense::click_and_drag(), Role::Image, || name);
-        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+        if let Some(at) =
+            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
+        {
             self.choose(scene, x.value(at.x));
         }
         response.on_hover_cursor(CursorIcon::Crosshair);
@@ -270,6 +289,7 @@ impl PlanView {
         batch.outline(cell(scene.chosen).expand2(vec2(1.0, 1.0)), 1.0, t.text1);
         batch.paint(&p);
         let has_retries = !numbers.is_empty();
+        let has_row = self.chosen_row(scene).is_some();
         let room = |(place, n): &(Rect, u64)| label::width(&p, &count(*n), Type::Mono) + 2.0 <= place.width();
         let are_told = numbers.iter().any(room);
         for (place, n) in numbers.into_iter().filter(room) {
@@ -277,6 +297,9 @@ impl PlanView {
         }
         for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
+                let whose = format!("{words} {AS_RECORDED}");
+                let has_room = label::width(&p, &whose, Type::Caption) + 12.0 <= all.width();
+                let words = if has_row && has_room { &whose } else { words };
                 label::text(&p, all.middle(all.left() + 6.0), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
         }
@@ -285,7 +308,9 @@ impl PlanView {
             label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
         }
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
-        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+        if let Some(at) =
+            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
+        {
             self.choose(scene, x.value(at.x));
         }
         if let Some(at) = response.hover_pos() {
@@ -313,7 +338,9 @@ impl PlanView {
         response.widget_info(|| {
             WidgetInfo::slider(ui.is_enabled(), scene.chosen as f64, vramscope_core::units::capital(&scene.name))
         });
-        if let Some(at) = response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged()) {
+        if let Some(at) =
+            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
+        {
             self.choose(scene, x.value(at.x));
         }
         // Arrows move it as soon as the view is there, unless something else has the keys already.
@@ -444,11 +471,11 @@ impl PlanView {
 /// Where what fails begins, in a plot.
 fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
     let fails = scene.fails().filter(|f| *f <= scene.high)?;
-    Some(x.at(fails as f64 - scene.step as f64 / 2.0).max(rect.left()))
+    Some(x.at(fails as f64 - scene.unit as f64 / 2.0).max(rect.left()))
 }
 
 /// Where it fails: a flag and its sentence.
-fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
+fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, whose: &str) {
     let t = cx.tokens;
     let Some(fails) = scene.fails() else { return };
     if fails > scene.high {
@@ -463,6 +490,7 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
         Some((size, f)) => format!("{} first fails at event {}", count(*size), count(u64::from(f.event))),
         None => format!("{} fails", count(fails)),
     };
+    let words = if whose.is_empty() { words } else { format!("{words}, {whose}") };
     let width = label::width(p, &words, Type::Body);
     let room = p.clip_rect().right() - 8.0;
     let (at, anchor) = if flag.right() + 6.0 + width <= room {

@@ -406,7 +406,7 @@ impl PlanView {
 
     /// The largest size in some memory, as it is known.
     fn largest_in(&self, scene: &Scene, limit: u64) -> String {
-        let floor = |n: u64| n / scene.step * scene.step;
+        let floor = |n: u64| n / scene.unit * scene.unit;
         let largest = self.runs.get(&largest_ask(scene, &scene.own, limit)).and_then(Answer::largest);
         match largest.map(|l| l.span.map(floor)) {
             None => "\u{2026}".to_owned(),

@@ -140,7 +140,8 @@ impl View for PlanView {
         let said = match (&state, refusal) {
             (State::Incomplete(sentence), _) => Some(sentence.clone()),
             (_, Some(refusal)) if !refusal.sides.is_empty() => Some("These are not the same program.".to_owned()),
-            (_, Some(refusal)) => Some(format!("{}.", capital(&refusal.sentence))),
+            // The reason stands beside it.
+            (_, Some(_)) => Some("There is no plan for this recording.".to_owned()),
             _ => None,
         };
         self.column(ui, cx, areas.left, None, said.as_deref());

@@ -97,6 +97,8 @@ impl PlanView {
             None => most * 2,
         };
         let step = self.step.unwrap_or_else(|| step_for(most.max(wanted))).max(1);
+        // What fits is told to the size; in steps only once the user asks for them.
+        let unit = self.step.unwrap_or(1).max(1);
         let limit = room.limit(self.held);
         let own = plan.own_setting(None).text;
         let mut asks = Vec::new();
@@ -112,7 +114,7 @@ impl PlanView {
             ask(point_ask(chosen, &own));
         }
         let largest = if knows { ask(own_largest()).and_then(Answer::largest) } else { None };
-        let fits = largest.as_ref().map(|l| (l.span[0] / step * step, l.span[1] / step * step));
+        let fits = largest.as_ref().map(|l| (l.span[0] / unit * unit, l.span[1] / unit * unit));
         let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
         // The handle stays on the axis where one more recording makes that shorter.
         let in_sight = chosen_first.filter(|&size| size / 2 <= high).unwrap_or(high);
@@ -129,14 +131,14 @@ impl PlanView {
             let own = self.runs.get(&point_ask(most, &own))?.point()?;
             (!knows && outcome(&own.capped) == Outcome::Fails).then_some(most)
         };
-        let failure = fits.map(|(_, may)| may + step).or_else(fails_as_it_is).and_then(|size| {
+        let failure = fits.map(|(_, may)| may + unit).or_else(fails_as_it_is).and_then(|size| {
             match ask(Ask::Failure { size: base.with(&name, size), limit }) {
                 Some(Answer::Failure(Some(failure))) => Some((size, failure)),
                 _ => None,
             }
         });
         let sizes = if knows {
-            let edge = fits.map_or(Vec::new(), |(sure, may)| vec![sure, may, may + step]);
+            let edge = fits.map_or(Vec::new(), |(sure, may)| vec![sure, may, may + unit]);
             let first: Vec<u64> = [chosen, wanted].into_iter().chain(recorded.iter().copied()).chain(edge).collect();
             order(low, high, step, &first).into_iter().take(MOST_POINTS).collect()
         } else {
@@ -160,6 +162,7 @@ impl PlanView {
             recorded,
             wanted,
             step,
+            unit,
             low,
             high,
             largest,
@@ -200,7 +203,7 @@ impl PlanView {
         // At its own size one recording leaves nothing open.
         let is_single = scene.is_single() && !scene.recorded.contains(&wanted);
         let fails = scene.at_wanted().map(|p| outcome(&p.capped) != Outcome::Fits);
-        let floor = |n: u64| n / scene.step * scene.step;
+        let floor = |n: u64| n / scene.unit * scene.unit;
         let name = scene.knows.then(|| scene.name.clone());
         let mut rows: Vec<Row> = Vec::new();
         let own_figures =

@@ -107,6 +107,8 @@ pub(super) struct Scene {
     pub recorded: Vec<u64>,
     pub wanted: u64,
     pub step: u64,
+    /// Sizes that fit are told in multiples of it.
+    pub unit: u64,
     pub low: u64,
     pub high: u64,
     pub largest: Option<Arc<Largest>>,
@@ -148,7 +150,7 @@ impl Scene {
 
     /// The first size of the steps that fails in every run tried.
     pub(super) fn fails(&self) -> Option<u64> {
-        self.fits.map(|(_, may)| may + self.step)
+        self.fits.map(|(_, may)| may + self.unit)
     }
 
     /// The wanted size, once it is known.

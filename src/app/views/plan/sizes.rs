@@ -27,7 +27,7 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
     }
     let name = capital(&scene.name);
     Some(match scene.fits? {
-        (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.step), true),
+        (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.unit), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
         (sure, may) if is_no_answer(sure, may) => (format!("How large a {} fits {place} cannot be told", scene.name), false),
         (sure, may) if may > sure && scene.is_single() => {
@@ -67,7 +67,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         }
     }
     if let Some((sure, may)) = scene.fits.filter(|f| f.0 > 0 && f.1 > f.0 && !scene.is_single()) {
-        let words = if may == sure + scene.step { count(may) } else { format!("Up to {}", count(may)) };
+        let words = if may == sure + scene.unit { count(may) } else { format!("Up to {}", count(may)) };
         say(format!("{words} may fit. "), Ink::Plain);
     }
     let open = scene.largest.as_ref().filter(|l| !l.certain && scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1));

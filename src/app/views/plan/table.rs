@@ -66,6 +66,8 @@ impl PlanView {
             }
         };
         let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(known).map_or(f64::MAX, of);
+        // Where it is narrow the bars go first: what a change costs is told nowhere else.
+        let least = if scene.knows { 800.0 } else { 700.0 };
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("", Width::Exact(10.0), |c, l: &Line<'_>| {
                 let is_filled = l.1.is_part || l.0 == selected || l.1.kind == Kind::Own;
@@ -81,15 +83,20 @@ impl PlanView {
                     room.max.x = c.rect.left() + words + 2.0;
                 }
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
-                conf_name(c.p, room, &row.title, kind, if useless(row).is_some() { t.text3 } else { t.text1 });
+                let ink = if useless(row).is_some() { t.text3 } else { t.text1 };
+                if row.title.contains(' ') {
+                    label::lay(c.p, room.left_center(), label::in_two_lines(c.p, &row.title, kind, ink, room.width()), ink);
+                } else {
+                    conf_name(c.p, room, &row.title, kind, ink);
+                }
             }),
-            Column::text("peak, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
+            Column::text("reserved, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
                 if let Some(f) = known(l.1) {
                     let bar = Bar::new(scale).part(f.peak as f64, ink(l));
                     c.bar(&if scene.limit as f64 <= scale { bar.tick(scene.limit as f64, t.red) } else { bar });
                 }
             })
-            .from(620.0),
+            .from(900.0),
             Column::figure(unit.unit(), 64.0, |c, l: &Line<'_>| match known(l.1) {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
@@ -121,8 +128,8 @@ impl PlanView {
             .by(Order::Largest, |i| -figure(i, |f| -(f.largest.map_or(0, |l| l[0]) as f64)))
             .from(if scene.knows { 520.0 } else { f32::INFINITY }),
             Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
-                (Some(why), _) => _ = c.text(format!("does not apply: {why}"), Type::Body, t.text3),
-                (_, Some(f)) => _ = c.text(f.costs(|n| unit.sized(whole(n))), Type::Body, t.text2),
+                (Some(why), _) => in_cell(c, &format!("does not apply: {why}"), t.text3),
+                (_, Some(f)) => in_cell(c, &f.costs(|n| unit.sized(whole(n))), t.text2),
                 _ => {}
             })
             .by(Order::Price, |i| {
@@ -130,13 +137,13 @@ impl PlanView {
                 row.map_or(f64::MAX, |row| f64::from(row.price.0 as u32 * 1000 + row.price.1))
             })
             .descends(false)
-            .from(900.0),
+            .from(least),
             Column::text("how sure", Width::Exact(56.0), |c, &(_, row): &Line<'_>| {
                 if let Some(f) = &row.figures {
                     c.text(f.sure, Type::Body, t.text2);
                 }
             })
-            .from(760.0),
+            .from(700.0),
         ];
         let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(first_order(scene), false));
         // The figures come one by one, so the order is made anew each time.
@@ -174,6 +181,11 @@ impl PlanView {
             self.open_run(cx, scene);
         }
     }
+}
+
+/// A sentence of a cell, on two lines where one is not enough.
+fn in_cell(c: &Cell<'_>, text: &str, ink: egui::Color32) {
+    label::lay(c.p, c.rect.left_center(), label::in_two_lines(c.p, text, Type::Body, ink, c.rect.width()), ink);
 }
 
 /// A row where it cannot be seen.

@@ -190,7 +190,10 @@ pub fn around(
             // Keeps the labels of the first and last row fully visible, and that of a low first row off the heading above it.
             let centre = if first_of_group { strip.center().y.max(strip.top() + 7.0) } else { strip.center().y };
             let y = centre.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
-            if (is_due || first_of_group) && y - last_label >= 12.0 {
+            // Nor does it reach into the heading below a group of few low rows.
+            let end = plan.rows.partition_point(|r| r.group <= shown.group).saturating_sub(1);
+            let has_room = end + 1 == plan.rows.len() || y + 4.0 <= areas.row(places, end, scroll).bottom();
+            if (is_due || first_of_group) && has_room && y - last_label >= 12.0 {
                 last_label = y;
                 let at = pos2(areas.gutter.right() - 8.0, y);
                 label::text(&body, at, Align2::RIGHT_CENTER, &row_label(shown), Type::Mono, tokens.text3);

@@ -155,7 +155,8 @@ impl StepsView {
                 .by("allocations", |i| f[i].allocations as f64)
                 .from(620.0),
             Column::figure(format!("time, {unit}"), 72.0, |c, &i: &usize| {
-                c.figure(format!("{:.1}", f[i].micros as f64 / micros), t.text2);
+                let tenths = (f[i].micros as f64 / micros * 10.0).round() as u64;
+                c.figure(format!("{}.{}", count(tenths / 10), tenths % 10), t.text2);
             })
             .by("time", |i| f[i].micros as f64)
             .from(time),

@@ -110,6 +110,7 @@ impl Marks {
     pub fn of(data: &DeviceData) -> Self {
         let mut marks = Self::of_trace(data.device(), data.steps());
         marks.phases = phases(data.device(), data.anatomy());
+        marks.number_steps(&data.recording.stacks, data.steps());
         if marks.phases.iter().any(|r| matches!(r.named, Named::Phase(Phase::Optimizer))) {
             marks.leave_out_optimizers(&data.recording.stacks);
         }
@@ -123,6 +124,18 @@ impl Marks {
         let is_one = |r: &Range| matches!(r.named, Named::Annotation(_, name) if names.text(name).starts_with("Optimizer."));
         self.ranges.retain(|r| !is_one(r));
         self.levels = self.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
+    }
+
+    /// The profiler's annotations are the steps themselves: they have the numbers that the steps have everywhere.
+    fn number_steps(&mut self, names: &StackTable, steps: &Steps) {
+        for range in self.ranges.iter_mut().filter(|_| steps.continued_by.is_none()) {
+            if let Named::Annotation(_, name) = range.named
+                && names.text(name).starts_with("ProfilerStep#")
+                && let Some(step) = steps.of(range.first)
+            {
+                range.named = Named::Step(step as u32);
+            }
+        }
     }
 
     /// True for a step that no annotation marks.

@@ -14,7 +14,7 @@ use crate::app::widgets::{
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{SizeColumn, count};
 
 /// A curve of a chart.
 struct Line {
@@ -29,14 +29,14 @@ impl WhatIfView {
     pub(super) fn charts(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         PaneHeader::new("Reserved memory, as recorded and replayed").caption("by event of the recording").show(ui, |_| {});
         let rect = ui.available_rect_before_wrap();
-        let ends = if rect.width() > 620.0 { 270.0 } else { 16.0 };
+        let ends = if rect.width() > 620.0 { (rect.width() * 0.36).clamp(270.0, 450.0) } else { 16.0 };
         let x = Rangef::new(rect.left() + 100.0, rect.right() - ends);
         let axis = rect.down(rect.bottom() - 26.0, rect.bottom() - 6.0);
         let steps = cx.findings.map(|f| f.steps.bounds.as_slice()).filter(|b| b.len() > 1);
         let lane = if steps.is_some() { 22.0 } else { 0.0 };
         let axis = axis.translate(egui::vec2(0.0, -lane));
-        let height = axis.top() - rect.top() - 12.0 - 22.0;
-        let upper = Rect::from_x_y_ranges(x, rect.top() + 12.0..=rect.top() + 12.0 + height * 0.52);
+        let height = axis.top() - rect.top() - 18.0 - 22.0;
+        let upper = Rect::from_x_y_ranges(x, rect.top() + 18.0..=rect.top() + 18.0 + height * 0.52);
         let lower = Rect::from_x_y_ranges(x, upper.bottom() + 22.0..=axis.top());
         let canvas = upper.union(lower);
         let response = told_at(
@@ -204,7 +204,7 @@ impl WhatIfView {
             let (x, name) = (rect.right(), "limit".to_owned());
             named.push(End { x, bytes: cap, name, peak: cap, colour: t.red, kind: Type::Body });
         }
-        ends(ui, cx, rect, &y, &named);
+        ends(ui, cx, rect, &y, &named, self.sizes());
     }
 
     /// Draws a flag where a run fails.
@@ -245,7 +245,7 @@ struct End {
 }
 
 /// The names and peaks of the curves, and the limit, at their right ends: nothing is written over the curves.
-fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
+fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End], sizes: SizeColumn) {
     let right = ui.max_rect().right();
     if right - rect.right() < 100.0 {
         return;
@@ -261,7 +261,7 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End]) {
         p.line_segment([pos2(start + 1.0, *from), pos2(rect.right() + 9.0, *to)], egui::Stroke::new(1.0, end.colour));
         let place = Rect::from_min_max(pos2(rect.right() + 14.0, to - 8.0), pos2(right - 12.0, to + 8.0));
         let (ink, figure_ink) = if end.colour == t.red { (t.red, t.red) } else { (t.text2, t.text1) };
-        let value = label::text_in_right(p, place, &Bytes(end.peak).to_string(), Type::Mono, figure_ink);
+        let value = label::text_in_right(p, place, &sizes.sized(end.peak), Type::Mono, figure_ink);
         let room = place.with_max_x(value.left() - 6.0);
         let name = label::without_middle(p, &end.name, end.kind, room.width());
         label::text_in(p, room, &name, end.kind, ink);

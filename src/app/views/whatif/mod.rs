@@ -247,6 +247,10 @@ impl WhatIfView {
         if limit.changed() {
             self.limit_error = None;
         }
+        if limit.gained_focus() {
+            // What was wrong in the other field is over.
+            self.new_error = None;
+        }
         if limit.lost_focus() && entered {
             self.set_limit();
         } else if limit.lost_focus() {

@@ -59,10 +59,10 @@ pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
         return None;
     }
     let why = match row.uncertain_because {
-        Some("limit") => "by the exact limit",
-        Some("timing") => "by timing of frees",
+        Some("limit") => "with another limit",
+        Some("timing") => "with other timing",
         Some("trace") => "see what is assumed",
-        _ => "by placement",
+        _ => "with other addresses",
     };
     match row.oom_request_span {
         _ if row.oom_varies && row.passes_from_bytes.is_some() => {
@@ -73,7 +73,7 @@ pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
             Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }
         // A span of the peak alone stands in its own column.
-        _ if why == "by the exact limit" => Some("depends on the exact limit".to_owned()),
-        _ => (why != "by placement").then(|| why.to_owned()),
+        _ if why == "with another limit" => Some("depends on the exact limit".to_owned()),
+        _ => (why != "with other addresses").then(|| why.to_owned()),
     }
 }

@@ -173,7 +173,7 @@ impl WhatIfView {
     }
 
     /// How peaks are written in the table.
-    fn sizes(&self) -> SizeColumn {
+    pub(super) fn sizes(&self) -> SizeColumn {
         let answers = (0..self.settings.len()).flat_map(|i| [self.answer(i, None), self.limited(i)]);
         SizeColumn::of(answers.flatten().map(|a| a.row.peak_reserved_bytes))
     }
@@ -198,7 +198,7 @@ pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &st
         None => line(place, name),
         Some((first, second)) => {
             line(upper(place), first);
-            line(lower(place), second);
+            line(lower(place), second.trim_start());
         }
     }
 }

@@ -183,6 +183,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         let heads = self.header(ui, id, header, &out.places);
         if heads.container_secondary_clicked() || heads.context_menu_opened() {
             heads.container_context_menu(|ui| {
+                ui.set_width(140.0);
                 if menu_entry(ui, "Copy table", true) {
                     let rows = (0..rows.min(MOST_COPIED)).filter_map(item).filter_map(&row);
                     let lines: Vec<String> = rows.map(|row| self.copied(ui, &row)).collect();
@@ -310,7 +311,8 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
                 Shape::Text(text) => Some(text.galley.text().to_owned()),
                 _ => None,
             });
-            texts.collect::<Vec<_>>().join(" ")
+            // What is painted in two inks may be one word: an address, and how many tenants it had.
+            texts.reduce(|all, text| if text.starts_with('_') { all + &text } else { all + " " + &text }).unwrap_or_default()
         };
         self.worded().map(text).collect::<Vec<_>>().join("\t")
     }

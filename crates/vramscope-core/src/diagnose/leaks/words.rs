@@ -17,13 +17,25 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     let over = counted(floors.len() as u64, "step", "steps");
     // The first step makes the optimizer's state and the libraries' workspaces.
     let floors = if floors.len() > 2 { &floors[1..] } else { floors };
+    // The last one may end with the program, when all of it goes.
+    let (floors, is_freed) = match floors {
+        [rest @ .., before, last] if *last < before / 2 && rest.len() > 2 => (&floors[..floors.len() - 1], true),
+        _ => (floors, false),
+    };
     let quarter = (floors.len() / 4).max(1);
     let mean = |part: &[u64]| part.iter().sum::<u64>() / part.len().max(1) as u64;
     let (first, last) = (mean(&floors[..quarter.min(floors.len())]), mean(&floors[floors.len().saturating_sub(quarter)..]));
     if last.saturating_sub(first) < (16 * MEBIBYTE).max(first / 4) {
         return ("No leak", format!("Nothing grows steadily over {over}."));
     }
-    let rise = format!("The least in use in a step rises from about {} to {} over {over}", Bytes(first), Bytes(last));
+    let (first, last) = (floors.first().copied().unwrap_or(first), floors.last().copied().unwrap_or(last));
+    let rise = format!("The least in use in a step rises from {} to {} over {over}", Bytes(first), Bytes(last));
+    if is_freed {
+        return (
+            "Growth that is freed in the end",
+            format!("{rise}, and falls in the last. A list that keeps something of each step does that."),
+        );
+    }
     ("No steady growth", format!("{rise}, but no line adds to it step by step. A load that grows looks like this."))
 }
 

@@ -328,6 +328,7 @@ impl History {
             d.nobodys = Some(d.nobodys.map_or(bands.unattributed, |least| least.min(bands.unattributed)));
         }
         d.samples.push(sample);
+        d.track.skewed += u64::from(catch_up(&mut d.samples));
         d.track.thinned += bound_samples(&mut d.samples, most);
     }
 
@@ -525,6 +526,21 @@ fn describe(track: &mut ProcessTrack, facts: &ProcessFacts) {
     track.note.clone_from(&facts.note);
 }
 
+/// Gives the sample before the last to PyTorch what its process has only there: the driver told it a moment before PyTorch did.
+/// True where that was needed.
+fn catch_up(samples: &mut [Sample]) -> bool {
+    /// Less is what a library really takes for a moment.
+    const LEAST: u64 = 32 << 20;
+    let [.., before, at, after] = samples else { return false };
+    let outside = |s: &Sample| Some(s.process?.saturating_sub(s.reserved?));
+    let (Some(before), Some(now), Some(after)) = (outside(before), outside(at), outside(after)) else { return false };
+    let excess = now.saturating_sub(before.max(after));
+    if excess >= LEAST {
+        at.reserved = at.reserved.map(|reserved| reserved + excess);
+    }
+    excess >= LEAST
+}
+
 fn push_mark(marks: &mut Vec<LiveMark>, mark: LiveMark) {
     if marks.len() < MOST_MARKS {
         // Helpers use channels of their own, so a mark may arrive after later ones.
@@ -551,4 +567,22 @@ fn push_point(track: &mut ProcessTrack, point: ProcessPoint, most: usize) {
         _ => track.points.push(point),
     }
     bound_points(&mut track.points, most);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pytorch_tells_a_moment_later_is_its_own() {
+        let of = |process: u64, reserved: u64| Sample {
+            process: Some(process << 20),
+            reserved: Some(reserved << 20),
+            ..Sample::default()
+        };
+        let mut late = [of(900, 500), of(2900, 500), of(2900, 2500)];
+        assert!(catch_up(&mut late));
+        assert_eq!(late[1].reserved, Some(2500 << 20), "none of it was outside PyTorch");
+        assert!(!catch_up(&mut [of(900, 500), of(2900, 500), of(2900, 500)]), "what stays is of another library");
+    }
 }

@@ -73,14 +73,14 @@ impl Canvas<'_> {
         }
     }
 
-    /// Possible names of a box of several annotations, most telling first: `0–10` or `0–` for steps, `optimizer ×11` for ranges of one
+    /// Possible names of a box of several annotations, most telling first: `0–10` or `×11` for steps, `optimizer ×11` for ranges of one
     /// name, `×11`.
     fn names_of_many(&self, b: &StepBox) -> Vec<String> {
         let many = format!("×{}", count(u64::from(b.count)));
         match (b.first.named, b.last.named) {
             (Named::Step(first), Named::Step(last)) => {
                 let first = number(first as usize);
-                vec![format!("{first}–{}", number(last as usize)), format!("{first}–")]
+                vec![format!("{first}–{}", number(last as usize)), many]
             }
             (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
                 vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]

@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::card::{Card, Outside, SIMULATED_TOTAL, SimulatedCard};
+#[cfg(feature = "probe")]
+use super::card::Outside;
+use super::card::{Card, SIMULATED_TOTAL, SimulatedCard};
 use super::following::FollowingCard;
 use super::message::{End, Ending, Message};
 use super::perform::{Options, now_us, perform};

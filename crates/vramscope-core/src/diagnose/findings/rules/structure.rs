@@ -68,7 +68,7 @@ impl NeverUsed {
     fn finding(&self, rule: &'static str, why: &str) -> Finding {
         let (reserved, active) = (Bytes(self.reserved), Bytes(self.active));
         Finding::new(rule, Class::Structure, "Reserved and never used", self.reserved - self.active)
-            .says(format!("{reserved} is reserved at the peak and at most {active} was ever in use: {why}."))
+            .says(format!("{reserved} is reserved at its highest, and at most {active} was ever in use: {why}."))
             .bytes_of("peak reserved", self.reserved)
             .bytes_of("peak active", self.active)
             .shows("sizes over 1 MiB", count(self.sizes.seen.len() as u64))
@@ -302,8 +302,12 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
     let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
     let causes: Vec<Flush> = bursts.iter().map(|burst| flush(p, burst.0, most_reserved)).collect();
     // A cause is named where it is behind most of them.
-    let is_most = |cause: &&Flush| causes.iter().filter(|c| c == cause).count() * 2 > causes.len();
-    let cause = causes.iter().find(is_most).copied().unwrap_or(Flush::Unknown);
+    let mut times: rustc_hash::FxHashMap<Flush, usize> = rustc_hash::FxHashMap::default();
+    for &cause in &causes {
+        *times.entry(cause).or_default() += 1;
+    }
+    let cause = times.into_iter().find(|(_, n)| n * 2 > causes.len()).map_or(Flush::Unknown, |c| c.0);
+    // What no stack and no event explains may be of that cause too.
     let is_of_cause = |of: Flush| cause == Flush::Unknown || of == cause || of == Flush::Unknown;
     let bursts: Vec<(usize, u64)> = bursts.into_iter().zip(causes).filter(|b| is_of_cause(b.1)).map(|b| b.0).collect();
     let (bytes, bursts) = (bursts.iter().map(|b| b.1).sum::<u64>(), bursts.iter().map(|b| b.0).collect::<Vec<_>>());
@@ -338,7 +342,7 @@ pub(super) fn retries(p: &RuleInput<'_>) -> Vec<Finding> {
         Flush::Retry => (
             "Requests find room only after the cache is emptied",
             format!(
-                "{} a request found no room, and PyTorch gave back its free segments to serve it: {again}. Each time stops the GPU.{}",
+                "{} a request found no room, and PyTorch gave its free segments back to the device to serve it: {all} in all. Each time stops the GPU.{}",
                 match number {
                     1 => "Once".to_owned(),
                     2 => "Twice".to_owned(),

@@ -39,7 +39,8 @@ impl CompareView {
         let greatest = rows.iter().map(|g| g.change().unsigned_abs()).max().unwrap_or(0) as f64;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
-        let (born, gone) = if super::side::is_backward(compared) { ("gone", "new") } else { ("new", "gone") };
+        // Where A comes after B nothing is born from A to B.
+        let (born, gone) = if super::side::is_backward(compared) { ("only B", "only A") } else { ("new", "gone") };
         // This many rows decide how the columns are written.
         let size = SizeColumn::of(rows.iter().take(2_000).flat_map(|g| [g.a.bytes, g.b.bytes]));
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![

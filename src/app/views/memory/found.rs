@@ -122,7 +122,15 @@ impl Found {
     /// What most of it is.
     pub fn lead(&self) -> String {
         let said = self.held.sentence();
-        if said.is_empty() { "The recording does not show what most of it is for.".to_owned() } else { said }
+        if !said.is_empty() {
+            return said;
+        }
+        let unknown = self.held.role(Role::Unknown).bytes;
+        let much = match unknown.saturating_mul(2) < self.held.bytes {
+            true => format!("{:.0} %", unknown as f64 / self.held.bytes as f64 * 100.0),
+            false => "most".to_owned(),
+        };
+        format!("The recording does not show what {much} of it is for.")
     }
 
     /// The table of modules says more than that of roles, and than that of lines.

@@ -68,7 +68,7 @@ impl NeverUsed {
     fn finding(&self, rule: &'static str, why: &str) -> Finding {
         let (reserved, active) = (Bytes(self.reserved), Bytes(self.active));
         Finding::new(rule, Class::Structure, "Reserved and never used", self.reserved - self.active)
-            .says(format!("{reserved} is reserved at its highest, and at most {active} was ever in use: {why}."))
+            .says(format!("At most {reserved} was reserved, and at most {active} of it was ever in use: {why}."))
             .bytes_of("peak reserved", self.reserved)
             .bytes_of("peak active", self.active)
             .shows("sizes over 1 MiB", count(self.sizes.seen.len() as u64))

@@ -11,6 +11,8 @@ use crate::tables::{LifetimeId, NO_EVENT};
 const LEAST_GRADIENTS: u64 = 8;
 /// What is freed within the last part in this many of its step is freed by `zero_grad`.
 const END_OF_STEP: u32 = 20;
+/// A block that lives for one part in this many of its step is kept for long.
+const LONG: u32 = 16;
 
 /// Decides what nothing else has decided. O(lifetimes log lifetimes).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
@@ -55,7 +57,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     for &id in &late[middle] {
         *gradients.entry(case.size(id)).or_default() += 1;
     }
-    if older_model::has_older_gradients(case, &gradients) {
+    let adds = older_model::has_older_gradients(case, &gradients);
+    if adds {
         let mut stays = older_model::Stays::default();
         for &id in model
             .iter()
@@ -73,10 +76,11 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         gradients.clear();
         late.iter_mut().for_each(Vec::clear);
     }
-    let trains = gradients.len() >= sizes.len().min(2)
+    let makes_gradients = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
         && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
-    let data = if trains { data(case, &model, &gradients) } else { FxHashSet::default() };
+    let trains = adds || makes_gradients;
+    let data = if makes_gradients { data(case, &model, &gradients) } else { FxHashSet::default() };
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
@@ -113,11 +117,12 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     for step in 0..case.steps.len() {
         let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, bounds[step], bounds[step + 1]).collect();
-        let height = trains.then(|| height(case, &rows));
+        let least = (bounds[step + 1] - bounds[step]) / LONG;
+        let end = trains.then(|| end_of_forward(case, &rows, least));
         // What outlives the next step too is neither; its role is unknown.
         let next_over = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
         for id in rows.into_iter().filter(|&id| case.gone(id) <= next_over) {
-            let is_kept = height.is_some_and(|at| case.born(id) <= at && case.gone(id) > at);
+            let is_kept = end.is_some_and(|at| (case.born(id) <= at && case.gone(id) > at) || is_long(case, id, least));
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
         }
     }
@@ -174,10 +179,13 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     if in_optimizer * 5 > made(first, last) * 4 {
         return false;
     }
+    let end = case.device.events.len() as u32;
     for &(from, to) in &case.steps.optimizer {
+        // Where the recording ends in it, all that it holds looks kept.
+        let is_cut = to >= end && case.steps.optimizer.len() > 1;
         for id in case.phases.made_within(case.tables, from, to) {
             let is_kept = case.gone(id) >= to && !is_cublas_size(case.size(id));
-            keeps |= is_kept;
+            keeps |= is_kept && !is_cut;
             let decided = &mut of[id.0 as usize];
             if decided.0 == Role::Unknown && !is_cublas_size(case.size(id)) {
                 *decided = match is_kept {
@@ -195,23 +203,32 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     keeps
 }
 
-/// The event at which most of what a step makes is live: the end of forward.
-fn height(case: &Case<'_>, rows: &[LifetimeId]) -> u32 {
-    let mut changes: Vec<(u32, i64)> = Vec::with_capacity(rows.len() * 2);
+/// True if it lives for so many events at least.
+fn is_long(case: &Case<'_>, id: LifetimeId, least: u32) -> bool {
+    case.gone(id) == NO_EVENT || case.gone(id) - case.born(id) >= least
+}
+
+/// The end of the forward pass of a step: the event at which most of the blocks are live that the step keeps for long. What lives
+/// shorter may be more bytes and still be only the passing memory of one operation, as at a loss over a large vocabulary.
+fn end_of_forward(case: &Case<'_>, rows: &[LifetimeId], least: u32) -> u32 {
+    let mut changes: Vec<(u32, i64, i64)> = Vec::with_capacity(rows.len() * 2);
     for &id in rows {
-        let size = case.size(id) as i64;
-        changes.push((case.born(id), size));
-        if case.gone(id) != NO_EVENT {
-            changes.push((case.gone(id), -size));
+        let (born, gone) = (case.born(id), case.gone(id));
+        let size = if is_long(case, id, least) { case.size(id) as i64 } else { 0 };
+        changes.push((born, size, 1));
+        if gone != NO_EVENT {
+            changes.push((gone, -size, -1));
         }
     }
     changes.sort_unstable();
-    let (mut now, mut most, mut at) = (0, 0, 0);
-    for (event, bytes) in changes {
-        now += bytes;
-        if now > most {
-            (most, at) = (now, event);
-        }
-    }
-    at
+    let held: Vec<(u32, i64, i64)> = changes
+        .iter()
+        .scan((0, 0), |now, &(event, bytes, blocks)| {
+            *now = (now.0 + bytes, now.1 + blocks);
+            Some((event, now.0, now.1))
+        })
+        .collect();
+    let most = held.iter().map(|h| h.1).max().unwrap_or(0);
+    let full = held.iter().filter(|h| h.1 * 10 >= most * 9);
+    full.max_by_key(|h| (h.2, std::cmp::Reverse(h.0))).map_or(0, |h| h.0)
 }

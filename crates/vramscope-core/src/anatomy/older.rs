@@ -7,6 +7,7 @@ use super::older_model;
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
+use super::steps::StepSource;
 use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 
@@ -35,6 +36,9 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     let own: u64 = gradients.iter().filter(is_of_model).filter(of_weights).map(bytes).sum();
     let is_made_within = all > 0 && own.saturating_mul(10) >= all.saturating_mul(9);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
+    // A round of generation frees what earlier rounds made.
+    let rounds = matches!(case.steps.source, StepSource::Generation(_));
+    let second_step = case.steps.bounds.get(2).filter(|_| !rounds).copied().unwrap_or(NO_EVENT);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
         let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && (size > 1 << 20 || !has_model);
@@ -73,8 +77,9 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
         };
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
-        // A model that is freed at the end is not a gradient that `zero_grad` frees.
-        if gone == NO_EVENT || (is_gradient && freed > first_backward && part != Part::Optimizer) {
+        // A model that is freed at the end is neither a gradient that `zero_grad` frees nor left from the iteration before.
+        let outlives_use = if is_gradient { freed > first_backward } else { freed >= second_step };
+        if gone == NO_EVENT || (outlives_use && part != Part::Optimizer) {
             stays.entry(size).or_default().push(id);
             continue;
         }

@@ -41,13 +41,18 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     let of_optimizer: Vec<u64> = older.iter().copied().filter(|size| stepped.contains(size)).collect();
     let made = || gradients.iter().map(|(&size, &n)| (size, u64::from(n)));
     let of_a_weight: u64 = made().filter(|(size, _)| older.contains(size)).map(|(_, n)| n).sum();
+    let (all, stepped): (u64, u64) = (older.iter().sum(), of_optimizer.iter().sum());
     if of_a_weight == 0 {
         // Of FSDP, gradients are gathered, some for many weights.
         let bytes: u64 = made().filter(|(size, _)| *size >= LEAST).map(|(size, n)| size * n).sum();
-        return bytes * COPIES < if of_optimizer.is_empty() { older.iter().sum() } else { of_optimizer.iter().sum() };
+        let is_of_all = of_optimizer.len() as u64 > LAST && stepped * 10 >= all * 9;
+        return is_of_all || bytes * COPIES < if of_optimizer.is_empty() { all } else { stepped };
     }
     let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
-    of_a_weight * COPIES < if is_last { older.len() } else { of_optimizer.len() } as u64
+    let (held, bytes) = if is_last { (&older, all) } else { (&of_optimizer, stepped) };
+    let copies = |size: u64| held.iter().filter(|&&other| other == size).count() as u64;
+    let covered: u64 = made().map(|(size, n)| size * copies(size).min(n * COPIES)).sum();
+    covered * 2 < bytes
 }
 
 /// The sizes that optimizers allocate: those of the parameters that they change, and of what they gather.

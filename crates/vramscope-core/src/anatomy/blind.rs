@@ -80,7 +80,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         && !gradients.is_empty()
         && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
     let trains = adds || makes_gradients;
-    let data = if makes_gradients { data(case, &model, &gradients) } else { FxHashSet::default() };
+    let data = if makes_gradients { older_model::data(case, &model, &gradients) } else { FxHashSet::default() };
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
@@ -114,6 +114,11 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     if trains {
         late.iter().flatten().for_each(|&id| put(id, Role::Gradients));
+    }
+    // What the first step frees, as its backward pass frees activations, was made before the history.
+    let is_of_first = |id: &LifetimeId| case.gone(*id).min(case.tables.lifetimes.free_requested(*id)) < second;
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(is_of_first) {
+        put(id, if !trains { Role::Temporaries } else if gradients.contains_key(&case.size(id)) { Role::Gradients } else { Role::Activations });
     }
     for step in 0..case.steps.len() {
         let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, bounds[step], bounds[step + 1]).collect();
@@ -154,19 +159,6 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) {
             *decided = (Role::Weights, Because::MadeFirst);
         }
     }
-}
-
-/// What a program that trains keeps beside its model: a few blocks larger than every gradient, where nearly all else has one.
-fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
-    const A_FEW: u32 = 4;
-    let largest = gradients.keys().max().copied().unwrap_or(u64::MAX);
-    let is_library = |size: u64| is_cublas_size(size) || is_workspace_size(size);
-    let of_none = model.iter().copied().filter(|&id| !gradients.contains_key(&case.size(id)) && !is_library(case.size(id)));
-    let (large, small): (Vec<LifetimeId>, Vec<LifetimeId>) = of_none.partition(|&id| case.size(id) > largest);
-    let bytes: u64 = small.iter().map(|&id| case.size(id)).sum();
-    let trained: u64 = gradients.iter().map(|(size, n)| size * u64::from(*n)).sum();
-    let is_model = large.len() as u32 * A_FEW > gradients.values().sum() || bytes.saturating_mul(10) > trained;
-    if is_model { FxHashSet::default() } else { large.into_iter().collect() }
 }
 
 /// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.

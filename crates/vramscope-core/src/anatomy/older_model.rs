@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::case::{Case, Decided, Sizes, has_adam, is_workspace_size};
+use super::case::{Case, Decided, Sizes, has_adam, is_cublas_size, is_workspace_size};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
@@ -92,7 +92,13 @@ pub(super) fn decide(
     // Weights have gradients, and of a size that has none a forward pass leaves one or two that a variable holds.
     let is_result = |size: u64, n: usize| n <= 2 && results.contains(&size) && !gradients.contains_key(&size);
     let mut of = Vec::new();
+    let model: Vec<LifetimeId> = stays.values().flatten().copied().collect();
+    let data = if gradients.is_empty() { FxHashSet::default() } else { data(case, &model, gradients) };
     for (size, mut list) in stays {
+        if list.iter().all(|id| data.contains(id)) {
+            of.extend(list.into_iter().map(|id| (id, (Role::Inputs, Because::HasNoGradient))));
+            continue;
+        }
         // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
         list.sort_by_key(|&id| {
             let address = case.tables.lifetimes.address(case.device, id);
@@ -126,6 +132,19 @@ pub(super) fn decide(
         }
     }
     of
+}
+
+/// What a program that trains keeps beside its model: a few blocks larger than every gradient, where nearly all else has one.
+pub(super) fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
+    const A_FEW: u32 = 4;
+    let largest = gradients.keys().max().copied().unwrap_or(u64::MAX);
+    let is_library = |size: u64| is_cublas_size(size) || is_workspace_size(size);
+    let of_none = model.iter().copied().filter(|&id| !gradients.contains_key(&case.size(id)) && !is_library(case.size(id)));
+    let (large, small): (Vec<LifetimeId>, Vec<LifetimeId>) = of_none.partition(|&id| case.size(id) > largest);
+    let bytes: u64 = small.iter().map(|&id| case.size(id)).sum();
+    let trained: u64 = gradients.iter().map(|(size, n)| size * u64::from(*n)).sum();
+    let is_model = large.len() as u32 * A_FEW > gradients.values().sum() || bytes.saturating_mul(10) > trained;
+    if is_model { FxHashSet::default() } else { large.into_iter().collect() }
 }
 
 /// The sizes of at least a mebibyte that the largest forward pass makes.

@@ -125,7 +125,7 @@ pub(crate) enum Because {
     Loaded,
     /// The same by a weaker name: a constructor in the user's code.
     Built,
-    /// Made by a constructor in the user's code, and kept; no gradient is as large, and all weights have one.
+    /// Kept all along; no gradient is as large, and all weights have one.
     HasNoGradient,
     /// `Module._apply` moved it after the weight of its size, from its line for gradients.
     MovedWithWeight,
@@ -259,7 +259,7 @@ impl Because {
             B::Loaded => "It was made where a model is built, moved or loaded, and kept.",
             B::Built => "It was made by a constructor or loader of yours, and kept.",
             B::HasNoGradient => {
-                "It was made by a constructor of yours, and kept. Weights have a gradient each; it has none and is larger than all of them, so it is data."
+                "It is kept all along. Weights have a gradient each; it has none and is larger than all of them, so it is data."
             }
             B::MovedWithWeight => {
                 "It was moved with the model, right after a weight of its size: that is how a gradient is moved."

@@ -79,7 +79,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let makes_gradients = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
         && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
-    let trains = adds || makes_gradients;
+    let trains = adds || makes_gradients || !case.steps.optimizer.is_empty() || frees_in_reverse(case, bounds, middle);
     let data = if makes_gradients { older_model::data(case, &model, &gradients) } else { FxHashSet::default() };
     let mut put = |id: LifetimeId, role: Role| {
         let decided = &mut of[id.0 as usize];
@@ -193,6 +193,18 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
         of[id.0 as usize] = (Role::OptimizerState, Because::OlderReplaced);
     }
     keeps
+}
+
+/// True if a step frees what it holds at the end of forward in the reverse order of its birth, as a backward pass does.
+fn frees_in_reverse(case: &Case<'_>, bounds: &[u32], step: usize) -> bool {
+    /// With fewer blocks any order may come by chance.
+    const FEWEST: usize = 24;
+    let (begin, end) = (bounds[step], bounds[step + 1]);
+    let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, begin, end).filter(|&id| case.gone(id) < end).collect();
+    let at = end_of_forward(case, &rows, (end - begin) / LONG);
+    let gone: Vec<u32> = rows.iter().filter(|&&id| case.born(id) <= at && case.gone(id) > at).map(|&id| case.gone(id)).collect();
+    let reversed = gone.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    gone.len() >= FEWEST && reversed * 10 >= gone.len() * 7
 }
 
 /// True if it lives for so many events at least.

@@ -107,7 +107,11 @@ pub(super) fn decide(
         let all = count(size, &list);
         let (weights, each) = match gradients.get(&size) {
             Some(_) if of_gradient > 1 && all.is_multiple_of(of_gradient) => (all / of_gradient, of_gradient),
-            Some(&g) if of_gradient > 1 && list.len() >= g as usize => (g as usize, of_gradient),
+            // A pass that the recording cuts makes too few; a library has one or two blocks of a weight's size.
+            Some(&g) if of_gradient > 1 && list.len() >= g as usize => {
+                let is_cut = list.len() > g as usize * of_gradient + 2;
+                (if is_cut { list.len() / of_gradient } else { g as usize }, of_gradient)
+            }
             None if is_adam && is_stepped(size) && all.is_multiple_of(of_adam) => (all / of_adam, of_adam),
             None if copies > 1 && is_stepped(size) && divides(copies, size, all) => (all / copies, copies),
             _ => (list.len(), 1),

@@ -118,7 +118,16 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     // What the first step frees, as its backward pass frees activations, was made before the history.
     let is_of_first = |id: &LifetimeId| case.gone(*id).min(case.tables.lifetimes.free_requested(*id)) < second;
     for id in (0..case.phases.first_row).map(LifetimeId).filter(is_of_first) {
-        put(id, if !trains { Role::Temporaries } else if gradients.contains_key(&case.size(id)) { Role::Gradients } else { Role::Activations });
+        put(
+            id,
+            if !trains {
+                Role::Temporaries
+            } else if gradients.contains_key(&case.size(id)) {
+                Role::Gradients
+            } else {
+                Role::Activations
+            },
+        );
     }
     for step in 0..case.steps.len() {
         let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, bounds[step], bounds[step + 1]).collect();
@@ -131,6 +140,37 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             put(id, if is_kept { Role::Activations } else { Role::Temporaries });
         }
     }
+    if trains {
+        graph(case, over, &gradients, of, Because::ByRhythm);
+    }
+}
+
+/// What a training program holds in a step that the recording cuts, as one that fails does: of `from` and later. Many blocks at once
+/// are a graph, which a forward pass keeps.
+fn graph(case: &Case<'_>, from: u32, gradients: &Sizes, of: &mut [Decided], because: Because) {
+    /// Fewer blocks are held without a graph too.
+    const FEWEST: usize = 24;
+    /// A forward pass keeps at least one in this many of the blocks that it makes; a loop that only generates keeps fewer.
+    const LEAST_HELD: usize = 6;
+    let events = case.device.events.len() as u32;
+    let rows = || case.phases.made_within(case.tables, from, events).filter(|id| of[id.0 as usize].0 == Role::Unknown);
+    let rows: Vec<LifetimeId> = rows().collect();
+    let at = end_of_forward(case, &rows, events.saturating_sub(from) / LONG);
+    let made = rows.iter().filter(|&&id| case.born(id) <= at).count();
+    let held = rows.iter().filter(|&&id| case.born(id) <= at && case.gone(id) > at).count();
+    if held < FEWEST || held * LEAST_HELD < made {
+        return;
+    }
+    for id in rows {
+        let is_held = case.born(id) <= at && case.gone(id) > at;
+        let is_gradient = case.born(id) > at && case.gone(id) == NO_EVENT && gradients.contains_key(&case.size(id));
+        let role = match () {
+            () if is_held => Role::Activations,
+            () if is_gradient => Role::Gradients,
+            () => Role::Temporaries,
+        };
+        of[id.0 as usize] = (role, because);
+    }
 }
 
 /// Where no steps are known: what was made before anything was freed, before the first multiplication of matrices, which makes a workspace, and
@@ -139,7 +179,8 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) {
     /// Fewer blocks are no model.
     const FEWEST: usize = 8;
     let rows = case.phases.first_row..case.rows();
-    if case.phases.first_row > 0 || case.phases.has_stacks {
+    let is_library = |row: u32| is_workspace_size(case.size(LifetimeId(row)));
+    if case.phases.has_stacks || !(0..case.phases.first_row).all(is_library) {
         return;
     }
     let first_free = rows.clone().map(|row| case.gone(LifetimeId(row))).min().unwrap_or(NO_EVENT);
@@ -153,12 +194,17 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) {
         bytes += size;
         loaded.push(id);
     }
-    for id in loaded.iter().filter(|_| loaded.len() >= FEWEST) {
+    if loaded.len() < FEWEST {
+        return;
+    }
+    for id in &loaded {
         let decided = &mut of[id.0 as usize];
         if decided.0 == Role::Unknown {
             *decided = (Role::Weights, Because::MadeFirst);
         }
     }
+    let last = loaded.last().map_or(0, |&id| case.born(id));
+    graph(case, last + 1, &Sizes::default(), of, Because::HeldWithMany);
 }
 
 /// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.

@@ -211,6 +211,8 @@ pub(crate) enum Because {
     ByRhythm,
     /// No stacks and no steps: made before anything was freed and before a library's workspace.
     MadeFirst,
+    /// Without stacks and steps: held together with many others, after the model was loaded.
+    HeldWithMany,
 }
 
 impl Because {
@@ -248,6 +250,7 @@ impl Because {
                 | B::Joined
                 | B::ByRhythm
                 | B::MadeFirst
+                | B::HeldWithMany
         )
     }
 
@@ -323,6 +326,9 @@ impl Because {
             B::LivesIntoForward => "It was made before a forward pass, by no module, and was held in it.",
             B::DiesBetween => "It was made and gone within a short time, outside of the passes.",
             B::AsLargeAsGradient => "It was made before the first pass, is as large as a gradient, and was never freed.",
+            B::HeldWithMany => {
+                "The recording has no stacks. Many blocks are held together after the model was loaded, as a forward pass keeps them."
+            }
             B::MadeFirst => {
                 "It was made before anything was freed and before a library made its workspace, as a model is when it is loaded."
             }

@@ -399,6 +399,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.is_absurd_request = true;
             message.figures.requested = None;
         }
+        if message.figures.free.is_some_and(|free| free.low() >= EXBIBYTE && !free.is_unlimited()) {
+            message.seen.insert("counts below zero");
+            message.figures.free = Some(Figure::exact(0));
+        }
         // HAMi's count after it fell below zero.
         if message.figures.peak.is_some_and(|peak| peak.low() >= EXBIBYTE) {
             message.seen.insert("miscounted");
@@ -420,10 +424,12 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     if is_last {
-        // Where a row has found its words, and that they report nothing, general words report nothing either.
+        // Where a row has found its words, and that they report nothing, general words report nothing either. A name that must be alone may
+        // be a part of a longer one.
         let is_known = |&(at, index): &(usize, usize)| {
             let window = text::Window { squeezed, from: at, to: low.len() };
-            engine::pattern(index).is_near(&window).then(|| squeezed.line_index(at))
+            let pattern = engine::pattern(index);
+            (pattern.row.trust != row::Trust::Line && pattern.is_near(&window)).then(|| squeezed.line_index(at))
         };
         let known: BTreeSet<usize> = engine::starts(low, false).iter().filter_map(is_known).collect();
         starts.retain(|&(at, _)| !known.contains(&squeezed.line_index(at)));

@@ -269,7 +269,9 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     }
     // A name with a comma, alone on its line, is an element of a list.
     let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
-    if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed {
+    // `hipErrorOutOfMemory: out of memory` alone on its line.
+    let is_spelled_out = before.is_empty() && after.trim_end() == ": out of memory";
+    if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed || is_spelled_out {
         return true;
     }
     if tells("advice", &both) && !is_logged(line) {

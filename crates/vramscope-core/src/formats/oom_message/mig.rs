@@ -30,27 +30,3 @@ fn total(row: &str) -> Option<u64> {
 fn is_near(mib: u64, capacity: Figure) -> bool {
     mib.saturating_mul(MEBIBYTE).abs_diff(capacity.bytes) <= capacity.bytes / 50
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::parse;
-
-    #[test]
-    fn a_slice_is_known_by_its_name_or_its_size() {
-        let message = |before: &str, capacity: &str, behind: &str| {
-            parse(&format!(
-                "{before}\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of {capacity} of \
-                 which 300.19 MiB is free.\n{behind}"
-            ))
-            .unwrap()
-            .mig_slice
-        };
-        let table = "| NVIDIA-SMI 535 |\n|   0  NVIDIA A100-SXM4-80GB          On   | 12000MiB / 81920MiB |\n+-----+\n| MIG devices:      |\n\
-                     |  1    3   0   0  |  19466MiB / 19968MiB | 28      0 |  2   0    1    0    0 |\n|                  |      4MiB / 32767MiB |";
-        assert_eq!(message("device: NVIDIA A100-SXM4-80GB MIG 1g.10gb", "9.50 GiB", "").as_deref(), Some("1g.10gb"));
-        assert_eq!(message("nvidia.com/mig-3g.20gb: 1", "19.50 GiB", "").as_deref(), Some("3g.20gb"));
-        assert_eq!(message("", "19.50 GiB", table).as_deref(), Some(""));
-        assert_eq!(message("", "79.15 GiB", table), None);
-        assert_eq!(message("MIG 1g.10gb, MIG 2g.20gb", "79.15 GiB", ""), None);
-    }
-}

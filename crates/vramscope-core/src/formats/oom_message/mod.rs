@@ -453,12 +453,6 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         let to = nexts[i].min(cell.unwrap_or(usize::MAX));
         let window = text::Window { squeezed, from: at, to };
         let Some((mut message, used)) = pattern.read(&window) else { continue };
-        message.line = squeezed.line_at(at);
-        // What a server says is missing is below zero by nature.
-        if message.figures.short.is_none() {
-            message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
-        }
-        message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);

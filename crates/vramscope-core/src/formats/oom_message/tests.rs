@@ -201,29 +201,32 @@ fn many_messages_of_xla_take_no_longer_than_others() {
     assert!(*xla < *cupy * 2, "{xla:?}, and others {cupy:?}");
 }
 
-/// What is read from the cases of a table: a line for each message.
-fn cases(table: &'static str) -> impl Iterator<Item = (entries::Entry, String, Vec<OomMessage>)> {
-    entries::entries(&[table]).into_iter().map(|case| {
-        let text = case.all(">").collect::<Vec<_>>().join("\n");
-        let found = find_all(&text);
-        (case, text, found)
-    })
+/// The texts of a table, whose first lines have `-` and others `>`, with what they are cases of, and the lines with `=`.
+fn texts(table: &'static str) -> Vec<(&'static str, String, Vec<&'static str>)> {
+    let mut out = Vec::new();
+    for entry in entries::entries(&[table]) {
+        for lines in entry.lines.chunk_by(|_, next| next.0 != "-") {
+            let all = |is_read: bool| lines.iter().filter(move |(mark, _)| (*mark == "=") == is_read).map(|&(_, text)| text);
+            out.push((entry.head, all(false).collect::<Vec<_>>().join("\n"), all(true).collect()));
+        }
+    }
+    out
 }
 
 #[test]
 fn texts_are_read_as_expected() {
     let rank = |m: &OomMessage| m.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     let kind = |m: &OomMessage| {
-        [(!m.is_failure(), ", no failure"), (m.seen.contains("expands"), ", expands")]
-            .map(|(is, told)| if is { told } else { "" })
-            .concat()
+        let kinds = [(!m.is_failure(), ", no failure"), (m.seen.contains("expands"), ", expands")];
+        kinds.map(|(is, told)| if is { told } else { "" }).concat()
     };
     let line = |m: &OomMessage| format!("{}, line {}{}{}: {}", m.dialect.name(), m.line, rank(m), kind(m), told(m));
     let mut wrong = String::new();
-    for (case, text, found) in cases(include_str!("tests/readings.txt")) {
-        let shown = if case.head == "main" { &found[main_message(&found)..][..1] } else { &found[..] };
-        let read: Vec<String> = shown.iter().map(line).collect();
-        if !case.all("=").eq(read.iter().map(|line| line.trim_end())) {
+    for (head, text, reads) in texts(include_str!("tests/readings.txt")) {
+        let found = find_all(&text);
+        let shown = if head == "main" { &found[main_message(&found)..][..1] } else { &found[..] };
+        let read: Vec<String> = shown.iter().map(|m| line(m).trim_end().to_owned()).collect();
+        if read != reads {
             wrong += &format!("{text}\n    = {}\n", read.join("\n    = "));
         }
     }
@@ -232,7 +235,8 @@ fn texts_are_read_as_expected() {
 
 #[test]
 fn code_and_advice_are_no_failures() {
-    for (case, text, found) in cases(include_str!("tests/mentions.txt")) {
-        assert_eq!(found.len(), usize::from(case.head == "failure"), "{text}: {found:?}");
+    for (head, text, _) in texts(include_str!("tests/mentions.txt")) {
+        let found = find_all(&text);
+        assert_eq!(found.len(), usize::from(head == "failure"), "{text}: {found:?}");
     }
 }

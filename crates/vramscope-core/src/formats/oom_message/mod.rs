@@ -22,7 +22,6 @@ mod evidence;
 mod figure;
 mod given;
 mod merge;
-mod mig;
 mod peers;
 mod plain;
 mod prefix;
@@ -475,7 +474,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         program::look_around(&window, &pattern.row, &mut message);
         beside::look(&window, &mut message);
         if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
-            message.mig_slice = mig::slice(window.vicinity(), capacity);
+            message.mig_slice = beside::slice(window.vicinity(), capacity);
         }
         if out.len() < given::MOST_MESSAGES {
             message.given = given::settings(window.vicinity());

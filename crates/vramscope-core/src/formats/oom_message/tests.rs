@@ -49,40 +49,29 @@ fn buffers_of_xla_are_read() {
     assert_eq!((m.peak_buffers[0].bytes, m.peak_buffers[0].source.as_deref()), (512 * MEBIBYTE, Some("train.py:41")));
 }
 
+/// Wrapped lines with prefixes and colours, colour codes with a written-out or lost escape character, HTML, JSON, large and small letters.
 #[test]
-fn wrapping_prefixes_and_colours_change_nothing() {
+fn the_form_of_a_message_changes_nothing() {
     let plain = parse(MODERN).unwrap();
+    let quoted = format!("{{\"error\": \"{}\"}}", MODERN.replace(". ", ".\\n"));
+    let mut texts = vec![quoted, MODERN.to_uppercase(), MODERN.to_lowercase()];
     for width in [13, 40, 80, 119] {
         let chars: Vec<char> = MODERN.chars().collect();
-        let wrapped: String =
-            chars.chunks(width).map(|c| format!("[rank7]: \u{1b}[31m{}\u{1b}[0m\n", c.iter().collect::<String>())).collect();
-        let mut m = parse(&format!("epoch 3\n{wrapped}[rank7]:   done\n")).unwrap();
-        assert_eq!(m.rank, Some(7));
-        assert!(m.line >= 2);
-        // What is left of a broken word is no setting, but nothing comes of it.
-        (m.rank, m.line, m.given) = (plain.rank, plain.line, plain.given.clone());
-        // The line before shows that something is trained.
-        m.seen.clone_from(&plain.seen);
-        assert_eq!(m, plain, "wrapped at {width}");
+        let line = |c: &[char]| format!("[rank7]: \u{1b}[31m{}\u{1b}[0m\n", c.iter().collect::<String>());
+        texts.push(format!("epoch 3\n{}[rank7]:   done\n", chars.chunks(width).map(line).collect::<String>()));
     }
-    let quoted = format!("{{\"error\": \"{}\"}}", MODERN.replace(". ", ".\\n"));
-    assert_eq!(parse(&quoted).unwrap().figures, plain.figures);
-}
-
-/// Colour codes with a written-out or lost escape character, and HTML: the figures must stay.
-#[test]
-fn colours_and_markup_are_no_text() {
-    let plain = parse(MODERN).unwrap();
-    for escape in ["", "^[", "\\x1b", "\\u001b", "\u{1b}"] {
-        let coloured = MODERN
-            .replace("500.00", &format!("{escape}[1;36m500.00{escape}[0m"))
-            .replace("133.79 ", &format!("{escape}[36m133.79{escape}[0m "))
-            .replace("out of memory.", &format!("out of {escape}[31mmemory{escape}[0m."));
-        let m = parse(&coloured).unwrap();
-        assert_eq!((m.figures, m.dialect, m.processes), (plain.figures, plain.dialect, plain.processes.clone()), "{coloured}");
-    }
-    for br in ["<br>", "<br/>", "<br />"] {
-        assert_eq!(parse(&MODERN.replace(". ", &format!(".{br}"))).unwrap().figures, plain.figures);
+    texts.extend(["", "^[", "\\x1b", "\\u001b", "\u{1b}"].map(|escape| {
+        let in_colour = |part: &str| format!("{escape}[1;36m{part}{escape}[0m");
+        let coloured = MODERN.replace("500.00", &in_colour("500.00")).replace("133.79 ", &in_colour("133.79"));
+        coloured.replace("out of memory.", &format!("out of {}.", in_colour("memory")))
+    }));
+    texts.extend(["<br>", "<br/>", "<br />"].map(|br| MODERN.replace(". ", &format!(".{br}"))));
+    for text in texts {
+        let m = parse(&text).unwrap();
+        let of = |m: &OomMessage| (m.figures, m.processes.clone(), m.gpu, m.dialect, m.settings_variable);
+        assert_eq!(of(&m), of(&plain), "{text}");
+        let is_ranked = text.starts_with("epoch");
+        assert_eq!((m.rank, m.line > 1), (is_ranked.then_some(7), is_ranked), "{text}");
     }
 }
 
@@ -139,20 +128,6 @@ fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
     assert_eq!(parse(&log).unwrap().rank, Some(0));
     assert!(!parse(&log).unwrap().is_warning, "failures before warnings");
     assert_eq!(parse(&log).unwrap().dialect.name(), "pytorch-2.13+");
-}
-
-#[test]
-fn large_and_small_letters_are_one() {
-    let plain = parse(MODERN).unwrap();
-    for text in [MODERN.to_uppercase(), MODERN.to_lowercase()] {
-        let m = parse(&text).unwrap();
-        assert_eq!(
-            (m.figures, &m.processes, m.gpu, m.dialect.platform),
-            (plain.figures, &plain.processes, plain.gpu, Platform::Cuda),
-            "{text}"
-        );
-    }
-    assert!(find_all("if you see cuda out of memory, use a smaller batch").is_empty());
 }
 
 /// A server's processes log an error in turn, each below a long traceback.

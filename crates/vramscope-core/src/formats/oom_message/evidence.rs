@@ -31,11 +31,13 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
 /// True in a guide that explains the error at length, with an example of it.
 pub(super) fn is_guide(window: &Window<'_>) -> bool {
     let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
-    words("guide").map(|word| around.matches(word).count()).sum::<usize>() > 1
+    // Pages that rate their advice do so at each item.
+    let is_rated = around.matches("% success)").count() > 1;
+    is_rated || words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
 }
 
 /// Lines above and below an example that a guide explains.
-const GUIDE: usize = 20;
+const GUIDE: usize = 16;
 
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {
@@ -245,12 +247,12 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     // Wrapped words are in no single line: then the whole rest is examined.
     let (before, after) = split_at(&low, anchor).unwrap_or(("", &low));
     let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
-    let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     if trust == Trust::Line {
         let is_error = before.is_empty() || ends_as_error(before) || before.trim_end().ends_with("error");
-        let is_told = line.contains(anchor) && is_error && is_alone(after);
+        let is_told = line.contains(anchor) && is_error && ["", ":"].contains(&after.trim());
         return is_told && !is_introduced(window) && !is_among_names(window) || is_job(before, after);
     }
+    let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);

@@ -1,4 +1,4 @@
-//! What is said of a message: its cause, its figures and their limits, and what to do. Most cases are rows of `tests/cases.txt`.
+//! What is said of a message: its cause, its figures and their limits, and what to do. Most cases are rows of tables in `tests`.
 
 use super::*;
 use crate::formats::oom_message::entries::entries;
@@ -42,7 +42,8 @@ fn lines(e: &Explanation) -> String {
 #[test]
 fn every_case_is_told_as_expected() {
     let mut wrong = Vec::new();
-    for case in entries(&[include_str!("tests/cases.txt")]).iter().filter(|case| !case.head.starts_with('$')) {
+    let tables = [include_str!("tests/cases.txt"), include_str!("tests/programs.txt")];
+    for case in entries(&tables).iter().filter(|case| !case.head.starts_with('$')) {
         let figures = |line: &'static str| line.split('|').map(str::trim).collect::<Vec<_>>().try_into().unwrap();
         let of_line = |&(mark, line): &(&'static str, &'static str)| match mark {
             ">" => Some(line.to_owned()),

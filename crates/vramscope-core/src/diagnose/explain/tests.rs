@@ -1,4 +1,4 @@
-//! What is said of a message: its cause, its figures and their limits, and what to do. Most cases are rows of `tests/cases.txt`.
+//! What is said of a message: its cause, its figures and their limits, and what to do. Most cases are rows of tables in `tests`.
 
 use super::*;
 use crate::formats::oom_message::entries::entries;
@@ -42,7 +42,8 @@ fn lines(e: &Explanation) -> String {
 #[test]
 fn every_case_is_told_as_expected() {
     let mut wrong = Vec::new();
-    for case in entries(&[include_str!("tests/cases.txt")]).iter().filter(|case| !case.head.starts_with('$')) {
+    let tables = [include_str!("tests/cases.txt"), include_str!("tests/programs.txt")];
+    for case in entries(&tables).iter().filter(|case| !case.head.starts_with('$')) {
         let figures = |line: &'static str| line.split('|').map(str::trim).collect::<Vec<_>>().try_into().unwrap();
         let of_line = |&(mark, line): &(&'static str, &'static str)| match mark {
             ">" => Some(line.to_owned()),
@@ -113,20 +114,6 @@ fn parts_sum_to_the_card_or_the_limit() {
             assert!([0, e.figures["capacity_bytes"]].contains(&sum(&e.parts)), "{:?}", e.parts);
         }
     }
-}
-
-#[test]
-fn a_process_in_a_container_is_recognised_under_its_number_outside() {
-    let e = told(&modern(["896.00 MiB", "79.15 GiB", "19.25 MiB", "213456 79.12 GiB", "", "76.30 GiB", "2.15 GiB"]));
-    assert_eq!((e.verdict, e.certain), (Verdict::Capacity, false), "2.7 % of holes are no fragmentation: {}", e.sentence);
-    assert!(e.contradictions.is_empty(), "{:?}", e.contradictions);
-    assert_eq!((e.processes[0].pid, e.processes[0].is_this), (Some(213_456), true));
-    assert!(!e.figures.contains_key("other_processes_bytes"));
-    let outside = e.figures["outside_pytorch_bytes"];
-    assert!(outside.abs_diff(GIB * 67 / 100) < GIB / 50, "79.12 - 78.45 GiB, not {outside}");
-    // Beside what the card has room for, the listed one is another.
-    let e = told(&modern(["2.00 GiB", "23.65 GiB", "1.05 GiB", "77 12.00 GiB", "", "9.90 GiB", "100.00 MiB"]));
-    assert_eq!((e.verdict, e.processes[0].is_this), (Verdict::Contention, false));
 }
 
 /// What a text does not tell is not 0: a message that was cut anywhere is never given the verdict of another.

@@ -195,6 +195,13 @@ impl Pattern {
         if self.row.dialect.writer == Writer::PYTORCH {
             super::pytorch::finish(window, used, &mut message);
         }
+        message.line = window.squeezed.line_at(window.from);
+        message.rank = window.squeezed.rank_at(window.from);
+        // What a server says is missing is below zero by nature.
+        if message.figures.short.is_none() {
+            let own = window.own().text;
+            message.negative = super::figure::negative_sizes(own.get(..used).unwrap_or(own));
+        }
         // A quoted text in source code has at most a size.
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();

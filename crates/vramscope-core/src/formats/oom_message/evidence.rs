@@ -31,11 +31,13 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
 /// True in a guide that explains the error at length, with an example of it.
 pub(super) fn is_guide(window: &Window<'_>) -> bool {
     let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
-    words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
+    // Pages that rate their advice do so at each item.
+    let is_rated = around.matches("% success)").count() > 1;
+    is_rated || words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
 }
 
 /// Lines above and below an example that a guide explains.
-const GUIDE: usize = 12;
+const GUIDE: usize = 16;
 
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {
@@ -65,11 +67,18 @@ fn is_element(before: &str, after: &str) -> bool {
     )
 }
 
+/// True for an item of a list: `- `, `2. `.
+fn is_in_list(window: &Window<'_>) -> bool {
+    let line = window.raw_line().trim_start();
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
+    line.starts_with(ITEM) || rest.len() < line.len() && rest.starts_with(". ")
+}
+
 /// True for an entry of a changelog that quotes the words and says what became of them.
 fn is_noted(window: &Window<'_>, before: &str, after: &str) -> bool {
     let quoted = ['`', '"'].into_iter().find(|quote| before.matches(*quote).count() % 2 == 1);
     let outside = quoted.and_then(|quote| Some([before.rsplit_once(quote)?.0, after.split_once(quote)?.1].concat()));
-    window.raw_line().trim_start().starts_with(ITEM) && outside.is_some_and(|text| tells("changed", &text))
+    is_in_list(window) && outside.is_some_and(|text| tells("changed", &text))
 }
 
 /// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.
@@ -105,10 +114,11 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
-/// A line in small letters before and after the words, or after the first of them where they are wrapped.
+/// A line in small letters before and after the words, which may be joined, or after the first of them where they are wrapped.
 fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     let words = words.to_ascii_lowercase();
-    line.split_once(&words).or_else(|| line.split_once(words.split(' ').next()?))
+    let joined = words.replace(' ', "");
+    [words.as_str(), &joined, words.split(' ').next()?].iter().find_map(|words| line.split_once(words))
 }
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
@@ -190,7 +200,7 @@ fn is_catalogue(window: &Window<'_>) -> bool {
 fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
     let marks = |c: char| " -*+•`\"'".contains(c);
     let before = before.trim_matches(marks);
-    window.raw_line().trim_start().starts_with(ITEM)
+    is_in_list(window)
         && (before.is_empty() && after.trim_start_matches(marks).starts_with(": ")
             || tells("changed", before.split(' ').next().unwrap_or("")))
 }
@@ -238,8 +248,9 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let (before, after) = split_at(&low, anchor).unwrap_or(("", &low));
     let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
     if trust == Trust::Line {
-        let rest = [before, after].concat();
-        return !is_introduced(window) && line.starts_with(anchor) && rest.trim().is_empty() || is_job(before, after);
+        let is_error = before.is_empty() || ends_as_error(before) || before.trim_end().ends_with("error");
+        let is_told = line.contains(anchor) && is_error && ["", ":"].contains(&after.trim());
+        return is_told && !is_introduced(window) && !is_among_names(window) || is_job(before, after);
     }
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
@@ -260,7 +271,9 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     }
     // A name with a comma, alone on its line, is an element of a list.
     let is_listed = trust == Trust::Name && after.trim_start().starts_with(',');
-    if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed {
+    // `hipErrorOutOfMemory: out of memory` alone on its line.
+    let is_spelled_out = before.is_empty() && after.trim_end() == ": out of memory";
+    if ends_as_error(before) || tells("happened", &both) || is_alone(&both) && !is_listed || is_spelled_out {
         return true;
     }
     if tells("advice", &both) && !is_logged(line) {
@@ -271,6 +284,12 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     // Words such as "failed to allocate memory", other than names, tell themselves that it happened.
     let is_telling = anchor.contains(' ') && tells("failing", anchor);
     matches!(trust, Trust::Phrase | Trust::Sized) || is_telling || tells("error", &both)
+}
+
+/// True in a list of names of errors, one a line.
+fn is_among_names(window: &Window<'_>) -> bool {
+    let is_name = |line: &str| line.ends_with("Error") && !line.contains(' ');
+    window.around(1, 1).lines().filter(|line| is_name(stripped(line).rest.trim())).count() > 1
 }
 
 /// True for a line of a log that names its place in a source: `allocator.h:68] failed`.

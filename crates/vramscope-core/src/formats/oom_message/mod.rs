@@ -22,7 +22,6 @@ mod evidence;
 mod figure;
 mod given;
 mod merge;
-mod mig;
 mod peers;
 mod plain;
 mod prefix;
@@ -399,6 +398,10 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
             message.is_absurd_request = true;
             message.figures.requested = None;
         }
+        if message.figures.free.is_some_and(|free| free.low() >= EXBIBYTE && !free.is_unlimited()) {
+            message.seen.insert("counts below zero");
+            message.figures.free = Some(Figure::exact(0));
+        }
         // HAMi's count after it fell below zero.
         if message.figures.peak.is_some_and(|peak| peak.low() >= EXBIBYTE) {
             message.seen.insert("miscounted");
@@ -420,10 +423,12 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     // The hint after "CUDA error: out of memory" names the error again: that is the same message.
     starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
     if is_last {
-        // Where a row has found its words, and that they report nothing, general words report nothing either.
+        // Where a row has found its words, and that they report nothing, general words report nothing either. A name that must be alone may
+        // be a part of a longer one.
         let is_known = |&(at, index): &(usize, usize)| {
             let window = text::Window { squeezed, from: at, to: low.len() };
-            engine::pattern(index).is_near(&window).then(|| squeezed.line_index(at))
+            let pattern = engine::pattern(index);
+            (pattern.row.trust != row::Trust::Line && pattern.is_near(&window)).then(|| squeezed.line_index(at))
         };
         let known: BTreeSet<usize> = engine::starts(low, false).iter().filter_map(is_known).collect();
         starts.retain(|&(at, _)| !known.contains(&squeezed.line_index(at)));
@@ -447,12 +452,6 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         let to = nexts[i].min(cell.unwrap_or(usize::MAX));
         let window = text::Window { squeezed, from: at, to };
         let Some((mut message, used)) = pattern.read(&window) else { continue };
-        message.line = squeezed.line_at(at);
-        // What a server says is missing is below zero by nature.
-        if message.figures.short.is_none() {
-            message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
-        }
-        message.rank = squeezed.rank_at(at);
         if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);
@@ -475,7 +474,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         program::look_around(&window, &pattern.row, &mut message);
         beside::look(&window, &mut message);
         if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {
-            message.mig_slice = mig::slice(window.vicinity(), capacity);
+            message.mig_slice = beside::slice(window.vicinity(), capacity);
         }
         if out.len() < given::MOST_MESSAGES {
             message.given = given::settings(window.vicinity());

@@ -19,11 +19,12 @@ use super::entries::Entry;
 use super::{Dialect, Writer, release};
 
 /// Of two rows whose anchors match at the same place, the longer anchor is tried first, then the earlier row.
-pub(crate) const DIALECTS: [&str; 7] = [
+pub(crate) const DIALECTS: [&str; 8] = [
     include_str!("dialects/pytorch.txt"),
     include_str!("dialects/xla.txt"),
     include_str!("dialects/servers.txt"),
     include_str!("dialects/programs.txt"),
+    include_str!("dialects/ggml.txt"),
     include_str!("dialects/devices.txt"),
     include_str!("dialects/host.txt"),
     include_str!("dialects/general.txt"),

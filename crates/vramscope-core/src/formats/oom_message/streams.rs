@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use super::OomMessage;
 use super::engine::{self, Pattern};
 use super::prefix::stripped;
 use super::text::{Squeezed, Window};
-use super::{OomMessage, figure};
 
 /// Maximum extent of a message in lines, including lines of other writers in between.
 const MOST_LINES: usize = 240;
@@ -138,9 +138,7 @@ fn read_group(group: &[(usize, &str)], pattern: &'static Pattern) -> Option<Regr
     }
     let to = engine::ends(&starts, squeezed.body.len())[i];
     let window = Window { squeezed: &squeezed, from: at, to };
-    let (mut message, used) = pattern.read(&window)?;
-    message.negative = figure::negative_sizes(window.own().text.get(..used).unwrap_or(window.own().text));
-    message.rank = squeezed.rank_at(at);
+    let (message, used) = pattern.read(&window)?;
     let last = squeezed.line_index((at + used).saturating_sub(1));
     let lines = group.get(..=last)?.iter().map(|&(index, _)| index).collect();
     Some(Regrouped { message, lines })
@@ -350,30 +348,21 @@ mod tests {
         assert_eq!((all.len(), all[0].figures.allocated, all[0].unread().len()), (1, None, 2));
     }
 
-    /// Thousands of messages that all end early, each with its own prefix: there are no lines to find, but searching takes time.
+    /// Thousands of messages that all end early, each with its own prefix: there are no lines to find, but searching takes time. Then
+    /// names of errors and whole messages in one endless line, of which each must be examined with its surroundings only.
     #[test]
-    fn many_messages_cut_short_take_seconds() {
+    fn many_messages_take_seconds() {
         let since = std::time::Instant::now();
-        let log: String = (0..20_000)
-            .map(|i| {
-                format!("w{} {i}x ERROR CUDA out of memory. Tried to allocate {}.00 GiB. GPU 0 has\n", i * 7919 % 1000, 1 + i % 9)
-            })
-            .collect();
-        assert_eq!(find_all(&log).len(), 20_000);
+        let cut = |i: usize| {
+            format!("w{} {i}x ERROR CUDA out of memory. Tried to allocate {}.00 GiB. GPU 0 has\n", i * 7919 % 1000, 1 + i % 9)
+        };
+        assert_eq!(find_all(&(0..20_000).map(cut).collect::<String>()).len(), 20_000);
         let parts = "failed to alloc ".repeat(100_000);
         assert!(find_all(&parts).len() <= parts.len());
-        assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
-    }
-
-    /// Names of errors and whole messages in one endless line: each must be examined with its surroundings, not with the whole
-    /// line.
-    #[test]
-    fn a_line_of_many_messages_takes_seconds() {
-        let since = std::time::Instant::now();
         for words in ["RuntimeError: CUDA error: out of memory | ", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "]
         {
             assert!(!find_all(&words.repeat(8_000)).is_empty());
         }
-        assert!(since.elapsed().as_secs() < 30, "{:?}", since.elapsed());
+        assert!(since.elapsed().as_secs() < 60, "{:?}", since.elapsed());
     }
 }

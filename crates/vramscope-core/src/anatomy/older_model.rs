@@ -145,9 +145,8 @@ pub(super) fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> 
     let is_library = |size: u64| is_cublas_size(size) || is_workspace_size(size);
     let of_none = model.iter().copied().filter(|&id| !gradients.contains_key(&case.size(id)) && !is_library(case.size(id)));
     let (large, small): (Vec<LifetimeId>, Vec<LifetimeId>) = of_none.partition(|&id| case.size(id) > largest);
-    let bytes: u64 = small.iter().map(|&id| case.size(id)).sum();
-    let trained: u64 = gradients.iter().map(|(size, n)| size * u64::from(*n)).sum();
-    let is_model = large.len() as u32 * A_FEW > gradients.values().sum() || bytes.saturating_mul(10) > trained;
+    let others = large.len() + small.iter().filter(|&&id| case.size(id) >= LEAST).count();
+    let is_model = others as u32 * A_FEW > gradients.values().sum();
     if is_model { FxHashSet::default() } else { large.into_iter().collect() }
 }
 

@@ -159,8 +159,14 @@ impl Found {
         let mut notes = Vec::new();
         let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();
         if is_quiet {
-            let limit = if self.is_instant { " It is of one instant, which shows neither growth nor failures." } else { "" };
-            notes.push(format!("{}: nothing stands out.{limit}", recording.source.name));
+            let (what, limit) = match () {
+                () if self.is_instant => {
+                    ("nothing stands out", " It is of one instant, which shows neither growth nor failures.")
+                }
+                () if !self.untold.is_empty() => ("too little was recorded to judge", ""),
+                () => ("nothing stands out", ""),
+            };
+            notes.push(format!("{}: {what}.{limit}", recording.source.name));
         }
         let is_one = recording.devices.len() == 1;
         let whose = |device: &DeviceId| if is_one { String::new() } else { format!("{device}: ") };

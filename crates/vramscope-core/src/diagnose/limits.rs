@@ -87,8 +87,7 @@ impl Limit {
             let sentence = "Recorded without stacks, so no module and no line can be named. This records them:".to_owned();
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
-        let is_of_host = recording.devices.iter().all(|d| d.id.kind == DeviceKind::Cpu);
-        if is_of_host && recording.ops.lanes.iter().any(|lane| lane.is_device) {
+        if lacks_gpu_memory(recording) {
             let sentence = "The program ran on a GPU, and the trace has no memory of it: all figures are of the CPU's memory. This records both:";
             return Some(Limit { sentence: sentence.to_owned(), line: Some(records_stacks(recording)) });
         }
@@ -134,6 +133,11 @@ impl Limit {
 /// What to do, before the line that does it; nothing without one.
 fn record(line: Option<&str>, what: &str) -> String {
     if line.is_some() { format!(" {what}:") } else { String::new() }
+}
+
+/// True for a trace of a program that ran on a GPU, with the memory of the CPU alone. O(devices + lanes).
+pub fn lacks_gpu_memory(recording: &Recording) -> bool {
+    recording.devices.iter().all(|d| d.id.kind == DeviceKind::Cpu) && recording.ops.lanes.iter().any(|lane| lane.is_device)
 }
 
 #[cfg(test)]

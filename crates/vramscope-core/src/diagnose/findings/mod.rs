@@ -15,6 +15,7 @@ use super::oom::{Autopsy, Helped, examine};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
+use crate::diagnose::limits;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;
 use crate::model::{BlockState, Cancelled, DeviceRecording, EventId, Progress, Recording};
@@ -43,6 +44,8 @@ pub struct Findings {
     pub changed_by_rules: Tally,
     /// The bytes at the peak of which nothing shows what they are for, and all bytes there.
     pub untold: (u64, u64),
+    /// The program ran on a GPU, and the trace has only the memory of the CPU.
+    pub lacks_gpu_memory: bool,
     /// The bytes at the peak that are weights, gradients and optimizer state.
     pub of_model: [u64; 3],
     /// Of a file that has no allocations, only what was live when it was written: the bytes that were reserved then.
@@ -156,6 +159,7 @@ pub fn diagnose(
         steps,
         changed_by_rules,
         untold,
+        lacks_gpu_memory: limits::lacks_gpu_memory(recording),
         of_model,
         reserved_then,
         only_loads,
@@ -233,6 +237,9 @@ impl Findings {
     pub fn untold_sentence(&self) -> Option<String> {
         /// Less is not worth a sentence.
         const LEAST: u64 = 64 * MEBIBYTE;
+        if self.lacks_gpu_memory {
+            return Some("The program ran on a GPU, and the trace has no memory of it.".to_owned());
+        }
         let (unknown, all) = self.untold;
         let is_most = all >= LEAST && unknown.saturating_mul(2) > all;
         is_most.then(|| {

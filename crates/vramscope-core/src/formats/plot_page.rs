@@ -58,11 +58,8 @@ pub(super) fn data_at(page: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the plot of a page whose data begins at `at`.
-///
-/// # Errors
-/// [`FormatError::Malformed`] if the data is damaged, [`FormatError::Elsewhere`] if it is empty, [`FormatError::TooLarge`] if its
-/// stacks are longer than its size allows.
+/// Reads the plot of a page whose data begins at `at`. Fails with [`FormatError::Malformed`] if the data is damaged,
+/// [`FormatError::Elsewhere`] if it is empty, [`FormatError::TooLarge`] if its stacks are longer than its size allows.
 pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(page.len() as u64);
     let malformed = |what: String| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what };

@@ -230,8 +230,7 @@ fn filled(word: &str, file: &str, line: u32) -> String {
     parts.join(file)
 }
 
-/// # Errors
-/// One sentence when a path contains a colon and the reader takes a line number after a colon.
+/// Fails with one sentence when a path contains a colon and the reader takes a line number after a colon.
 fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
     // The colon of a Windows drive is allowed.
     let is_misread = file.char_indices().any(|(i, c)| c == ':' && i != 1);
@@ -241,8 +240,7 @@ fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
     Err(format!("{} is not opened: {reader} would take the colon in its name for a line number.", place::shown(file)))
 }
 
-/// # Errors
-/// One sentence when a path has characters that a shell or another language could interpret.
+/// Fails with one sentence when a path has characters that a shell or another language could interpret.
 fn refuse_special(file: &str, reader: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=,:".contains(c) || (cfg!(windows) && c == '\\');
     match file.chars().find(|&c| !is_plain(c)) {

@@ -62,10 +62,8 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.out.flush()
 }
 
-/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`.
-///
-/// # Errors
-/// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
+/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`. Fails as
+/// [`NewFile::create`], or when it cannot be written.
 pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
     let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
     let mut file = NewFile::create(path, sources, replaces)?;

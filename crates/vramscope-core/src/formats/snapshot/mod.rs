@@ -32,10 +32,7 @@ pub(super) const MAX_DEVICES: i64 = 128;
 /// file but a whole object in memory, so this limit is what bounds memory.
 const MIN_ITEM_BYTES: usize = 16;
 
-/// Reads a pickled snapshot.
-///
-/// # Errors
-/// [`FormatError`] when the bytes are no plain pickle or hold no snapshot.
+/// Reads a pickled snapshot. Fails when the bytes are no plain pickle or hold no snapshot.
 pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     // Each byte counts twice: scanned and decoded.
     progress.set_total(2 * bytes.len() as u64);
@@ -45,10 +42,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
     Ok(recording)
 }
 
-/// Reads a snapshot written as JSON.
-///
-/// # Errors
-/// [`FormatError`] when the bytes are no JSON or hold no snapshot.
+/// Reads a snapshot written as JSON. Fails when the bytes are no JSON or hold no snapshot.
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let recording = assemble(json::read(bytes, name, progress)?, name, Format::SnapshotJson, progress)?;

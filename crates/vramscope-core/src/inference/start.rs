@@ -41,15 +41,7 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
             is_expandable: run.is_expandable,
             blocks: Vec::new(),
         };
-        let hole = |address: u64, size: u64| StartBlock {
-            address,
-            size,
-            requested: 0,
-            is_allocated: false,
-            is_pending: false,
-            size_is_a_guess: false,
-            slot: u32::MAX,
-        };
+        let hole = |address: u64, size: u64| StartBlock { address, size, slot: u32::MAX, ..StartBlock::default() };
         let mut at = address;
         while known.get(next).is_some_and(|k| k.0 < at) {
             next += 1;

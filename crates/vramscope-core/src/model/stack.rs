@@ -16,6 +16,12 @@ pub struct FrameId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
+impl Default for StackId {
+    fn default() -> Self {
+        StackId::NONE
+    }
+}
+
 impl StackId {
     /// Marks the absence of a stack.
     pub const NONE: StackId = StackId(u32::MAX);

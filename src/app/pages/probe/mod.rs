@@ -64,6 +64,7 @@ impl Replayable {
     }
 }
 
+#[derive(Default)]
 pub struct ProbePage {
     /// The recording to replay; it stays when its tab is closed.
     pub replay: Option<Replayable>,
@@ -106,22 +107,10 @@ const FRAME: Duration = Duration::from_millis(33);
 impl ProbePage {
     /// A page; `replay` is offered first when given.
     pub fn new(replay: Option<Replayable>) -> Self {
-        let mut page = ProbePage {
-            chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
-            replay,
-            open: Vec::new(),
-            parameters: Vec::new(),
-            conf: String::new(),
-            limit: String::new(),
-            target: 0,
-            is_shared: false,
-            pace: 0,
-            complaint: None,
-            moment: Arc::default(),
-            outcome: None,
-            under_way: None,
-        };
-        page.choose(page.chosen);
+        let chosen = if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") };
+        let mut page = ProbePage::default();
+        page.replay = replay;
+        page.choose(chosen);
         page
     }
 

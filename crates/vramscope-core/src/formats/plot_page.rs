@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
-    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, Format, Frame, Known, LoadReport, PoolId, Progress, Recording,
-    Source, StackId, StackTableBuilder, WarningKind,
+    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, Format, Known, LoadReport, PoolId, Progress, Recording, Source,
+    StackId, StackTableBuilder, WarningKind,
 };
 use crate::units::count;
 
@@ -186,8 +186,7 @@ impl Stacks<'_> {
         let plot = self.plot;
         for line in plot.lines(info).filter(|line| *line != OF_THE_FREE) {
             let (file, line, function) = place(line);
-            let (name, file) = (self.table.string(function), self.table.string(file));
-            frames.push(self.table.frame(Frame { name, file, line }));
+            frames.push(self.table.frame_of(function, file, line));
         }
         self.frames += frames.len();
         if self.frames > most {

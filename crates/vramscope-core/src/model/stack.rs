@@ -174,6 +174,12 @@ impl StackTableBuilder {
         })
     }
 
+    /// The id of the frame of a function at a line.
+    pub fn frame_of(&mut self, name: &str, file: &str, line: u32) -> FrameId {
+        let (name, file) = (self.string(name), self.string(file));
+        self.frame(Frame { name, file, line })
+    }
+
     /// The id of a stack, innermost frame first; adds it if it is new. An empty stack is [`StackId::NONE`].
     pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
         if frames.is_empty() {

@@ -394,8 +394,7 @@ impl Builder {
         // A stack that consists only of such frames stays.
         frames.drain(..if hidden < frames.len() { hidden } else { 0 });
         if is_program {
-            let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
-            frames.insert(0, self.table.frame(Frame { name, file, line: 0 }));
+            frames.insert(0, self.table.frame_of(PROGRAM.0, PROGRAM.1, 0));
         }
         Ok(self.table.stack(&frames))
     }

@@ -23,7 +23,7 @@ use crate::model::{
     StackId, Stage, WarningKind,
 };
 use segments::RawSegment;
-use stacks::{StackReader, unknown_key, wrong_type};
+use stacks::{StackReader, items_of, unknown_key};
 use stream::{Read, Trace};
 
 /// PyTorch stores device indices in eight bits.
@@ -190,6 +190,7 @@ fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
 }
 
 fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts, FormatError> {
+    let empty = |what: &str| FormatError::Empty { name: name.to_owned(), what: what.to_owned() };
     let mut parts = Parts::default();
     match tree.node(tree.root) {
         // Before PyTorch 2.0, and in `memory_snapshot()` today: only the segments.
@@ -198,10 +199,7 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                 && tree.get(first, "blocks").is_none()
                 && tree.get(first, "total_size").is_none()
             {
-                return Err(FormatError::Empty {
-                    name: name.to_owned(),
-                    what: "a list of dicts, but not of memory segments".to_owned(),
-                });
+                return Err(empty("a list of dicts, but not of memory segments"));
             }
             parts.segments = Some(tree.root);
         }
@@ -220,18 +218,10 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                 }
             }
             if parts.segments.is_none() && parts.traces.is_none() {
-                return Err(FormatError::Empty {
-                    name: name.to_owned(),
-                    what: "a dict with neither 'segments' nor 'device_traces': not a memory snapshot".to_owned(),
-                });
+                return Err(empty("a dict with neither 'segments' nor 'device_traces': not a memory snapshot"));
             }
         }
-        other => {
-            return Err(FormatError::Empty {
-                name: name.to_owned(),
-                what: format!("this holds a Python {}, not a memory snapshot", other.type_name()),
-            });
-        }
+        other => return Err(empty(&format!("this holds a Python {}, not a memory snapshot", other.type_name()))),
     }
     Ok(parts)
 }
@@ -247,10 +237,7 @@ fn read_traces(
     report: &mut LoadReport,
     cut: bool,
 ) {
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "device_traces", "a list of lists", report);
-    }
-    let traces = tree.items(list);
+    let traces = items_of(tree, list, "device_traces", "a list of lists", report);
     for (index, &entries) in traces.iter().enumerate().take(MAX_DEVICES as usize) {
         let last = cut && index + 1 == traces.len();
         let mut device = take(streamed, entries);
@@ -274,11 +261,8 @@ fn read_segments(
     report: &mut LoadReport,
     cut: bool,
 ) -> Vec<(i32, Vec<RawSegment>)> {
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "segments", "a list", report);
-    }
     let mut by_device: Vec<(i32, Vec<RawSegment>)> = Vec::new();
-    for &item in tree.items(list) {
+    for &item in items_of(tree, list, "segments", "a list", report) {
         let Some(segment) = segments::read(tree, item, stacks, report, cut) else { continue };
         if !(0..MAX_DEVICES).contains(&segment.device) {
             report.warn(WarningKind::Skipped, tree.place(item), || {

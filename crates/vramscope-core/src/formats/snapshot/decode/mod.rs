@@ -97,8 +97,7 @@ impl Worker<'_> {
 
 /// Decodes one part into its slots.
 pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part, slots: Slots<'_>) -> Decoded {
-    let mut decoder =
-        Decoder { shared, bytes: shared.bytes, worker, slots, out: Decoded::default(), left_out: 0, peak: (0, 0) };
+    let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out: Decoded::default(), left_out: 0, peak: (0, 0) };
     for range in &part.ranges {
         if let Err(error) = decoder.range(range.start, range.end, range.memo_id) {
             let (offset, what) = match error {

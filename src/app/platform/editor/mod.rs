@@ -74,42 +74,8 @@ const BY_COLON: &[&str] =
     &["code", "code-insiders", "codium", "cursor", "windsurf", "subl", "zed", "zeditor", "hx", "helix", "micro"];
 
 /// Programs that parse their arguments as a command again.
-const READ_TWICE: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "ksh",
-    "zsh",
-    "fish",
-    "csh",
-    "tcsh",
-    "busybox",
-    "su",
-    "ssh",
-    "mosh",
-    "tmux",
-    "screen",
-    "script",
-    "distrobox",
-    "distrobox-enter",
-    "toolbox",
-    "nix-shell",
-    "cmd",
-    "powershell",
-    "pwsh",
-    "wsl",
-    "python",
-    "python3",
-    "perl",
-    "ruby",
-    "node",
-    "osascript",
-    "xargs",
-    "parallel",
-    "watch",
-    "eval",
-];
+const READ_TWICE: &str = "sh bash dash ash ksh zsh fish csh tcsh busybox su ssh mosh tmux screen script distrobox distrobox-enter \
+    toolbox nix-shell cmd powershell pwsh wsl python python3 perl ruby node osascript xargs parallel watch eval";
 
 /// Editors offered when the user named none: the program and its display name.
 pub const KNOWN: &[(&str, &str)] = &[
@@ -200,7 +166,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     if program.contains("{file}") || program.contains("{line}") {
         return Err("The editor's command in Settings must begin with the name of a program.".to_owned());
     }
-    let reads_twice = words.iter().find(|word| READ_TWICE.contains(&name_of(word)));
+    let reads_twice = words.iter().find(|word| READ_TWICE.split(' ').any(|reader| reader == name_of(word)));
     if let Some(program) = reads_twice {
         refuse_special(file, name_of(program))?;
     }

@@ -21,7 +21,7 @@ pub fn run(args: &DoctorArgs, out: &mut dyn Write) -> Result<(), String> {
     }
     if args.json {
         let files: Vec<_> = found.iter().map(|(file, lacks, _)| json!({"file": file, "lacks": entries(lacks)})).collect();
-        return super::print(out, &serde_json::to_string_pretty(&json!({ "files": files })).map_err(|e| e.to_string())?);
+        return super::print_json(out, &json!({ "files": files }));
     }
     let texts: Vec<String> = found.iter().map(|(file, lacks, note)| text(file, lacks, note)).collect();
     super::print(out, &texts.join("\n"))

@@ -56,7 +56,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     });
     let snapshot = snapshot.as_deref();
     let written = if json { write_json(main, &explained, snapshot, out) } else { write_text(main, &explained, snapshot, out) };
-    written.map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
+    written.map_err(|e| super::not_written(&e))
 }
 
 /// The message of a file that tells most, explained, and every one found; `None` where the file cannot be read or holds none.

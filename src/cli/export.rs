@@ -1,7 +1,7 @@
 //! `vramscope export FILE --to FORMAT OUT`: a recording for other tools.
 
 use clap::ValueEnum as _;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::args::{ExportArgs, ExportFormat, ExportTableName};
@@ -66,19 +66,16 @@ fn file_name(path: &Path) -> String {
 
 /// Every recording of a folder, each into the partition of its rank. One that cannot be read does not stop the others.
 fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let usage = |why: &str| Err(Failure::Usage(why.to_owned()));
     if args.rank.is_some() {
-        return Err(Failure::Usage(
-            "--rank is of one recording; in a folder each has its own, by its trace or its name".to_owned(),
-        ));
+        return usage("--rank is of one recording; in a folder each has its own, by its trace or its name");
     }
     if args.job.is_some() {
-        return Err(Failure::Usage(
-            "--job is of one recording; in a folder files are of one job by their folders and names".to_owned(),
-        ));
+        return usage("--job is of one recording; in a folder files are of one job by their folders and names");
     }
     if args.is_table_file() {
         let out = args.out.display();
-        return Err(Failure::Usage(format!("{out}: the tables of a folder of recordings are written into a folder; name one")));
+        return usage(&format!("{out}: the tables of a folder of recordings are written into a folder; name one"));
     }
     let files = folder::recordings_in(std::slice::from_ref(&args.file)).map_err(|e| e.to_string())?;
     let told = |path: &Path| open(path).map(|recording| ranks::identities(&recording, path)).unwrap_or_default();
@@ -188,25 +185,21 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
         ExportFormat::Snapshot => vec![to_snapshot(args, recording)?],
         ExportFormat::Svg | ExportFormat::Png => return Err(super::NO_WINDOW.to_owned()),
     };
-    let lines: Vec<String> = written
-        .into_iter()
-        .map(|(path, what)| {
-            let size = std::fs::metadata(&path).map_or(0, |m| m.len());
-            format!("{}: {what}, {}", path.display(), Bytes(size))
-        })
-        .collect();
-    super::print_of(out, &[recording.into()], &lines.join("\n"))?;
-    Ok(())
+    let lines = written.into_iter().map(|(path, what)| {
+        let size = std::fs::metadata(&path).map_or(0, |m| m.len());
+        format!("{}: {what}, {}", path.display(), Bytes(size))
+    });
+    super::print_of(out, &[recording.into()], &lines.collect::<Vec<_>>().join("\n"))
 }
 
 type Written = (PathBuf, String);
 
-fn create(args: &ExportArgs, path: &Path) -> Result<NewFile, String> {
-    NewFile::create(path, &[&args.file], args.force).map_err(|e| e.to_string())
-}
-
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + '_ {
-    move |e| WriteError::io(path, e).to_string()
+fn new_file<T>(args: &ExportArgs, path: &Path, write: impl FnOnce(&mut NewFile) -> io::Result<T>) -> Result<T, String> {
+    let written = NewFile::create(path, &[&args.file], args.force).and_then(|mut file| {
+        let written = write(&mut file).map_err(|e| WriteError::io(path, e))?;
+        file.finish().map(|()| written)
+    });
+    written.map_err(|e| e.to_string())
 }
 
 fn build(recording: &Recording, device: usize) -> Result<DeviceTables, String> {
@@ -259,11 +252,8 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
             })?;
             folder.join(format!("{stem}{part}.{extension}"))
         };
-        let mut file = create(args, &path)?;
         let table: &dyn ExportTable = &OfFile::new(table, &source.file, *step);
-        let result = if is_parquet { parquet::write(table, &mut file) } else { csv::write(table, &mut file) };
-        result.map_err(failed(&path))?;
-        file.finish().map_err(|e| e.to_string())?;
+        new_file(args, &path, |file| if is_parquet { parquet::write(table, file) } else { csv::write(table, file) })?;
         written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
         Ok(())
     };
@@ -343,26 +333,17 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
         }
     }
     let flames: Vec<_> = names.iter().zip(&weights).map(|(name, weights)| speedscope::Flame { name, weights }).collect();
-    let mut file = create(args, &args.out)?;
-    speedscope::write(&recording.source.name, &recording.stacks, &flames, &mut file).map_err(failed(&args.out))?;
-    file.finish().map_err(|e| e.to_string())?;
+    new_file(args, &args.out, |file| speedscope::write(&recording.source.name, &recording.stacks, &flames, file))?;
     Ok((args.out.clone(), counted(flames.len() as u64, "flame graph", "flame graphs")))
 }
 
 fn to_perfetto(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {
-    let wanted = devices(args, recording)?;
-    let mut rows = Vec::new();
-    for index in 0..recording.devices.len() {
-        rows.push(if wanted.contains(&index) {
-            counters(&recording.devices[index], &build(recording, index)?)
-        } else {
-            Vec::new()
-        });
+    let mut rows = vec![Vec::new(); recording.devices.len()];
+    for index in devices(args, recording)? {
+        rows[index] = counters(&recording.devices[index], &build(recording, index)?);
     }
-    let mut file = create(args, &args.out)?;
-    let written =
-        perfetto::write(recording, &mut |device| std::mem::take(&mut rows[device]), &mut file).map_err(failed(&args.out))?;
-    file.finish().map_err(|e| e.to_string())?;
+    let mut counters = |device: usize| std::mem::take(&mut rows[device]);
+    let written = new_file(args, &args.out, |file| perfetto::write(recording, &mut counters, file))?;
     Ok((args.out.clone(), format!("{} counter values", count(written))))
 }
 
@@ -395,9 +376,7 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
     if recording.devices.iter().any(|d| !d.bands.is_empty()) {
         left_out.push("bytes by category".to_owned());
     }
-    let mut file = create(args, &args.out)?;
-    snapshot::write(recording, &parts, args.redact, &mut file).map_err(failed(&args.out))?;
-    file.finish().map_err(|e| e.to_string())?;
+    new_file(args, &args.out, |file| snapshot::write(recording, &parts, args.redact, file))?;
     let stand_in = parts.iter().filter_map(|p| recording.devices.get(p.device)).any(|d| !d.can_show.requested.is_known());
     let sizes = if stand_in { "; whole blocks stand in for requested sizes, which the recording does not have" } else { "" };
     let rest =

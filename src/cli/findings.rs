@@ -55,7 +55,7 @@ pub(super) fn has_what_rules_need(recording: &Recording) -> bool {
 }
 
 /// What the rules say of the devices that were added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     /// Each with its device, most serious first within one.
     pub(super) findings: Vec<(DeviceId, Finding)>,
@@ -79,19 +79,7 @@ pub(super) struct Found {
 impl Found {
     /// Nothing yet. `does` ends the sentence on settings that were not tried: what tries them.
     pub(super) fn new(does: String) -> Self {
-        Found {
-            findings: Vec::new(),
-            left_out: 0,
-            changed: 0,
-            rules_sentences: Vec::new(),
-            not_tried: Vec::new(),
-            contradictions: Vec::new(),
-            steady: Vec::new(),
-            held: Vec::new(),
-            untold: Vec::new(),
-            is_instant: true,
-            does,
-        }
+        Found { is_instant: true, does, ..Found::default() }
     }
 
     /// Runs every rule on a device.
@@ -120,15 +108,11 @@ impl Found {
         if found.findings.is_empty() {
             self.untold.extend(found.untold_sentence().map(|said| (device.id, said)));
             let held = super::summary::at_peak(recording, device, tables)?;
-            self.held.extend(held.map(|said| {
-                (
-                    device.id,
-                    match found.model_sentence() {
-                        Some(model) => format!("{said}. {}", model.trim_end_matches('.')),
-                        None => said,
-                    },
-                )
-            }));
+            let said = held.map(|said| match found.model_sentence() {
+                Some(model) => format!("{said}. {}", model.trim_end_matches('.')),
+                None => said,
+            });
+            self.held.extend(said.map(|said| (device.id, said)));
         }
         self.left_out += found.ooms_left_out;
         self.changed += found.changed_by_rules.count;

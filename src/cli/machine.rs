@@ -48,7 +48,7 @@ pub(super) fn run(python: &str, as_json: bool, out: &mut dyn Write) -> Result<()
     if as_json {
         let checks: Vec<_> =
             looks.iter().map(|l| json!({"what": l.what, "ok": l.is_well, "sentence": l.sentence, "todo": l.todo})).collect();
-        return super::print(out, &serde_json::to_string_pretty(&json!({ "machine": checks })).map_err(|e| e.to_string())?);
+        return super::print_json(out, &json!({ "machine": checks }));
     }
     let width = looks.iter().map(|l| l.what.len()).max().unwrap_or(0);
     let mut text = String::new();

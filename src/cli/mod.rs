@@ -43,7 +43,7 @@ use std::io::{self, Write};
 use opening::{Opened, place_of, quoted, without_blocks};
 pub use opening::{choose_device, open, open_any, open_blocks, open_stats, open_with};
 pub use printing::{About, print, print_json, print_of};
-use printing::{DOUBTFUL, cut_note};
+use printing::{DOUBTFUL, cut_note, not_written};
 pub use table::Table;
 
 use args::Command;
@@ -111,9 +111,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         return Ok(());
     }
     result?;
-    flushed.map_err(|e| {
-        Failure::NotPossible(format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
-    })
+    flushed.map_err(|e| Failure::NotPossible(not_written(&e)))
 }
 
 /// One line a subcommand.

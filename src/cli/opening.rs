@@ -145,10 +145,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a recording that has single allocations, for the device a person named.
-    ///
-    /// # Errors
-    /// Those of [`open_blocks`] and [`choose_device`].
+    /// Opens a recording that has single allocations, for the device a person named. Fails as [`open_blocks`] and [`choose_device`] do.
     pub(super) fn blocks(path: &Path, device: Option<i32>) -> Result<Self, String> {
         let recording = open_blocks(path)?;
         let index = choose_device(&recording, device)?;

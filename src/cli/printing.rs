@@ -5,12 +5,16 @@ use std::io::Write;
 use vramscope_core::diagnose::source_limits::RELATIVE;
 use vramscope_core::model::Recording;
 use vramscope_core::tables::DeviceTables;
+use vramscope_core::units::capital;
 
 /// Writes text and ends its last line.
 pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    write!(out, "{text}{end}")
-        .map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))
+    write!(out, "{text}{end}").map_err(|e| not_written(&e))
+}
+
+pub(super) fn not_written(e: &std::io::Error) -> String {
+    format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(e))
 }
 
 /// Writes text as [`print()`] does, with its caveats.
@@ -56,9 +60,7 @@ pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
         let caveat = caveats.join("; ");
         // Of several recordings the one that is meant is named.
         first += &match about.len() {
-            1 => {
-                format!("{}: ", vramscope_core::units::capital(&caveat))
-            }
+            1 => format!("{}: ", capital(&caveat)),
             _ => format!("{}: {caveat}: ", recording.source.name),
         };
     }

@@ -12,7 +12,7 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::Tally;
 use vramscope_core::diagnose::oom as oom_facts;
 use vramscope_core::diagnose::source_limits::clock_time;
-use vramscope_core::model::{BlockState, Clock, DeviceRecording, PoolId, Recording, StackId, StackTable, StreamId};
+use vramscope_core::model::{BlockState, Clock, DeviceRecording, Recording, StackId, StackTable};
 use vramscope_core::tables::{BlockAt, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
@@ -281,8 +281,8 @@ fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row
     SegmentRow {
         address: s.address,
         bytes: s.size,
-        stream: stream_handle(device, s.stream),
-        pool: pool_key(device, s.pool),
+        stream: device.stream_handle(s.stream),
+        pool: device.pool_key(s.pool).map(|(a, b)| [a, b]),
         class: s.class.name(),
         is_expandable: s.is_expandable,
         born: (s.born != NO_EVENT).then_some(s.born),
@@ -290,14 +290,6 @@ fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row
         largest_hole_bytes: free.max().unwrap_or(0),
         blocks: blocks.iter().map(block_row).collect(),
     }
-}
-
-fn stream_handle(device: &DeviceRecording, stream: StreamId) -> u64 {
-    device.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
-}
-
-fn pool_key(device: &DeviceRecording, pool: PoolId) -> Option<[u64; 2]> {
-    device.pool_key(pool).map(|(a, b)| [a, b])
 }
 
 /// Before the rows what the source tells beyond its blocks: allocated before profiling began, or without an event.
@@ -405,20 +397,18 @@ fn roles_text(r: &Report, out: &mut String) {
     table.row(["  live", "requested", "share", "blocks", "role"]);
     let mut rows: Vec<&RoleRow> = r.by_category.iter().filter(|row| row.count > 0).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    let share = |bytes: u64| format!("{:.1}%", 100.0 * bytes as f64 / r.totals.active_bytes.max(1) as f64);
     let older = || r.live.iter().filter(|row| row.count == 0);
     let of_roles = rows.iter().flat_map(|row| [row.bytes, row.requested_bytes.unwrap_or(0)]);
     let size = SizeColumn::of(of_roles.chain(older().map(|row| row.bytes)));
     for row in older() {
-        let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
-        table.row([format!("  {}", size.sized(row.bytes)), "not recorded".to_owned(), share, "-".to_owned(), row.text.clone()]);
+        let live = format!("  {}", size.sized(row.bytes));
+        table.row([live, "not recorded".to_owned(), share(row.bytes), "-".to_owned(), row.text.clone()]);
     }
     for row in &rows {
-        let share = format!("{:.1}%", 100.0 * row.bytes as f64 / r.totals.active_bytes.max(1) as f64);
-        let (live, requested) = (
-            format!("  {}", size.sized(row.bytes)),
-            row.requested_bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes)),
-        );
-        table.row([live, requested, share, count(row.count), row.text.clone()]);
+        let live = format!("  {}", size.sized(row.bytes));
+        let requested = row.requested_bytes.map_or_else(|| "not recorded".to_owned(), |bytes| size.sized(bytes));
+        table.row([live, requested, share(row.bytes), count(row.count), row.text.clone()]);
     }
     if rows.is_empty() {
         *out += "\n  nothing is live\n";

@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::doing::Doing;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
-use super::{open_stats, open_with, print, print_json};
+use super::{not_written, open_stats, open_with, print, print_json};
 use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
 use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
@@ -254,8 +254,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
                 // A blank line between files; the answer to the first is shown while the next is read.
                 let gap = if many.files.is_empty() { "" } else { "\n" };
                 print(out, &format!("{gap}{}", text::of(&summary)))?;
-                out.flush()
-                    .map_err(|e| format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(&e)))?;
+                out.flush().map_err(|e| not_written(&e))?;
                 many.files.push(summary);
             }
             Err(error) => many.errors.push(Failure { file: path.display().to_string(), error }),
@@ -435,27 +434,21 @@ fn alloc_conf(device: &DeviceRecording) -> Option<String> {
 
 /// Marks of events and markers (out of memory, snapshot) name no stream of their own, so they do not count.
 fn streams_used(device: &DeviceRecording) -> u64 {
-    let mut used = vec![false; device.streams.len()];
-    let events = &device.events;
-    let of_events = events
-        .action
-        .iter()
-        .zip(&events.stream)
-        .filter(|(a, _)| !matches!(a, Action::Oom | Action::Snapshot | Action::Unknown))
-        .map(|(_, s)| s);
-    for stream in of_events.chain(device.segments.iter().map(|s| &s.stream)) {
-        if let Some(used) = used.get_mut(usize::from(stream.0)) {
-            *used = true;
-        }
-    }
-    used.into_iter().filter(|&u| u).count() as u64
+    let of_events = device.events.action.iter().zip(&device.events.stream);
+    let of_events = of_events.filter(|(a, _)| !matches!(a, Action::Oom | Action::Snapshot | Action::Unknown)).map(|(_, s)| s.0);
+    distinct(of_events.chain(device.segments.iter().map(|s| s.stream.0)), device.streams.len())
 }
 
 fn pools_used(device: &DeviceRecording) -> u64 {
-    let mut used = vec![false; device.pools.len()];
     let known = device.segments.iter().map(|s| s.pool).chain(device.events.pool.iter().copied());
-    for pool in known.filter(|&p| p != PoolId::UNKNOWN) {
-        if let Some(used) = used.get_mut(usize::from(pool.0)) {
+    distinct(known.filter(|&p| p != PoolId::UNKNOWN).map(|p| p.0), device.pools.len())
+}
+
+/// How many ids there are of those that are known.
+fn distinct(ids: impl Iterator<Item = u16>, known: usize) -> u64 {
+    let mut used = vec![false; known];
+    for id in ids {
+        if let Some(used) = used.get_mut(usize::from(id)) {
             *used = true;
         }
     }

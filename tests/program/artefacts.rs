@@ -1,19 +1,16 @@
 //! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that cannot be true.
 
 use crate::shared::sample;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-fn vramscope(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vramscope")).args(args).output().unwrap()
-}
+use super::cli::{fed, json, run, stderr, stdout};
 
-/// As people read it: a number and its unit are kept on one line by a space of their own.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\u{a0}', " ")
+/// All that it prints.
+fn said(args: &[&str]) -> String {
+    let output = run(args);
+    stdout(&output) + &stderr(&output)
 }
 
 #[test]
@@ -23,19 +20,19 @@ fn two_jobs_in_one_folder_are_two_sections() {
         std::fs::copy(sample(&format!("{from}.pickle")), folder.path().join(format!("{to}.pickle"))).unwrap();
     }
     let path = folder.path().to_string_lossy().into_owned();
-    let said = text(&vramscope(&["ranks", &path]).stdout);
+    let said = stdout(&run(&["ranks", &path]));
     assert!(said.starts_with("2 jobs; out of memory: 1 of 2 b_rank*.pickle."), "{said}");
-    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &path, "--json"]).stdout).unwrap();
-    let outliers = |job: usize| json["jobs"][job]["outliers"].as_array().unwrap().len();
+    let found = json(&["ranks", &path, "--json"]);
+    let outliers = |job: usize| found["jobs"][job]["outliers"].as_array().unwrap().len();
     // The first job is the same recording twice; only the second has something to compare: of two that lie apart neither is the outlier.
-    let groups = |job: usize| json["jobs"][job]["groups"].as_array().unwrap().len();
-    assert_eq!((outliers(0), outliers(1), groups(0), groups(1)), (0, 0, 0, 2), "{json}");
-    assert!(json["median_peak_reserved_bytes"].is_null() && json["ranks"].as_array().unwrap().len() == 4);
+    let groups = |job: usize| found["jobs"][job]["groups"].as_array().unwrap().len();
+    assert_eq!((outliers(0), outliers(1), groups(0), groups(1)), (0, 0, 0, 2), "{found}");
+    assert!(found["median_peak_reserved_bytes"].is_null() && found["ranks"].as_array().unwrap().len() == 4);
 
     // One job alone answers as it always did.
-    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &format!("{path}/b_*"), "--json"]).stdout).unwrap();
-    assert_eq!(json["first_oom"], "b_rank1.pickle");
-    assert!(json["median_peak_reserved_bytes"].as_u64().is_some_and(|b| b > 0));
+    let found = json(&["ranks", &format!("{path}/b_*"), "--json"]);
+    assert_eq!(found["first_oom"], "b_rank1.pickle");
+    assert!(found["median_peak_reserved_bytes"].as_u64().is_some_and(|b| b > 0));
 }
 
 #[test]
@@ -49,7 +46,7 @@ fn a_folder_a_node_is_one_job_however_it_is_named() {
     let ranks = |paths: &[PathBuf]| {
         let paths: Vec<String> = paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
         let args: Vec<&str> = std::iter::once("ranks").chain(paths.iter().map(String::as_str)).collect();
-        text(&vramscope(&args).stdout)
+        stdout(&run(&args))
     };
     let jobs = folder.path().join("jobs");
     let by_folder = ranks(std::slice::from_ref(&jobs));
@@ -75,14 +72,14 @@ fn a_damaged_job_is_measured_by_what_is_whole() {
     put("kv_decode_oom.pickle.gz", "oom_rank3.pickle.gz", 1);
     put("gpt_train.pickle", "oom_rank5.pickle", 1);
     let path = folder.path().to_string_lossy().into_owned();
-    let said = text(&vramscope(&["ranks", &path]).stdout);
+    let said = stdout(&run(&["ranks", &path]));
     assert!(said.contains("1 of 5 ranks ran out of memory: rank 3, asking for"), "packed or not, one job: {said}");
     assert!(said.contains("The file of rank 1 breaks off and is not in the median: its peak may have come later."), "{said}");
-    let json: Value = serde_json::from_slice(&vramscope(&["ranks", &path, "--json"]).stdout).unwrap();
-    assert_eq!((json["jobs"].as_array().unwrap().len(), &json["jobs"][0]["cut_short"]), (1, &Value::from(1)), "{json}");
-    let peak = |rank: usize| json["ranks"][rank]["peak_reserved_bytes"].as_u64().unwrap();
-    assert_eq!((json["median_peak_reserved_bytes"].as_u64(), peak(0)), (Some(peak(0)), peak(2)), "of the whole files");
-    assert_eq!(json["ranks"][1]["is_outlier"], false);
+    let found = json(&["ranks", &path, "--json"]);
+    assert_eq!((found["jobs"].as_array().unwrap().len(), &found["jobs"][0]["cut_short"]), (1, &Value::from(1)), "{found}");
+    let peak = |rank: usize| found["ranks"][rank]["peak_reserved_bytes"].as_u64().unwrap();
+    assert_eq!((found["median_peak_reserved_bytes"].as_u64(), peak(0)), (Some(peak(0)), peak(2)), "of the whole files");
+    assert_eq!(found["ranks"][1]["is_outlier"], false);
 }
 
 #[test]
@@ -94,27 +91,20 @@ fn a_range_of_events_that_is_not_there_is_wrong_usage() {
         [("snapshot", "out.pickle", "5..999999999", "GPU 0 has 1,144"), ("csv", "out.csv", "5..9", "only --to snapshot is cut")]
     {
         let out = out(name);
-        let answer = vramscope(&["export", &file, "--to", to, &out, "--events", range]);
+        let answer = run(&["export", &file, "--to", to, &out, "--events", range]);
         assert_eq!(answer.status.code(), Some(2));
-        let said = text(&answer.stderr);
+        let said = stderr(&answer);
         assert!(said.contains(words) && said.trim_end().lines().count() == 1, "{said}");
         assert!(!Path::new(&out).exists(), "nothing is written");
     }
-    assert!(vramscope(&["export", &file, "--to", "snapshot", &out("out.pickle"), "--events", "5..1144"]).status.success());
+    assert!(run(&["export", &file, "--to", "snapshot", &out("out.pickle"), "--events", "5..1144"]).status.success());
 }
 
 #[test]
 fn impossible_figures_get_no_verdict() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_vramscope"))
-        .args(["explain", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
     let message = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 9.21 GiB already allocated; 0 bytes free; \
                    5.50 GiB reserved in total by PyTorch)";
-    child.stdin.take().unwrap().write_all(message.as_bytes()).unwrap();
-    let json: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
+    let json: Value = serde_json::from_slice(&fed(&["explain", "--json"], message).stdout).unwrap();
     assert_eq!((json["verdict"].as_str(), json["certain"].as_bool()), (Some("unknown"), Some(false)));
     let found = json["contradictions"].as_array().unwrap();
     assert!(found.iter().any(|c| c.as_str().is_some_and(|c| c.contains("9.21 GiB allocated"))), "{found:?}");
@@ -130,10 +120,7 @@ fn a_state_without_a_history_is_told_as_one() {
     let path = folder.path().join("state.pickle");
     vramscope_core::formats::export::snapshot::save(&recording, &path, &[], false).unwrap();
     let path = path.to_string_lossy().into_owned();
-    let first = |args: &[&str]| {
-        let output = vramscope(args);
-        text(&[output.stdout, output.stderr].concat()).lines().next().unwrap_or_default().to_owned()
-    };
+    let first = |args: &[&str]| said(args).lines().next().unwrap_or_default().to_owned();
     for (args, wanted) in [
         (vec!["summary", &path], " MiB live when the file was written"),
         (vec!["oom", &path], "no history was recorded, so whether a request failed is unknown"),
@@ -158,10 +145,6 @@ fn a_jax_profile_is_told_in_words_of_jax() {
     let [train, leak] = ["jax_train.prof", "jax_leak.prof"].map(|name| recordings.join(name).to_string_lossy().into_owned());
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out").to_string_lossy().into_owned();
-    let said = |args: &[&str]| {
-        let output = vramscope(args);
-        text(&[output.stdout, output.stderr].concat())
-    };
     for (args, wanted) in [
         (
             vec!["summary", &leak],

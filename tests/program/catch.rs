@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::live_helper::has_python;
+use super::cli::stderr;
+use super::live_helper::needs_python;
 use vramscope_core::model::Progress;
 
 /// A program under `vramscope run --at-oom`, whose torch starts CUDA with the first allocation.
@@ -40,6 +41,14 @@ impl Caught {
             .spawn()
             .unwrap();
         Caught { folder, child }
+    }
+
+    /// One that has used memory and waits.
+    fn at_work() -> Caught {
+        let program = format!("{FILL}step()\nprint('ready', flush=True)\nimport time\ntime.sleep(60)\n");
+        let mut job = Caught::start(&program, &[], &["train.py"]);
+        job.wait_for_line();
+        job
     }
 
     fn finish(self) -> (Output, tempfile::TempDir) {
@@ -90,19 +99,13 @@ fn why(pages: &[Value]) -> Vec<&str> {
     pages.iter().map(|p| p["why"].as_str().unwrap()).collect()
 }
 
-fn errors(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).replace('\u{a0}', " ")
-}
-
 const FILL: &str = "import torch\nkept = []\ndef step():\n    kept.append(torch.empty(1 << 30))\n";
 
 #[test]
 fn an_error_that_ends_the_program_leaves_a_snapshot_and_the_error() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (out, folder) = run(&format!("{FILL}while True: step()\n"), &[]);
-    let text = errors(&out);
+    let text = stderr(&out);
     assert_eq!(out.status.code(), Some(1));
     assert!(text.contains("torch.OutOfMemoryError: CUDA out of memory"), "{text}");
     let last = text.lines().last().unwrap();
@@ -125,9 +128,7 @@ fn an_error_that_ends_the_program_leaves_a_snapshot_and_the_error() {
 
 #[test]
 fn an_out_of_memory_error_that_the_program_catches_is_caught_once_and_the_one_that_ends_it_again() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let catching = format!(
         "{FILL}for i in range(30):\n    try: step()\n    except torch.OutOfMemoryError: pass\nprint('done', sum(t.size for t in kept) >> 30)\n"
     );
@@ -135,7 +136,7 @@ fn an_out_of_memory_error_that_the_program_catches_is_caught_once_and_the_one_th
     assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stdout).as_ref()), (Some(0), "done 8\n"));
     let found = pages(&folder);
     assert!(why(&found) == ["oom"] && found[0]["error"].is_null(), "{found:?}");
-    assert!(errors(&out).starts_with("vramscope: 1 snapshot: "), "{}", errors(&out));
+    assert!(stderr(&out).starts_with("vramscope: 1 snapshot: "), "{}", stderr(&out));
 
     let begun = Instant::now();
     let (out, folder) = run(&format!("{catching}kept.clear()\nwhile True: step()\n"), &[]);
@@ -144,49 +145,42 @@ fn an_out_of_memory_error_that_the_program_catches_is_caught_once_and_the_one_th
     assert_eq!(why(&found), ["oom", "oom"]);
     let with_error = found.iter().filter(|p| !p["error"].is_null()).count();
     assert!(with_error == 1 && begun.elapsed() > Duration::from_secs(1), "never two in one second");
-    assert!(errors(&out).contains("vramscope: 2 snapshots in "), "{}", errors(&out));
+    assert!(stderr(&out).contains("vramscope: 2 snapshots in "), "{}", stderr(&out));
 }
 
 #[test]
 fn any_other_error_is_caught_however_the_program_shows_it_and_exit_codes_stay() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let fails = format!("{FILL}import sys\nstep()\n");
     for shown in ["", "sys.excepthook = lambda *e: print('own words', file=sys.stderr)\n"] {
         let (out, folder) = run(&format!("{fails}{shown}raise ValueError('no such shape')\n"), &[]);
         let found = pages(&folder);
         assert_eq!((out.status.code(), why(&found)), (Some(1), vec!["exception"]));
         assert_eq!(found[0]["error"]["message"], "no such shape");
-        assert!(errors(&out).contains(if shown.is_empty() { "no such shape" } else { "own words" }));
+        assert!(stderr(&out).contains(if shown.is_empty() { "no such shape" } else { "own words" }));
     }
     let (out, folder) = run(&format!("{fails}sys.exit(7)\n"), &[]);
     assert_eq!((out.status.code(), pages(&folder).len()), (Some(7), 0));
     let said = "the program ended with exit code 7; memory did not run out, and no error was left uncaught\n";
-    assert!(errors(&out).ends_with(said), "{}", errors(&out));
+    assert!(stderr(&out).ends_with(said), "{}", stderr(&out));
     for (begin, used) in [(fails.as_str(), true), ("", false)] {
         let (out, folder) = run(&format!("{begin}import os\nos.kill(os.getpid(), 9)\n"), &[]);
         assert_eq!(pages(&folder).len(), 0);
-        assert!(errors(&out).contains("no snapshot was written: the program was killed (SIGKILL)"), "{}", errors(&out));
-        assert_eq!(errors(&out).contains("had used CUDA"), !used, "{}", errors(&out));
+        assert!(stderr(&out).contains("no snapshot was written: the program was killed (SIGKILL)"), "{}", stderr(&out));
+        assert_eq!(stderr(&out).contains("had used CUDA"), !used, "{}", stderr(&out));
     }
     // An error before CUDA is used has no memory to show.
     let (out, folder) = run("import torch\nraise ValueError('early')\n", &[]);
     assert_eq!((out.status.code(), pages(&folder).len()), (Some(1), 0));
-    assert!(
-        errors(&out).ends_with("no snapshot was written: no process of the program had used CUDA when it ended\n"),
-        "{}",
-        errors(&out)
-    );
+    let said = stderr(&out);
+    assert!(said.ends_with("no snapshot was written: no process of the program had used CUDA when it ended\n"), "{said}");
     let (out, folder) = run("print('well')\n", &[]);
-    assert_eq!((out.status.code(), errors(&out).as_str(), pages(&folder).len()), (Some(0), "", 0));
+    assert_eq!((out.status.code(), stderr(&out).as_str(), pages(&folder).len()), (Some(0), "", 0));
 }
 
 #[test]
 fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     use rustix::process::Signal;
     let waits = format!("{FILL}step()\nprint('ready', flush=True)\nimport time\n");
     let own = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(9))\n";
@@ -205,7 +199,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
         std::thread::sleep(Duration::from_millis(100));
         job.kill(Signal::TERM);
         let (out, folder) = job.finish();
-        assert_eq!((out.status.code(), out.status.signal()), ends, "{program}: {}", errors(&out));
+        assert_eq!((out.status.code(), out.status.signal()), ends, "{program}: {}", stderr(&out));
         let found = pages(&folder);
         assert_eq!(why(&found), ["sigterm"], "{program}");
         says_what_was_found(&out);
@@ -214,7 +208,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
 
 /// The last line has a sentence of the findings behind the snapshot, also where nothing stands out.
 fn says_what_was_found(out: &Output) {
-    let text = errors(out);
+    let text = stderr(out);
     let last = text.lines().last().unwrap_or_default();
     let found = last.strip_prefix("vramscope: 1 snapshot: ").and_then(|rest| rest.split_once(".pickle: "));
     assert!(found.is_some_and(|(_, said)| said.len() > 20 && said.ends_with('.')), "{text}");
@@ -222,9 +216,7 @@ fn says_what_was_found(out: &Output) {
 
 #[test]
 fn an_error_that_is_not_of_memory_ends_with_what_was_found_too() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (out, folder) = run(&format!("{FILL}step()\nraise ValueError('x')\n"), &[]);
     assert_eq!(why(&pages(&folder)), ["exception"]);
     says_what_was_found(&out);
@@ -232,27 +224,19 @@ fn an_error_that_is_not_of_memory_ends_with_what_was_found_too() {
 
 #[test]
 fn ctrl_c_leaves_a_snapshot_and_the_keyboard_interrupt() {
-    if !has_python() {
-        return;
-    }
-    let mut job =
-        Caught::start(&format!("{FILL}step()\nprint('ready', flush=True)\nimport time\ntime.sleep(60)\n"), &[], &["train.py"]);
-    job.wait_for_line();
+    needs_python!();
+    let job = Caught::at_work();
     job.kill(rustix::process::Signal::INT);
     let (out, folder) = job.finish();
-    assert_eq!(out.status.signal(), Some(2), "{}", errors(&out));
-    assert!(errors(&out).contains("KeyboardInterrupt"), "{}", errors(&out));
+    assert_eq!(out.status.signal(), Some(2), "{}", stderr(&out));
+    assert!(stderr(&out).contains("KeyboardInterrupt"), "{}", stderr(&out));
     assert_eq!(why(&pages(&folder)), ["sigint"]);
 }
 
 #[test]
 fn the_program_does_not_outlive_the_one_that_waits_for_it() {
-    if !has_python() {
-        return;
-    }
-    let mut job =
-        Caught::start(&format!("{FILL}step()\nprint('ready', flush=True)\nimport time\ntime.sleep(60)\n"), &[], &["train.py"]);
-    job.wait_for_line();
+    needs_python!();
+    let job = Caught::at_work();
     job.kill(rustix::process::Signal::KILL);
     let begun = Instant::now();
     let (_, folder) = job.finish();
@@ -264,9 +248,7 @@ fn the_program_does_not_outlive_the_one_that_waits_for_it() {
 /// As PyTorch's DataLoader does it: workers forked from the program, which end by SIGTERM or by an error of their own.
 #[test]
 fn forked_workers_write_nothing_and_their_signals_are_their_own() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let workers = "import multiprocessing as mp, os, signal, time\n\
         def load(n):\n    if n == 0: raise MemoryError('worker')\n    if n == 1: os.kill(os.getpid(), signal.SIGTERM)\n    \
         if n == 2: os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(60)\n\
@@ -276,7 +258,7 @@ fn forked_workers_write_nothing_and_their_signals_are_their_own() {
     // Before the program uses CUDA, and while it does.
     for program in [format!("{FILL}{workers}step()\n"), format!("{FILL}step()\n{workers}")] {
         let (out, folder) = run(&program, &[]);
-        assert_eq!(String::from_utf8_lossy(&out.stdout), "[1, -15, 1, -15]\n", "{}", errors(&out));
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "[1, -15, 1, -15]\n", "{}", stderr(&out));
         assert_eq!((out.status.code(), pages(&folder).len()), (Some(0), 0));
     }
     // A forked child that trains is a program like any other.
@@ -288,9 +270,7 @@ fn forked_workers_write_nothing_and_their_signals_are_their_own() {
 /// As torchrun and accelerate do it: a program that starts a Python for each rank.
 #[test]
 fn each_rank_that_a_launcher_starts_is_caught_by_its_rank() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let launcher = "import os, subprocess, sys\nranks = [subprocess.Popen([sys.executable, '-c', open('rank.py').read()], \
         env=dict(os.environ, RANK=str(r), WORLD_SIZE='2')) for r in range(2)]\ncodes = [r.wait() for r in ranks]\nsys.exit(max(codes))\n";
     let folder = tempfile::tempdir().unwrap();
@@ -313,34 +293,25 @@ fn each_rank_that_a_launcher_starts_is_caught_by_its_rank() {
 
 #[test]
 fn what_is_kept_is_bounded() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (out, folder) = run(&format!("{FILL}while True: step()\n"), &["--max-disk", "1KiB"]);
     assert_eq!(out.status.code(), Some(1));
     let found = pages(&folder);
     assert!(found[0]["snapshot"].is_null() && found[0]["not_kept"].as_str().unwrap().contains("larger than"), "{found:?}");
-    assert!(errors(&out).contains("vramscope: no snapshot was written: "), "{}", errors(&out));
+    assert!(stderr(&out).contains("vramscope: no snapshot was written: "), "{}", stderr(&out));
     // A ring of the newest events, without stacks.
     let (_, folder) = run(&format!("{FILL}while True: step()\n"), &["--max-entries", "4", "--stacks", "none"]);
     let found = pages(&folder);
-    let opened = vramscope_core::formats::open(
-        &folder.path().join("caught").join(found[0]["snapshot"].as_str().unwrap()),
-        &Progress::new(),
-    )
-    .unwrap();
+    let snapshot = folder.path().join("caught").join(found[0]["snapshot"].as_str().unwrap());
+    let opened = vramscope_core::formats::open(&snapshot, &Progress::new()).unwrap();
     assert_eq!(opened.devices[0].events.len(), 4);
     assert_eq!(found[0]["history"]["stacks"], "none");
 }
 
 #[test]
 fn a_snapshot_is_written_when_it_is_asked_for() {
-    if !has_python() {
-        return;
-    }
-    let mut job =
-        Caught::start(&format!("{FILL}step()\nprint('ready', flush=True)\nimport time\ntime.sleep(60)\n"), &[], &["train.py"]);
-    job.wait_for_line();
+    needs_python!();
+    let job = Caught::at_work();
     let snap = || {
         Command::new(env!("CARGO_BIN_EXE_vramscope"))
             .args(["snap", "--json", &job.child.id().to_string()])
@@ -364,5 +335,5 @@ fn a_snapshot_is_written_when_it_is_asked_for() {
     let nobody = Command::new(env!("CARGO_BIN_EXE_vramscope")).args(["snap", &other.id().to_string()]).output().unwrap();
     other.kill().unwrap();
     other.wait().unwrap();
-    assert!(!nobody.status.success() && errors(&nobody).contains("has no vramscope helper"), "{nobody:?}");
+    assert!(!nobody.status.success() && stderr(&nobody).contains("has no vramscope helper"), "{nobody:?}");
 }

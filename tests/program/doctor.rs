@@ -45,9 +45,7 @@ fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
 /// Lines are pasted as they stand: a command of ours into a shell, everything else into a program.
 #[test]
 fn lines_of_python_compile() {
-    if !super::live_helper::has_python() {
-        return;
-    }
+    super::live_helper::needs_python!();
     let mut compiled = 0;
     for name in ["fragment_oom.pickle", "expandable_oom.pickle", "multi_stream.pickle", "leak.pickle", "live.vramscope"] {
         for (what, line) in lacks(&sample(name)) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::cli::{complaint, json as answer, run, sample, stderr, stdout};
+use super::report::outside_code;
 
 const MIB: u64 = 1 << 20;
 
@@ -57,7 +58,7 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
     for tolerance in ["0", "1%", "1%+204KiB", "1023KiB"] {
         let output = run(&["check", &new, "--baseline", &old, "--tolerance", tolerance]);
         assert_eq!(output.status.code(), Some(1), "{tolerance}");
-        let said = stderr(&output).replace('\u{a0}', " ");
+        let said = stderr(&output);
         assert!(said.contains("was allocated at event 3, 1 MiB more than in the baseline ("), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         let told = stdout(&output);
@@ -147,7 +148,7 @@ fn limits_on_allocated_memory_and_roles() {
     assert_eq!(run(&["check", &train, "--max-role", "kv_cache=0"]).status.code(), Some(0));
     assert_eq!(run(&["check", &train, "--max-role", "weights=0"]).status.code(), Some(1));
     let both = run(&["check", &train, "--max-role", "weights=1MiB", "--max-role", "activations=1MiB"]);
-    let said = stderr(&both).replace('\u{a0}', " ");
+    let said = stderr(&both);
     assert!(said.contains(" of weights at the peak") && said.contains(" of activations at the peak"), "{said}");
     // Nothing tells what 16 MiB of this recording are for: a limit on a role that they could exceed is not kept.
     let graph = sample("cuda_graph.pickle");
@@ -163,7 +164,7 @@ fn what_cannot_be_told_does_not_pass() {
     let [early, late] = ["jax_train.prof", "jax_leak.prof"].map(|name| recordings.join(name).display().to_string());
     let sentence = complaint(&["check", &late, "--max-allocated", "1GiB"], "jax_leak.prof");
     assert!(sentence.contains("is unknown: the file is of one instant"), "{sentence}");
-    let said = stderr(&run(&["check", &late, "--baseline", &early, "--tolerance", "0"])).replace('\u{a0}', " ");
+    let said = stderr(&run(&["check", &late, "--baseline", &early, "--tolerance", "0"]));
     assert!(said.contains("464.14 MiB was allocated when the file was written, 20 MiB more than in the baseline"), "{said}");
     let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &late], "leak.pickle");
     assert!(sentence.contains("the peak of the baseline is unknown"), "{sentence}");
@@ -227,21 +228,6 @@ fn tags(xml: &str) -> Vec<&str> {
     xml.split('<').skip(1).map(|rest| rest.split_once('>').expect("a tag ends").0).collect()
 }
 
-/// Markdown without its code spans, found as CommonMark finds them: from a run of backticks to the next run of the same length.
-fn outside_code(md: &str) -> String {
-    let (mut rest, mut out) = (md, String::new());
-    while let Some(at) = rest.find('`') {
-        out += &rest[..at];
-        let after = rest[at..].trim_start_matches('`');
-        let fence = &rest[at..rest.len() - after.len()];
-        let ends = after.match_indices(fence).map(|(i, _)| i);
-        let mut whole = ends.filter(|&i| !after[..i].ends_with('`') && !after[i + fence.len()..].starts_with('`'));
-        let end = whole.next().expect("a code span ends");
-        rest = &after[end + fence.len()..];
-    }
-    out + rest
-}
-
 #[test]
 fn a_wrong_gate_is_one_clear_sentence() {
     let file = sample("leak.pickle");
@@ -259,7 +245,7 @@ fn a_wrong_gate_is_one_clear_sentence() {
         (vec!["--no-oom", "--format", "xml"], "possible values: text, md, junit"),
     ] {
         let output = run(&[&["check", file.as_str()], &args[..]].concat());
-        let said = stderr(&output).replace('\u{a0}', " ");
+        let said = stderr(&output);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{args:?}: {said}");
         assert!(output.stdout.is_empty() && said.contains(part), "{args:?}: {said}");
     }

@@ -64,17 +64,9 @@ fn plant(recording: &Recording, device: usize, at: usize, until: Option<usize>) 
     let state = if until.is_some() { BlockState::Inactive } else { BlockState::Active };
     let requested = if until.is_some() { 0 } else { MIB };
     d.blocks.push(Block { address, size: MIB, requested, state, stack });
-    d.blocks.push(Block { address: address + MIB, size: MIB, requested: 0, state: BlockState::Inactive, stack: StackId::NONE });
-    d.segments.push(Segment {
-        address,
-        size: 2 * MIB,
-        stream: StreamId(0),
-        pool: PoolId(0),
-        class: SizeClass::Small,
-        is_expandable: false,
-        stack,
-        blocks: first..first + 2,
-    });
+    d.blocks.push(Block { address: address + MIB, size: MIB, state: BlockState::Inactive, ..Block::default() });
+    let (size, pool, class, blocks) = (2 * MIB, PoolId(0), SizeClass::Small, first..first + 2);
+    d.segments.push(Segment { address, size, pool, class, stack, blocks, ..Segment::default() });
     (grown, stack)
 }
 

@@ -4,12 +4,13 @@
 #![cfg(target_os = "linux")]
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::agent::Request;
 use vramscope_live::live::attach::{inject_within, survey};
 
-use super::live_helper::{until, watch};
+use super::live_helper::{taken, until, watch};
+use crate::shared::wait_for;
 
 /// A Python that can be entered.
 fn python() -> Option<PathBuf> {
@@ -51,11 +52,7 @@ impl Program {
             .spawn()
             .unwrap();
         let program = Program { child, folder };
-        let since = Instant::now();
-        while !ready.exists() {
-            assert!(since.elapsed() < Duration::from_secs(20), "it does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("the program to start", || ready.exists().then_some(()));
         program
     }
 
@@ -85,9 +82,7 @@ fn a_running_program_is_entered_and_does_not_notice() {
     session.attach(pid);
     until(&mut session, "PyTorch's figures", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved == Some(300 << 20)));
     session.request(pid, Request::Snapshot);
-    let path = until(&mut session, "a snapshot", |s| {
-        s.news().into_iter().find_map(|n| if let News::Snapshot { path, .. } = n { Some(path) } else { None })
-    });
+    let path = taken(&mut session, false);
     assert!(path.starts_with(program.folder.path()) && path.exists(), "{path:?}");
     // A second time nothing changes.
     assert!(inject_within(pid, Duration::from_secs(5)).unwrap().ends_with(format!("{pid}.sock")));

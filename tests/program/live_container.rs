@@ -4,14 +4,14 @@
 #![cfg(all(target_os = "linux", feature = "live"))]
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use vramscope_core::model::Progress;
-use vramscope_live::live::agent::{News, Request};
+use vramscope_live::live::agent::Request;
 use vramscope_live::live::attach::{find_socket, survey};
 
-use super::live_helper::{until, watch};
+use super::live_helper::{taken, until, watch};
 use super::live_record::Machine;
+use crate::shared::wait_for;
 
 const MIB: u64 = 1 << 20;
 
@@ -57,42 +57,27 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     let private = folder.path().join("private");
     std::fs::create_dir(&private).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = ["tests/fakes", "crates/vramscope-live/assets", "crates/vramscope-live/assets/python"].map(|part| root.join(part));
     // A file system of its own over the private folder: from outside the socket is seen only through the container's root.
     let script =
         "mount -t tmpfs none \"$VRAMSCOPE_DIR\" && exec python3 -c 'import vramscope_agent, torch, time\ntime.sleep(60)'";
     let container = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script])
         .env("VRAMSCOPE_DIR", &private)
-        .env(
-            "PYTHONPATH",
-            std::env::join_paths([
-                root.join("tests/fakes"),
-                root.join("crates/vramscope-live/assets"),
-                root.join("crates/vramscope-live/assets/python"),
-            ])
-            .unwrap(),
-        )
+        .env("PYTHONPATH", std::env::join_paths(path).unwrap())
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
     let container = Container(container);
-    let since = Instant::now();
-    let (pid, socket) = loop {
-        if let Some(found) = children(container.0.id()).first().and_then(|pid| Some((*pid, find_socket(*pid)?))) {
-            break found;
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "no socket");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let (pid, socket) =
+        wait_for("the socket", || children(container.0.id()).first().and_then(|pid| Some((*pid, find_socket(*pid)?))));
     assert!(socket.starts_with(format!("/proc/{pid}/root")) && socket.ends_with("1.sock"), "{socket:?}");
     assert!(std::fs::read_dir(&private).unwrap().next().is_none(), "nothing of it is seen outside");
     let mut session = watch(pid);
     let sample = until(&mut session, "a split sample", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved.is_some()));
     assert_eq!((sample.reserved, sample.process), (Some(300 * MIB), Some(890 * MIB)), "told for the PID of this machine");
     session.request(pid, Request::Snapshot);
-    let path = until(&mut session, "a snapshot", |s| {
-        s.news().into_iter().find_map(|n| if let News::Snapshot { path, .. } = n { Some(path) } else { None })
-    });
+    let path = taken(&mut session, false);
     assert!(path.starts_with(format!("/proc/{pid}/root")), "{path:?}");
     assert_eq!(vramscope_core::formats::open(&path, &Progress::new()).unwrap().devices[0].segments.len(), 1);
     // Without the helper's socket there is no way in from outside, and the sentence says what to do instead.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::shared::wait_for;
 use vramscope_core::model::{MarkKind, Progress};
 use vramscope_live::live::agent::{News, Request};
 use vramscope_live::live::source::*;
@@ -22,6 +23,16 @@ pub fn has_python() -> bool {
     }
     found
 }
+
+/// Ends the test where there is no Python.
+macro_rules! needs_python {
+    () => {
+        if !$crate::live_helper::has_python() {
+            return;
+        }
+    };
+}
+pub(super) use needs_python;
 
 /// A program started through `vramscope run`, with the stand-in torch on its path.
 pub struct Job {
@@ -59,13 +70,8 @@ impl Job {
         self.folder.path().join(format!("private/{}.sock", self.child.id()))
     }
 
-    pub fn wait_for_socket(&mut self) -> PathBuf {
-        let since = Instant::now();
-        while !self.socket().exists() {
-            assert!(since.elapsed() < Duration::from_secs(20), "no socket: {:?}", self.child.try_wait());
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.socket()
+    pub fn wait_for_socket(&self) -> PathBuf {
+        wait_for("the socket", || Some(self.socket()).filter(|socket| socket.exists()))
     }
 
     /// Ends the program by closing its input, and returns exit code, output and errors.
@@ -136,11 +142,19 @@ pub fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mu
     }
 }
 
+/// The snapshot that is told of next.
+pub fn taken(session: &mut LiveSession, at_oom: bool) -> PathBuf {
+    until(session, "a snapshot", |s| {
+        s.news().into_iter().find_map(|n| match n {
+            News::Snapshot { path, is_oom, .. } if is_oom == at_oom => Some(path),
+            _ => None,
+        })
+    })
+}
+
 #[test]
 fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let mut job = Job::start(TRAINING, &[]);
     job.wait_for_socket();
     let pid = job.child.id();
@@ -164,9 +178,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     session.request(pid, Request::Snapshot);
     session.request(pid, Request::History { on: true, max_entries: 5000 });
     session.request(pid, Request::SnapshotAtOom(true));
-    let path = until(&mut session, "a snapshot", |s| {
-        s.news().into_iter().find_map(|n| if let News::Snapshot { path, is_oom: false, .. } = n { Some(path) } else { None })
-    });
+    let path = taken(&mut session, false);
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let opened = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
@@ -188,9 +200,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
 
 #[test]
 fn memory_that_runs_out_leaves_a_snapshot_and_the_exception() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let mut job = Job::start(TRAINING, &[]);
     job.wait_for_socket();
     let pid = job.child.id();
@@ -199,19 +209,14 @@ fn memory_that_runs_out_leaves_a_snapshot_and_the_exception() {
     session.request(pid, Request::SnapshotAtOom(true));
     std::thread::sleep(Duration::from_millis(300));
     writeln!(job.child.stdin.as_mut().unwrap(), "torch.run_out()").unwrap();
-    let path = until(&mut session, "the snapshot", |s| {
-        s.news().into_iter().find_map(|n| if let News::Snapshot { path, is_oom: true, .. } = n { Some(path) } else { None })
-    });
-    assert!(path.exists());
+    assert!(taken(&mut session, true).exists());
     let (code, _, errors) = job.finish();
     assert!(code == Some(1) && errors.contains("CUDA out of memory"), "{code:?} {errors}");
 }
 
 #[test]
 fn the_program_keeps_its_arguments_its_main_and_its_exit_code() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let program = "import sys, os, signal\nprint(__name__, sys.argv[1:], os.path.basename(sys.argv[0]))\n\
         print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)\nsys.exit(7)\n";
     let (code, out, errors) = Job::start(program, &["--lr", "1e-3", "-m"]).finish();
@@ -229,9 +234,7 @@ fn the_program_keeps_its_arguments_its_main_and_its_exit_code() {
 
 #[test]
 fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let mut job = Job::start("import sys\nprint('runs', flush=True)\nsys.stdin.read()\n", &[]);
     let socket = job.wait_for_socket();
     // Until Python has started up, a signal ends it without asking any module.
@@ -247,9 +250,7 @@ fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it(
 
 #[test]
 fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let folder = tempfile::tempdir().unwrap();
     let sockets = folder.path().join("private");
     // Ours hands on to this one, and a signal in it ends Python before any cleanup that modules registered.
@@ -283,11 +284,7 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
         assert_eq!(left(), 0, "try {try_}: {}", String::from_utf8_lossy(&out.stderr));
     }
     let mut job = start();
-    let since = Instant::now();
-    while left() == 0 {
-        assert!(since.elapsed() < Duration::from_secs(20), "the program runs, and no helper answers");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("a helper of the program that runs", || (left() > 0).then_some(()));
     drop(job.stdin.take());
     assert!(job.wait_with_output().unwrap().status.success());
     assert_eq!(left(), 0);
@@ -295,10 +292,8 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
 
 #[test]
 fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
-    if !has_python() {
-        return;
-    }
-    let mut job = Job::start(TRAINING, &[]);
+    needs_python!();
+    let job = Job::start(TRAINING, &[]);
     let socket = job.wait_for_socket();
     let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
     std::thread::sleep(Duration::from_millis(50));
@@ -328,19 +323,15 @@ fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
     // What is no JSON, or longer than any request, ends the connection and nothing else.
     assert_eq!(ask("not json at all\n"), "");
     assert_eq!(ask(&"x".repeat(200_000)), "");
-    let (code, out, errors) = {
-        std::thread::sleep(Duration::from_millis(100));
-        job.finish()
-    };
+    std::thread::sleep(Duration::from_millis(100));
+    let (code, out, errors) = job.finish();
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("recorded []"), "{out}");
 }
 
 #[test]
 fn a_program_without_torch_and_a_forked_child_are_left_in_peace() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let program = "import os, sys\nassert 'torch' not in sys.modules\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n    \
         import vramscope_agent\n    s = vramscope_agent._state\n    os.write(w, str(s.pid == os.getpid() and os.path.exists(s.path)).encode())\n    os._exit(0)\n\
         print(os.read(r, 100).decode()); os.waitpid(pid, 0)\nimport vramscope_agent\nprint(os.path.exists(vramscope_agent.start()))\nprint('torch' in sys.modules)\n";
@@ -350,9 +341,7 @@ fn a_program_without_torch_and_a_forked_child_are_left_in_peace() {
 
 #[test]
 fn a_folder_that_others_can_enter_is_not_trusted() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("private");
     let elsewhere = folder.path().join("elsewhere");

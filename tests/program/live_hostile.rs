@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use vramscope_core::model::{MarkKind, Progress};
 use vramscope_live::live::agent::{News, Request};
 
-use super::live_helper::{Job, TRAINING, has_python, until, watch};
+use super::live_helper::{Job, TRAINING, has_python, needs_python, until, watch};
 use super::live_record::Machine;
 
 /// Listens where the helper of its process would, and greets like it unless it is told to behave otherwise.
@@ -89,9 +89,7 @@ impl Write for Kept {
 
 #[test]
 fn a_helper_that_stalls_or_never_ends_holds_up_nothing() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     // Those that are waited for, five seconds each, all at once.
     std::thread::scope(|threads| {
         for how in ["silent", "drip", "stopped"] {
@@ -131,9 +129,7 @@ fn holds_up_nothing(how: &str, why: &str) {
 
 #[test]
 fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let folder = tempfile::tempdir().unwrap();
     let program = listener(&[], folder.path(), "marks");
     let mut session = watch(program.0.id());
@@ -163,9 +159,7 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
 
 #[test]
 fn another_users_helper_is_left_alone_unless_it_is_asked_for() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     // A Python that the other user can start: ours may be in a folder of root's.
     let other = |python| ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python];
     let works = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg("-V").output().is_ok_and(|o| o.status.success());
@@ -243,9 +237,7 @@ fn program() -> (Job, impl BufRead) {
 
 #[test]
 fn a_snapshot_at_out_of_memory_is_written_once_for_each_time_it_is_asked_for() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (mut job, mut output) = program();
     let pid = job.child.id();
     let mut session = watch(pid);
@@ -271,9 +263,7 @@ fn a_snapshot_at_out_of_memory_is_written_once_for_each_time_it_is_asked_for() {
 
 #[test]
 fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (mut job, mut output) = program();
     let marks = "import time\nfrom vramscope_agent import mark\nslowest = 0\nfor i in range(3000):\n    t = time.perf_counter(); mark('x' * 200); \
                  slowest = max(slowest, time.perf_counter() - t)\nprint(slowest)";
@@ -320,9 +310,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
 
 #[test]
 fn a_program_keeps_its_files_however_many_connect() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let (job, _output) = program();
     let files = || std::fs::read_dir(format!("/proc/{}/fd", job.child.id())).unwrap().count();
     let before = files();

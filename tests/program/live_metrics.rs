@@ -6,7 +6,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::live_helper::{Job, TRAINING, has_python};
+use crate::shared::wait_for;
+
+use super::live_helper::{Job, TRAINING, needs_python};
 use super::live_record::Machine;
 
 const MIB: u64 = 1 << 20;
@@ -50,23 +52,13 @@ impl Served {
     fn figures(&self) -> String {
         let answer = self.ask(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
-        assert!(
-            head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&format!("Content-Length: {}\r\n", body.len())),
-            "{head}"
-        );
+        let length = format!("Content-Length: {}\r\n", body.len());
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains(&length), "{head}");
         body.to_owned()
     }
 
     fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
-        let since = Instant::now();
-        loop {
-            let text = self.figures();
-            if holds(&text) {
-                return text;
-            }
-            assert!(since.elapsed() < Duration::from_secs(30), "waited for {what}:\n{text}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        wait_for(what, || Some(self.figures()).filter(|text| holds(text)))
     }
 }
 
@@ -84,9 +76,7 @@ fn value(text: &str, series: &str) -> f64 {
 
 #[test]
 fn a_scrape_has_the_drivers_figures_and_those_of_a_program() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let mut job = Job::start(TRAINING, &[]);
     job.wait_for_socket();
     let pid = job.child.id();
@@ -204,17 +194,10 @@ fn a_file_is_replaced_whole_and_goes_with_the_watch() {
     let Some(m) = Machine::new(&format!("0.used={}\n", 900 * MIB)) else { return };
     let file = m.path("gpu.prom");
     let mut child = m.vramscope(&["record", "--prometheus", file.to_str().unwrap(), "--seconds", "3"]).spawn().unwrap();
-    let since = Instant::now();
-    loop {
-        let text = std::fs::read_to_string(&file).unwrap_or_default();
-        if text.contains("vramscope_gpu_memory_used_bytes{") {
-            assert!(text.ends_with('\n'));
-            check_with_promtool(&text);
-            break;
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "{text}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let written = || std::fs::read_to_string(&file).ok().filter(|text| text.contains("vramscope_gpu_memory_used_bytes{"));
+    let text = wait_for("figures in the file", written);
+    assert!(text.ends_with('\n'));
+    check_with_promtool(&text);
     assert!(child.wait().unwrap().success());
     let left: Vec<String> =
         std::fs::read_dir(file.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::shared::wait_for;
 use vramscope_core::formats::session::{Next, Record, SessionReader};
 use vramscope_core::model::{DeviceRecording, MarkKind, Progress};
 
@@ -84,16 +85,8 @@ impl Machine {
 
     /// Waits until what is recorded so far fulfils something.
     pub fn wait(&self, what: &str, holds: impl Fn(&[DeviceRecording]) -> bool) -> Vec<DeviceRecording> {
-        let since = Instant::now();
-        loop {
-            if let Ok(r) = vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new())
-                && holds(&r.devices)
-            {
-                return r.devices;
-            }
-            assert!(since.elapsed() < Duration::from_secs(30), "waited for {what}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let recorded = || vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new()).ok().map(|r| r.devices);
+        wait_for(what, || recorded().filter(|devices| holds(devices)))
     }
 }
 
@@ -247,14 +240,7 @@ fn a_pipe_is_a_session_and_a_reader_that_leaves_ends_it_quietly() {
         }
     }
     drop(reader);
-    let since = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "it notices that nobody reads");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let status = wait_for("it to notice that nobody reads", || child.try_wait().unwrap());
     let mut errors = String::new();
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert!(status.success() && !errors.contains("cannot"), "{status} {errors}");

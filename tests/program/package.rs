@@ -4,13 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::live_helper::has_python;
+use super::live_helper::needs_python;
 
 #[test]
 fn the_python_package_does_what_it_says() {
-    if !has_python() {
-        return;
-    }
+    needs_python!();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
     let path = std::env::join_paths([root.join("crates/vramscope-live/assets/python"), root.join("tests/fakes")]).unwrap();

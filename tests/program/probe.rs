@@ -7,6 +7,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use super::cli::stderr;
+
 const GIB: u64 = 1 << 30;
 
 fn program(args: &[&str]) -> Command {
@@ -15,12 +17,8 @@ fn program(args: &[&str]) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).replace('\u{a0}', " ")
-}
-
 fn answer(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", said(output));
+    assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -76,7 +74,7 @@ impl FakeCard {
         let output = self.program(args).envs(environment.iter().copied()).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
         assert!(output.stdout.is_empty());
-        let sentence = said(&output);
+        let sentence = stderr(&output);
         assert_eq!(sentence.trim().lines().count(), 1, "{sentence}");
         sentence
     }
@@ -118,7 +116,7 @@ for name in glob.glob(sys.argv[1] + '/*.pickle'):
     assert frames and all(f['name'] and 'probe/' in f['filename'] for f in frames), name
 print('opened')";
     let python = Command::new("python3").args(["-c", script, folder.path().to_str().unwrap()]).output().unwrap();
-    assert!(python.status.success(), "{}", said(&python));
+    assert!(python.status.success(), "{}", stderr(&python));
 }
 
 #[test]
@@ -191,7 +189,7 @@ fn what_can_not_be_run_again_is_told_by_the_process_that_was_to_run_it() {
 fn a_limit_that_limits_nothing_is_refused() {
     let tell = |code: i32, output: Output| {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(code), 0));
-        said(&output)
+        stderr(&output)
     };
     let above = tell(1, program(&["leak", "--simulated", "--limit", "25GiB"]).output().unwrap());
     assert!(above.contains("limit of 25 GiB is more than the card has (simulated card, 24 GiB)"), "{above}");
@@ -239,7 +237,7 @@ fn without_a_driver_there_is_one_sentence() {
     }
     let output = program(&["leak"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("no NVIDIA driver") && said(&output).contains("--simulated"), "{}", said(&output));
+    assert!(stderr(&output).contains("no NVIDIA driver") && stderr(&output).contains("--simulated"), "{}", stderr(&output));
 }
 
 #[test]
@@ -312,7 +310,7 @@ fn wrong_requests_are_told_in_one_sentence() {
     let exit = |args: &[&str], code: i32| {
         let output = program(args).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{args:?}");
-        said(&output)
+        stderr(&output)
     };
     let tell = |args: &[&str]| exit(args, 2);
     assert!(tell(&["nonsense", "--simulated"]).contains("there is no scenario"));

@@ -216,7 +216,7 @@ fn no_name_in_a_file_is_markup_in_a_report() {
 }
 
 /// Markdown without what stands in code, by CommonMark's rule: as many backticks end it as began it.
-fn outside_code(text: &str) -> String {
+pub fn outside_code(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('`') {
         if rest[..at].ends_with('\\') {

@@ -6,6 +6,7 @@ use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::pages::welcome::{FileRow, StartEntry, WelcomeIntent, WelcomeModel, open_entry, welcome_ui};
 use vramscope::app::platform::machine::{MachineDevice, MachineState};
+use vramscope::app::state::Command;
 use vramscope::app::theme;
 use vramscope::app::widgets::Sparkline;
 use vramscope_core::units::MEBIBYTE;
@@ -22,8 +23,8 @@ fn file(name: &str, sentence: &str, peak_mib: u64, events: u64, oom: bool, shape
     }
 }
 
-fn start(title: &str, text: &str, shortcut: &str, id: u32) -> StartEntry {
-    StartEntry { title: title.into(), text: text.into(), shortcut: shortcut.into(), intent: WelcomeIntent::Start(id) }
+fn start(title: &str, text: &str, shortcut: &str, command: Command) -> StartEntry {
+    StartEntry { title: title.into(), text: text.into(), shortcut: shortcut.into(), command }
 }
 
 fn model() -> WelcomeModel {
@@ -32,15 +33,20 @@ fn model() -> WelcomeModel {
     WelcomeModel {
         starts: vec![
             open_entry("Ctrl O"),
-            start("Attach to a running process…", "Watch every byte of a device, split by process.", "Ctrl L", 1),
-            start("Explain an OOM message…", "Paste the text of the error. No file needed.", "Ctrl E", 2),
+            start(
+                "Attach to a running process…",
+                "Watch every byte of a device, split by process.",
+                "Ctrl L",
+                Command::WatchMachine,
+            ),
+            start("Explain an OOM message…", "Paste the text of the error. No file needed.", "Ctrl E", Command::Explain),
             start(
                 "Run the probe…",
                 "Reproduce fragmentation, a leak and an OOM on this card, and see how each looks.",
                 "Ctrl P",
-                3,
+                Command::Probe,
             ),
-            start("Compare two recordings…", "What only one of them holds, by call stack.", "Ctrl D", 4),
+            start("Compare two recordings…", "What only one of them holds, by call stack.", "Ctrl D", Command::CompareFiles),
         ],
         recents: vec![
             file("kv_decode.at_oom.pickle", "5.58 MiB did not fit into 133.65 MiB of holes", 1080, 27_909, true, ramp),
@@ -113,7 +119,10 @@ fn every_row_asks_for_what_it_says() {
     h.get_by_label("Open").click();
     h.run();
     use WelcomeIntent::*;
-    assert_eq!(h.state().asked, [OpenDialog, Start(3), OpenRecent(2), OpenSample(1), OpenPath("~/run.pickle".into())]);
+    assert_eq!(
+        h.state().asked,
+        [Run(Command::Open), Run(Command::Probe), OpenRecent(2), OpenSample(1), OpenPath("~/run.pickle".into())]
+    );
 }
 
 #[test]

@@ -172,10 +172,7 @@ impl DeviceData {
     }
 }
 
-/// Builds the tables of one device.
-///
-/// # Errors
-/// "cancelled", or a sentence that there is no such device.
+/// Builds the tables of one device. The error is "cancelled", or a sentence that there is no such device.
 pub fn prepare(recording: &Arc<Recording>, index: usize, progress: &Progress) -> Result<Arc<DeviceData>, String> {
     let device = recording.devices.get(index).ok_or_else(|| format!("the recording has no device number {index}"))?;
     let tables = DeviceTables::build(device, progress).map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 //! cancelled.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::loading::Look;
 use super::logs::messages_of;
 use crate::app::data::device::DeviceData;
 use crate::app::data::device::prepare;
-use crate::app::jobs::Jobs;
+use crate::app::jobs::{Jobs, answered};
 use crate::app::state::{Excerpt, PlannedRun};
 use vramscope_core::compare::join::{SnapshotProcess, lay_under};
 use vramscope_core::diagnose::source_limits::why_no_memory;
@@ -192,13 +192,7 @@ impl Loading {
     pub fn poll(&mut self) -> Option<Loaded> {
         let new = self.progress.preview_since(self.preview.len());
         self.preview.extend(new);
-        match self.answer.try_recv() {
-            Ok(loaded) => Some(loaded),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                Some(Err("the loading thread ended without an answer; please report this file".to_owned()))
-            }
-        }
+        answered(&self.answer, || Err("the loading thread ended without an answer; please report this file".to_owned()))
     }
 }
 

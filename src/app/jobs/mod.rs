@@ -222,6 +222,15 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
     }
 }
 
+/// What a thread answered; `lost` where it ended without an answer, `None` while there is none yet.
+pub fn answered<T>(answer: &Receiver<T>, lost: impl FnOnce() -> T) -> Option<T> {
+    match answer.try_recv() {
+        Ok(answer) => Some(answer),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Disconnected) => Some(lost()),
+    }
+}
+
 impl<K, T> Drop for Derived<K, T> {
     fn drop(&mut self) {
         if let Some(running) = &self.running {

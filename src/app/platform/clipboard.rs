@@ -1,10 +1,10 @@
 //! Reports "Copied." only when the system clipboard holds the text, because the window library does not report failures.
 
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::Receiver;
 
 use egui::{Context, OutputCommand};
 
-use crate::app::jobs::Jobs;
+use crate::app::jobs::{Jobs, answered};
 
 /// A copy that is being checked.
 #[derive(Default)]
@@ -38,11 +38,7 @@ impl Copying {
             let is_real = self.is_real;
             self.asked = Some(jobs.spawn("clipboard", move || if is_real { is_there(&text) } else { Ok(()) }));
         }
-        let answer = match self.asked.as_ref()?.try_recv() {
-            Ok(answer) => answer,
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => Ok(()),
-        };
+        let answer = answered(self.asked.as_ref()?, || Ok(()))?;
         self.asked = None;
         Some(answer)
     }

@@ -14,8 +14,7 @@ pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
     let model = welcome_model(app);
     match welcome_ui(ui, &model) {
         None => {}
-        Some(WelcomeIntent::HowToRecord) => app.actions.run(Command::HowToRecord),
-        Some(WelcomeIntent::OpenDialog) => app.actions.run(Command::Open),
+        Some(WelcomeIntent::Run(command)) => app.actions.run(command),
         Some(WelcomeIntent::OpenPath(path)) => app.actions.send(Action::Open(vec![from_home(&path)])),
         Some(WelcomeIntent::OpenSample(i)) => app.actions.send(Action::OpenSample(i)),
         Some(WelcomeIntent::OpenRecent(i)) => {
@@ -23,11 +22,6 @@ pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
                 app.actions.send(Action::Open(vec![recent.path.clone()]));
             }
         }
-        Some(WelcomeIntent::Start(1)) => app.actions.run(Command::WatchMachine),
-        Some(WelcomeIntent::Start(2)) => app.actions.run(Command::Probe),
-        Some(WelcomeIntent::Start(3)) => app.actions.run(Command::CompareFiles),
-        Some(WelcomeIntent::Start(4)) => app.actions.run(Command::Tour),
-        Some(WelcomeIntent::Start(_)) => app.actions.run(Command::Explain),
     }
 }
 
@@ -40,42 +34,30 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
         .value;
     let machine = app.machine.get(&app.jobs, "machine", &app.welcomes, |_| Some(crate::app::platform::machine::look())).value;
     let line = |i: usize| lines.as_ref().and_then(|l| l.get(i)).cloned().unwrap_or_default();
-    let keys = Command::Open.keys().replace('+', " ");
+    let keys = |command: Command| command.keys().replace('+', " ");
+    let start = |command: Command, title: &str, text: &str| StartEntry {
+        title: title.to_owned(),
+        text: text.to_owned(),
+        shortcut: keys(command),
+        command,
+    };
     let curve = |values: &[u64]| values.iter().map(|v| *v as f32).collect();
     WelcomeModel {
         starts: vec![
-            open_entry(&keys),
-            StartEntry {
-                title: "Explain an OOM message…".into(),
-                text: "Paste the text of the error. No file needed.".into(),
-                shortcut: Command::Explain.keys().replace('+', " "),
-                intent: WelcomeIntent::Start(0),
-            },
-            StartEntry {
-                title: "Watch GPUs live".into(),
-                text: "Every byte of this machine's cards over time, and PyTorch's own figures of running programs.".into(),
-                shortcut: String::new(),
-                intent: WelcomeIntent::Start(1),
-            },
-            StartEntry {
-                title: "Run the probe…".into(),
-                text: "Reproduce fragmentation, a leak and an OOM, on a simulated card or this one, and see how each looks."
-                    .into(),
-                shortcut: Command::Probe.keys().replace('+', " "),
-                intent: WelcomeIntent::Start(2),
-            },
-            StartEntry {
-                title: "Compare two recordings…".into(),
-                text: "What only one of them holds, by call stack.".into(),
-                shortcut: Command::CompareFiles.keys().replace('+', " "),
-                intent: WelcomeIntent::Start(3),
-            },
-            StartEntry {
-                title: Command::Tour.text(),
-                text: Command::Tour.tooltip().into(),
-                shortcut: String::new(),
-                intent: WelcomeIntent::Start(4),
-            },
+            open_entry(&keys(Command::Open)),
+            start(Command::Explain, "Explain an OOM message…", "Paste the text of the error. No file needed."),
+            start(
+                Command::WatchMachine,
+                "Watch GPUs live",
+                "Every byte of this machine's cards over time, and PyTorch's own figures of running programs.",
+            ),
+            start(
+                Command::Probe,
+                "Run the probe…",
+                "Reproduce fragmentation, a leak and an OOM, on a simulated card or this one, and see how each looks.",
+            ),
+            start(Command::CompareFiles, "Compare two recordings…", "What only one of them holds, by call stack."),
+            start(Command::Tour, &Command::Tour.text(), Command::Tour.tooltip()),
         ],
         recents: app
             .settings

@@ -3,11 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::TryRecvError;
 
 use super::App;
 use crate::app::documents::adding::{Added, Adding, Extra, add_to_first, are_ranks, belongs_to};
 use crate::app::documents::document::{Content, DeviceView, Document};
+use crate::app::jobs::answered;
 use crate::app::state::{DocumentId, Item};
 use vramscope_core::model::{Progress, Recording};
 
@@ -78,13 +78,10 @@ impl App {
     pub(in crate::app) fn poll_additions(&mut self) {
         let mut at = 0;
         while let Some(adding) = self.additions.running.get(at) {
-            let result = match adding.answer.try_recv() {
-                Ok(result) => result,
-                Err(TryRecvError::Empty) => {
-                    at += 1;
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => Err("the file could not be added; please report it".to_owned()),
+            let lost = || Err("the file could not be added; please report it".to_owned());
+            let Some(result) = answered(&adding.answer, lost) else {
+                at += 1;
+                continue;
             };
             let from = self.additions.running.remove(at).from;
             match result {

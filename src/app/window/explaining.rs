@@ -8,10 +8,8 @@ use crate::app::state::Action;
 use vramscope_core::formats::{open_regular, why};
 
 impl App {
-    /// Whether the dialog explains a message now; `None` when it is closed.
-    ///
-    /// # Errors
-    /// The dialog's own sentence when there is nothing to explain.
+    /// Whether the dialog explains a message now; `None` when it is closed. The error is the dialog's own sentence when there is nothing
+    /// to explain.
     pub(in crate::app) fn explains(&self) -> Option<Result<(), String>> {
         let Overlay::Explain(explainer) = &self.overlay else { return None };
         Some(explainer.refusal.clone().map_or(Ok(()), Err))

@@ -10,7 +10,7 @@ use egui::{ColorImage, Context, RawInput, Rect, TextureId, Vec2, vec2};
 
 use super::App;
 use crate::app::data::device::DeviceData;
-use crate::app::jobs::Jobs;
+use crate::app::jobs::{Jobs, answered};
 use crate::app::picture::{Wanted, cut, save_png, svg, write};
 use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::state::{Layouts, SharedViewState, ViewKind, Workspace};
@@ -161,20 +161,11 @@ impl App {
     /// Says how pictures went.
     pub(in crate::app) fn poll_pictures(&mut self) {
         let mut said = Vec::new();
-        self.pictures.answers.retain(|(path, answer)| match answer.try_recv() {
-            Ok(Ok(())) => {
-                said.push(format!("Saved {}.", path.display()));
-                false
-            }
-            Ok(Err(sentence)) => {
-                said.push(sentence);
-                false
-            }
-            Err(std::sync::mpsc::TryRecvError::Empty) => true,
-            Err(std::sync::mpsc::TryRecvError::Disconnected) => {
-                said.push(format!("{}: the picture was not taken.", path.display()));
-                false
-            }
+        self.pictures.answers.retain(|(path, answer)| {
+            let outcome = answered(answer, || Err(format!("{}: the picture was not taken.", path.display())));
+            let is_waiting = outcome.is_none();
+            said.extend(outcome.map(|saved| saved.map_or_else(|why| why, |()| format!("Saved {}.", path.display()))));
+            is_waiting
         });
         for sentence in said {
             self.notices.say(sentence);

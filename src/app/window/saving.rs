@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::TryRecvError;
 
 use super::App;
 use crate::app::documents::document::Content;
 use crate::app::documents::saving::{file_name, save};
+use crate::app::jobs::answered;
 use crate::cli::report;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::model::Recording;
@@ -78,16 +78,11 @@ impl App {
     /// Says how saving went.
     pub(in crate::app) fn poll_saves(&mut self) {
         let mut said = Vec::new();
-        self.saves.answers.retain(|(path, answer)| match answer.try_recv() {
-            Ok(outcome) => {
-                said.push(outcome);
-                false
-            }
-            Err(TryRecvError::Empty) => true,
-            Err(TryRecvError::Disconnected) => {
-                said.push(Err(format!("{}: nothing was saved; please try again.", path.display())));
-                false
-            }
+        self.saves.answers.retain(|(path, answer)| {
+            let outcome = answered(answer, || Err(format!("{}: nothing was saved; please try again.", path.display())));
+            let is_waiting = outcome.is_none();
+            said.extend(outcome);
+            is_waiting
         });
         for outcome in said {
             match outcome {

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::TryRecvError;
 
 use super::App;
 use crate::app::documents::document::Document;
 use crate::app::documents::moving::go_to;
 use crate::app::documents::seeking::{Seeking, find};
+use crate::app::jobs::answered;
 use crate::app::state::Command;
 
 impl App {
@@ -27,12 +27,9 @@ impl App {
     /// Goes where a search found something, and begins the next one.
     pub(in crate::app) fn poll_seeking(&mut self) {
         let Some(seeking) = self.seeking.take() else { return };
-        let found = match seeking.answer.try_recv() {
-            Err(TryRecvError::Empty) => {
-                self.seeking = Some(seeking);
-                return;
-            }
-            answer => answer.ok().flatten(),
+        let Some(found) = answered(&seeking.answer, || None) else {
+            self.seeking = Some(seeking);
+            return;
         };
         // Who turned to another tab meanwhile looks for nothing any longer.
         if self.active_document().map(|d: &Document| d.id) != Some(seeking.of) {

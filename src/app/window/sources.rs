@@ -1,10 +1,10 @@
 //! A click on a source line: the file is looked for and the editor started off the window's thread; what is missing is asked for.
 
 use std::path::PathBuf;
-use std::sync::mpsc::TryRecvError;
 
 use super::{App, Overlay};
 use crate::app::dialogs::sources::{Question, Told, spawn};
+use crate::app::jobs::answered;
 use crate::app::platform::editor::place::{Missing, learn, locate, shown};
 use crate::app::platform::editor::{self, ThisMachine};
 use crate::app::state::Action;
@@ -34,11 +34,8 @@ impl App {
 
     pub(in crate::app) fn poll_source(&mut self) {
         let Some(running) = &self.sources.running else { return };
-        let told = match running.try_recv() {
-            Ok(told) => told,
-            Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => Told::Refused("The source line was not opened; please try again.".to_owned()),
-        };
+        let lost = || Told::Refused("The source line was not opened; please try again.".to_owned());
+        let Some(told) = answered(running, lost) else { return };
         self.sources.running = None;
         match told {
             Told::Started => {}

@@ -12,10 +12,8 @@ use super::{Args, Command, ExportFormat, ScreenshotArgs};
 
 /// Reads the words of a command line, the program's name first.
 ///
-/// `--conf` of `whatif` takes as many settings as follow it; a file among them is the recording and not a setting.
-///
-/// # Errors
-/// What clap makes of it; for help and version these are the answer.
+/// `--conf` of `whatif` takes as many settings as follow it; a file among them is the recording and not a setting. The error is what clap
+/// makes of it; for help and version it is the answer.
 pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     if words.get(1).is_some_and(|w| w == "whatif")

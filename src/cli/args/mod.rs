@@ -117,10 +117,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// What has to be drawn by the window's code, or the command itself when nothing has.
-    ///
-    /// # Errors
-    /// The command, which `cli::run` can run.
+    /// What has to be drawn by the window's code, or the command itself when nothing has. `cli::run` can run that.
     pub fn into_picture(self) -> Result<ScreenshotArgs, Box<Command>> {
         match self {
             Command::Screenshot(shot) => Ok(shot),

@@ -8,7 +8,7 @@ use super::values::{parse_cap, parse_conf, parse_limit, parse_size_of_run};
 use vramscope_core::plan::Size;
 
 /// Arguments of `plan`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Default, ClapArgs)]
 pub struct PlanArgs {
     /// Recordings of one program, best two or three at different sizes, a few steps each
     #[arg(required = true, value_name = "FILE")]

@@ -15,8 +15,7 @@ const ENTRIES: usize = 20_000;
 pub(super) struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// # Errors
-    /// One sentence that names what is no folder.
+    /// Fails with one sentence that names what is no folder.
     pub(super) fn new(folders: &[PathBuf]) -> Result<Self, String> {
         let real = |folder: &PathBuf| {
             let real = folder.canonicalize().ok().filter(|real| real.is_dir());

@@ -64,9 +64,6 @@ pub(super) fn draw(file: &Path, options: &[String], is_svg: bool, offset: usize,
 }
 
 /// A build without the window draws nothing, and does not list the tool.
-///
-/// # Errors
-/// Always.
 #[cfg(not(feature = "gui"))]
 pub(super) fn draw(_file: &Path, _options: &[String], _is_svg: bool, _offset: usize, _limit: usize) -> Result<Value, String> {
     Err(crate::cli::NO_WINDOW.to_owned())

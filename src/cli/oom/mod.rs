@@ -17,7 +17,7 @@ use vramscope_core::diagnose::oom::{
     closest, examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use vramscope_core::inference::{Caps, WhatIf};
-use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId, StreamId};
+use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
 
 /// Stacks listed; the rest is counted.
@@ -179,10 +179,6 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    fn handle(&self, stream: StreamId) -> u64 {
-        self.device.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
-    }
-
     /// A live block of a segment, by their places in the state.
     fn block(&self, block: usize, segment: usize) -> BlockEntry {
         let (block, segment) = (&self.state.blocks[block], &self.state.segments[segment]);
@@ -193,7 +189,7 @@ impl At<'_> {
         BlockEntry {
             address: block.address,
             bytes: block.size,
-            stream: self.handle(segment.stream),
+            stream: self.device.stream_handle(segment.stream),
             pending_free: block.state == BlockState::PendingFree,
             whose: self.servers.whose(self.device, segment),
             age_events: age.events,
@@ -275,7 +271,7 @@ impl At<'_> {
             largest_hole_bytes: a.holes.largest,
             other_hole_bytes: a.all_holes.bytes.saturating_sub(a.holes.bytes),
             pool: a.class.name(),
-            stream: self.handle(a.servers.stream.unwrap_or_default()),
+            stream: self.device.stream_handle(a.servers.stream.unwrap_or_default()),
             limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
             holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
             verdict: a.verdict.name(),

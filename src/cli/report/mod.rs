@@ -433,20 +433,8 @@ fn planned(
     let input = Input { recording: Arc::clone(recording), device, tables, at: size.clone() };
     let plan = Plan::of(vec![input], &Progress::new()).map_err(|e| sentence(&e.to_string()))?;
     let cap = cap.filter(|_| at.is_some());
-    let args = PlanArgs {
-        files: Vec::new(),
-        at: Vec::new(),
-        want: vec![size],
-        cap,
-        card: None,
-        held: None,
-        conf: vec![plan.own_setting(cap).text],
-        change: vec!["all".to_owned()],
-        largest: None,
-        steps: None,
-        device: None,
-        json: false,
-    };
+    let (conf, change) = (vec![plan.own_setting(cap).text], vec!["all".to_owned()]);
+    let args = PlanArgs { want: vec![size], cap, conf, change, ..PlanArgs::default() };
     let report = super::plan::answer(&plan, &args, cap).map_err(|why| why.into_parts().1)?;
     Ok(Planned { report, at, is_guessed, ends_at_failure: plan.ends_at_failure() })
 }

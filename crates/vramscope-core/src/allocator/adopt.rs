@@ -20,7 +20,7 @@ pub(crate) struct StartSegment {
 }
 
 /// A block of a [`StartSegment`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartBlock {
     pub(crate) address: u64,
     pub(crate) size: u64,

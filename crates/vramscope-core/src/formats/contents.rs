@@ -16,10 +16,8 @@ use crate::units::Bytes;
 /// Bytes per read call. Several threads read at once.
 const CHUNK: usize = 4 << 20;
 
-/// Opens a regular file for reading. Refuses anything else: a pipe may block, and a device may never end.
-///
-/// # Errors
-/// When it cannot be opened; for anything that is not a regular file, a sentence about what to open instead.
+/// Opens a regular file for reading. Refuses anything else: a pipe may block, and a device may never end. For these the error is a
+/// sentence about what to open instead.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let check = |meta: &Metadata| match meta.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -69,10 +67,7 @@ impl Version {
 }
 
 impl Contents {
-    /// Reads a regular file. `name` is used in errors.
-    ///
-    /// # Errors
-    /// [`FormatError::Io`] when it cannot be read or does not fit into memory; [`FormatError::Cancelled`].
+    /// Reads a regular file. `name` is used in errors. Fails when it cannot be read or does not fit into memory.
     pub(super) fn read(path: &Path, name: &str, progress: &Progress) -> Result<Self, FormatError> {
         let failed = |what: String| FormatError::Io { name: name.to_owned(), what };
         let io = |error: std::io::Error| failed(why(&error));

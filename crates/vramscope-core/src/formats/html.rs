@@ -8,11 +8,8 @@ use super::error::{PageSnapshot, listed};
 use crate::units::Bytes;
 
 /// The snapshot in a page: base64 after `"base64":` (pages of `trace_plot` and similar functions), or in a data URL. If there are
-/// several, `wanted` chooses by name or by number from 1.
-///
-/// # Errors
-/// [`FormatError::Elsewhere`] when the page has no snapshot, [`FormatError::Several`] when it has several and `wanted` is `None`,
-/// [`FormatError::Malformed`] when the base64 is invalid.
+/// several, `wanted` chooses by name or by number from 1. Fails with [`FormatError::Elsewhere`] when the page has no snapshot,
+/// [`FormatError::Several`] when it has several and `wanted` is `None`, [`FormatError::Malformed`] when the base64 is invalid.
 pub(crate) fn embedded(page: &[u8], name: &str, wanted: Option<&str>) -> Result<Vec<u8>, FormatError> {
     let elsewhere = |what: String| FormatError::Elsewhere { name: name.to_owned(), what };
     // A memory timeline saved as .html is only an image; its data can be exported to other files.

@@ -41,10 +41,7 @@ pub enum LogError {
 }
 
 impl Log {
-    /// Reads a log to its end; unpacks gzip and zstd.
-    ///
-    /// # Errors
-    /// [`LogError`]: it cannot be read, or unpacks to more than 4 GiB.
+    /// Reads a log to its end; unpacks gzip and zstd. Fails when it cannot be read, or unpacks to more than 4 GiB.
     pub fn read(mut reader: impl Read) -> Result<Self, LogError> {
         let mut start = Vec::new();
         reader.by_ref().take(4).read_to_end(&mut start)?;

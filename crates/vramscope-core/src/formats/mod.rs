@@ -110,10 +110,8 @@ pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Opens a recording that has events, blocks, sums or samples, which is needed for comparisons and for ranks.
-///
-/// # Errors
-/// [`FormatError`], also if the file contains only PyTorch's counters.
+/// Opens a recording that has events, blocks, sums or samples, which is needed for comparisons and for ranks. Fails also if the file
+/// contains only PyTorch's counters.
 pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let recording = open(path, progress)?;
     if recording.has_only_counters() {

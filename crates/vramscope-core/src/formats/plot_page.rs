@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
-    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, Format, Frame, Known, LoadReport, PoolId, Progress, Recording,
-    Source, StackId, StackTableBuilder, WarningKind,
+    Action, Capabilities, DeviceId, DeviceKind, DeviceRecording, Format, Known, LoadReport, PoolId, Progress, Recording, Source,
+    StackId, StackTableBuilder, WarningKind,
 };
 use crate::units::count;
 
@@ -58,11 +58,8 @@ pub(super) fn data_at(page: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads the plot of a page whose data begins at `at`.
-///
-/// # Errors
-/// [`FormatError::Malformed`] if the data is damaged, [`FormatError::Elsewhere`] if it is empty, [`FormatError::TooLarge`] if its
-/// stacks are longer than its size allows.
+/// Reads the plot of a page whose data begins at `at`. Fails with [`FormatError::Malformed`] if the data is damaged,
+/// [`FormatError::Elsewhere`] if it is empty, [`FormatError::TooLarge`] if its stacks are longer than its size allows.
 pub(super) fn read(page: &[u8], at: usize, name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(page.len() as u64);
     let malformed = |what: String| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what };
@@ -189,8 +186,7 @@ impl Stacks<'_> {
         let plot = self.plot;
         for line in plot.lines(info).filter(|line| *line != OF_THE_FREE) {
             let (file, line, function) = place(line);
-            let (name, file) = (self.table.string(function), self.table.string(file));
-            frames.push(self.table.frame(Frame { name, file, line }));
+            frames.push(self.table.frame_of(function, file, line));
         }
         self.frames += frames.len();
         if self.frames > most {

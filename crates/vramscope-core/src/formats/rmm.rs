@@ -20,10 +20,7 @@ pub(super) fn is_rmm(head: &[u8]) -> bool {
     head.starts_with(b"Thread,Time,Action")
 }
 
-/// Reads a log.
-///
-/// # Errors
-/// [`FormatError::Malformed`] without RMM's header, [`FormatError::Elsewhere`] without a readable row.
+/// Reads a log. Fails with [`FormatError::Malformed`] without RMM's header, [`FormatError::Elsewhere`] without a readable row.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     if !is_rmm(bytes) {
         let what = format!("an RMM log begins with {}", String::from_utf8_lossy(HEADER));

@@ -36,10 +36,7 @@ pub enum StatsError {
     NoCounters,
 }
 
-/// Reads a file of counters.
-///
-/// # Errors
-/// [`StatsError`] says what is wrong with it, without its name.
+/// Reads a file of counters. [`StatsError`] says what is wrong with it, without its name.
 pub fn open(path: &Path) -> Result<MemoryStats, StatsError> {
     let meta = std::fs::metadata(path).map_err(StatsError::NotOpened)?;
     if !meta.is_file() {

@@ -22,11 +22,8 @@ pub trait AnswerSink: Sync {
 }
 
 impl WhatIf<'_> {
-    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may have the same
-    /// answer, in the order given. Progress counts questions.
-    ///
-    /// # Errors
-    /// [`Cancelled`] when asked to stop; what was answered was told.
+    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may have the same answer,
+    /// in the order given. Progress counts questions. When asked to stop, what was answered was told.
     pub fn ask_each(
         &self,
         questions: &[Question],

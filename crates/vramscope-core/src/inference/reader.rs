@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::assume::Assumption;
 use super::cap_range::Bounds;
-use super::requests::{EMPTY_CACHE, Known, LATER, Requests, Retry, SKIP, Step, step_of, stream_of};
+use super::requests::{EMPTY_CACHE, Known, LATER, Requests, Retry, SKIP, Step, step_of};
 use super::start;
 use crate::allocator::Growth;
 use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackId};
@@ -279,7 +279,8 @@ impl<'a> Reader<'a> {
     fn grow(&mut self, i: usize, address: u64, size: u64) {
         let events = &self.device.events;
         let is_map = events.action[i] == Action::SegmentMap;
-        self.out.growths.push(Growth { event: i as u32, is_map, address, size, stream: stream_of(self.device, i) });
+        let stream = self.device.stream_handle(self.device.events.stream[i]);
+        self.out.growths.push(Growth { event: i as u32, is_map, address, size, stream });
         self.reserved += size;
         let recorded = self.device.pool_key(events.pool[i]).filter(|&k| k != (0, 0));
         if let Some(&(size, key)) = self.private_begins.get(&i) {

@@ -225,7 +225,7 @@ impl<'a> Requests<'a> {
     /// The raw handle of an event's stream.
     #[inline]
     pub fn stream(&self, event: usize) -> u64 {
-        stream_of(self.device, event)
+        self.device.stream_handle(self.device.events.stream[event])
     }
 
     /// The pool of a request.
@@ -239,11 +239,6 @@ impl<'a> Requests<'a> {
     pub fn step(&self, event: usize) -> Step {
         step_of(self.device.events.action[event], self.plan[event])
     }
-}
-
-#[inline]
-pub(super) fn stream_of(device: &DeviceRecording, event: usize) -> u64 {
-    device.streams.get(usize::from(device.events.stream[event].0)).copied().unwrap_or(0)
 }
 
 #[inline]

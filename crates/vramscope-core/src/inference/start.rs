@@ -35,21 +35,13 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
         let mut segment = StartSegment {
             address,
             size: run.size,
-            stream: device.streams.get(usize::from(run.stream.0)).copied().unwrap_or(0),
+            stream: device.stream_handle(run.stream),
             pool: device.pool_key(run.pool).unwrap_or((0, 0)),
             class: run.class,
             is_expandable: run.is_expandable,
             blocks: Vec::new(),
         };
-        let hole = |address: u64, size: u64| StartBlock {
-            address,
-            size,
-            requested: 0,
-            is_allocated: false,
-            is_pending: false,
-            size_is_a_guess: false,
-            slot: u32::MAX,
-        };
+        let hole = |address: u64, size: u64| StartBlock { address, size, slot: u32::MAX, ..StartBlock::default() };
         let mut at = address;
         while known.get(next).is_some_and(|k| k.0 < at) {
             next += 1;
@@ -177,16 +169,9 @@ mod tests {
         push(Action::SegmentUnmap, 0, 20);
         // Mapped before the trace, beside a page that stays.
         push(Action::SegmentUnmap, 100, 20);
-        device.segments.push(Segment {
-            address: base + 120 * MEBIBYTE,
-            size: 2 * MEBIBYTE,
-            stream: StreamId(0),
-            pool: PoolId(0),
-            class: SizeClass::Small,
-            is_expandable: true,
-            stack: StackId::NONE,
-            blocks: 0..0,
-        });
+        let (address, size) = (base + 120 * MEBIBYTE, 2 * MEBIBYTE);
+        let class = SizeClass::Small;
+        device.segments.push(Segment { address, size, pool: PoolId(0), class, is_expandable: true, ..Segment::default() });
         let start = segments_before(&device);
         let told: Vec<_> = start.iter().map(|s| ((s.address - base) / MEBIBYTE, s.size / MEBIBYTE, s.class)).collect();
         assert_eq!(told, [(100, 22, SizeClass::Small)]);

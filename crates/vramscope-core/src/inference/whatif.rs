@@ -51,7 +51,7 @@ pub fn settings_of(line: &str) -> &str {
 }
 
 /// The figures of one answer, under the names of the command-line contract. Bytes are whole blocks and segments.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// The settings as asked.
     pub conf: String,
@@ -454,16 +454,12 @@ impl<'a> WhatIf<'a> {
             final_reserved_bytes: stats.reserved_bytes.all.current,
             final_allocated_bytes: stats.allocated_bytes.all.current,
             requests: run.requests,
-            seconds: 0.0,
             certain: true,
-            uncertain_because: None,
             peak_reserved_span: [peak, peak],
             oom_request_span: run.oom_request.map(|r| [r, r]),
-            oom_varies: false,
-            passes_from_bytes: None,
-            spans: BTreeMap::new(),
             agrees_with_recording: self.own.reproduces(),
             ends_at_failure: self.own.horizon,
+            ..Row::default()
         }
     }
 }

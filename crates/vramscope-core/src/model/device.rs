@@ -100,19 +100,29 @@ pub struct DeviceRecording {
     pub can_show: Capabilities,
 }
 
+fn intern<T: PartialEq>(known: &mut Vec<T>, new: T) -> u16 {
+    let at = known.iter().position(|k| *k == new).unwrap_or_else(|| {
+        known.push(new);
+        known.len() - 1
+    });
+    u16::try_from(at).unwrap_or(u16::MAX - 1)
+}
+
 impl DeviceRecording {
     /// The id of a raw stream handle; adds the handle if it is new. Streams beyond 65,534 share the last id.
     pub fn intern_stream(&mut self, handle: u64) -> StreamId {
-        let at = self.streams.iter().position(|&s| s == handle).unwrap_or_else(|| {
-            self.streams.push(handle);
-            self.streams.len() - 1
-        });
-        StreamId(u16::try_from(at).unwrap_or(u16::MAX - 1))
+        StreamId(intern(&mut self.streams, handle))
+    }
+
+    /// The raw handle of a stream; 0 for the default stream and one that is not known.
+    #[inline]
+    pub fn stream_handle(&self, stream: StreamId) -> u64 {
+        self.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
     }
 
     /// How sentences name a stream: `the default stream`, `stream 1 (0x5555)`.
     pub fn stream_name(&self, stream: StreamId) -> String {
-        match self.streams.get(usize::from(stream.0)).copied().unwrap_or(0) {
+        match self.stream_handle(stream) {
             0 => "the default stream".to_owned(),
             handle => format!("stream {} ({handle:#x})", stream.0),
         }
@@ -120,11 +130,7 @@ impl DeviceRecording {
 
     /// The id of a pool key; adds the key if it is new. Pools beyond 65,534 share the last id.
     pub fn intern_pool(&mut self, key: PoolKey) -> PoolId {
-        let at = self.pools.iter().position(|&p| p == key).unwrap_or_else(|| {
-            self.pools.push(key);
-            self.pools.len() - 1
-        });
-        PoolId(u16::try_from(at).unwrap_or(u16::MAX - 1))
+        PoolId(intern(&mut self.pools, key))
     }
 
     /// The key of a pool; `None` for [`PoolId::UNKNOWN`].

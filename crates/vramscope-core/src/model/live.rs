@@ -94,20 +94,18 @@ impl ProcessTrack {
 
     /// Host memory at `time_us`; `None` before the first figure and after the process ended.
     pub fn host_at(&self, time_us: i64) -> Option<&HostPoint> {
-        if self.ended_us.is_some_and(|end| time_us >= end) {
-            return None;
-        }
-        let after = self.host.partition_point(|p| p.time_us <= time_us);
-        self.host.get(after.checked_sub(1)?)
+        self.valid_at(time_us, &self.host, |p| p.time_us)
     }
 
     /// The point valid at `time_us`; `None` before the first and after the process ended.
     pub fn at(&self, time_us: i64) -> Option<&ProcessPoint> {
-        if self.ended_us.is_some_and(|end| time_us >= end) {
-            return None;
-        }
-        let after = self.points.partition_point(|p| p.time_us <= time_us);
-        self.points.get(after.checked_sub(1)?)
+        self.valid_at(time_us, &self.points, |p| p.time_us)
+    }
+
+    fn valid_at<'p, P>(&self, time_us: i64, points: &'p [P], time_of: impl Fn(&P) -> i64) -> Option<&'p P> {
+        let has_ended = self.ended_us.is_some_and(|end| time_us >= end);
+        let after = points.partition_point(|p| time_of(p) <= time_us);
+        points.get(after.checked_sub(1)?).filter(|_| !has_ended)
     }
 }
 

@@ -68,10 +68,7 @@ impl Recording {
         first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
     }
 
-    /// The index in [`devices`](Self::devices) of the device with ordinal `wanted`.
-    ///
-    /// # Errors
-    /// [`NoSuchDevice`], which lists the devices of the recording.
+    /// The index in [`devices`](Self::devices) of the device with ordinal `wanted`. The error lists the devices of the recording.
     pub fn device_numbered(&self, wanted: i32) -> Result<usize, NoSuchDevice> {
         self.devices.iter().position(|d| d.id.index == wanted).ok_or_else(|| NoSuchDevice {
             recording: self.source.name.clone(),

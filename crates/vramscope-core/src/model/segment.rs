@@ -17,6 +17,12 @@ impl PoolId {
     pub const UNKNOWN: PoolId = PoolId(u16::MAX);
 }
 
+impl Default for PoolId {
+    fn default() -> Self {
+        PoolId::UNKNOWN
+    }
+}
+
 /// PyTorch's pool id: `(0, 0)` is the default pool, anything else a private one (a CUDA graph's or a `MemPool`'s).
 pub type PoolKey = (u64, u64);
 
@@ -41,7 +47,7 @@ impl SizeClass {
 }
 
 /// Memory allocated from the device in one piece (`cudaMalloc`), or one contiguous mapped run of an expandable segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Address of the first byte.
     pub address: u64,
@@ -85,7 +91,7 @@ impl BlockState {
 }
 
 /// One block of a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// Address of the first byte.
     pub address: u64,

@@ -16,6 +16,12 @@ pub struct FrameId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
+impl Default for StackId {
+    fn default() -> Self {
+        StackId::NONE
+    }
+}
+
 impl StackId {
     /// Marks the absence of a stack.
     pub const NONE: StackId = StackId(u32::MAX);
@@ -166,6 +172,12 @@ impl StackTableBuilder {
             frames.push(frame);
             FrameId(frames.len() as u32 - 1)
         })
+    }
+
+    /// The id of the frame of a function at a line.
+    pub fn frame_of(&mut self, name: &str, file: &str, line: u32) -> FrameId {
+        let (name, file) = (self.string(name), self.string(file));
+        self.frame(Frame { name, file, line })
     }
 
     /// The id of a stack, innermost frame first; adds it if it is new. An empty stack is [`StackId::NONE`].

@@ -31,36 +31,8 @@ pub struct Vocabulary<'a> {
 }
 
 /// Beginnings of terms, most frequent first. Their meanings are in the table of the language.
-const TERMS: [&str; 28] = [
-    "size>",
-    "stack~",
-    "module~",
-    "file~",
-    "function~",
-    "role=",
-    "live@",
-    "pool=",
-    "stream=",
-    "step=",
-    "during~",
-    "born>",
-    "born<",
-    "gone>",
-    "gone<",
-    "age>",
-    "age<",
-    "gone=never",
-    "gone",
-    "kept",
-    "block>",
-    "addr=",
-    "event=",
-    "time>",
-    "action=",
-    "id=",
-    "not",
-    "or",
-];
+const TERMS: &str = "size> stack~ module~ file~ function~ role= live@ pool= stream= step= during~ born> born< gone> gone< age> \
+    age< gone=never gone kept block> addr= event= time> action= id= not or";
 
 /// Meaning of an entry of [`TERMS`].
 fn meaning(term: &str) -> &'static str {
@@ -147,6 +119,6 @@ pub fn complete(text: &str, byte: usize, known: Vocabulary<'_>) -> Vec<Completio
             return fitting.map(|n| offer(format!("{prefix}{n}"), about)).take(MOST).collect();
         }
     }
-    let fitting = TERMS.iter().filter(|term| term.starts_with(&typed) && **term != typed);
-    fitting.map(|term| offer((*term).to_owned(), meaning(term))).take(MOST).collect()
+    let fitting = TERMS.split(' ').filter(|term| term.starts_with(&typed) && *term != typed);
+    fitting.map(|term| offer(term.to_owned(), meaning(term))).take(MOST).collect()
 }

@@ -233,10 +233,8 @@ impl<'a> Scope<'a> {
 }
 
 impl Query {
-    /// Parses a query. An empty one matches everything.
-    ///
-    /// # Errors
-    /// One sentence that names the term and what is expected instead, with the term's position.
+    /// Parses a query. An empty one matches everything. The error is one sentence that names the term and what is expected instead, with
+    /// the term's position.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
         let mut open: Vec<(Term, bool)> = Vec::new();

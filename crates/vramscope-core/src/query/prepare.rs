@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::needle::Needle;
-use super::{Between, Instant, Moment, Query, Scope, Term, terms};
+use super::{Between, Moment, Query, Scope, Term, terms};
 use crate::anatomy::roles::Role;
 use crate::model::{Action, Frame, FrameId, PoolId, PoolKey, SizeClass, StackId, StackTable, StrId};
 use crate::tables::{LifetimeId, NO_EVENT};
@@ -72,7 +72,7 @@ impl Test {
             Term::Addresses(b) => Test::Addresses(*b),
             Term::Event(b) => Test::Event(*b),
             Term::Time(b) => events_of_time(scope, *b).map_or(Test::Never, Test::Event),
-            Term::Stack(text) => Test::Stacks(stacks_with(stacks, text), FxHashSet::default(), FxHashSet::default()),
+            Term::Stack(text) => Test::stacks(stacks_with(stacks, text)),
             Term::StackIs(number) => Test::StackIs(StackId(*number)),
             Term::Text(text) => {
                 let notes = device.events.notes.iter().filter(|n| stacks.text(n.text).to_lowercase().contains(text));
@@ -83,22 +83,14 @@ impl Test {
             Term::Role(role) => Test::Role(*role),
             Term::During(text) => Test::Ranges(ranges(scope, |name| name.contains(text.as_str()))),
             Term::Step(numbers) => Test::Ranges(ranges_of_steps(scope, *numbers)),
-            Term::File(text) => Test::Stacks(
-                {
-                    let needle = Needle::of(text);
-                    stacks_where(stacks, |f| needle.is_in(stacks.text(f.file)))
-                },
-                FxHashSet::default(),
-                FxHashSet::default(),
-            ),
-            Term::Function(text) => Test::Stacks(
-                {
-                    let needle = Needle::of(text);
-                    stacks_where(stacks, |f| needle.is_in(stacks.text(f.name)))
-                },
-                FxHashSet::default(),
-                FxHashSet::default(),
-            ),
+            Term::File(text) => {
+                let needle = Needle::of(text);
+                Test::stacks(stacks_where(stacks, |f| needle.is_in(stacks.text(f.file))))
+            }
+            Term::Function(text) => {
+                let needle = Needle::of(text);
+                Test::stacks(stacks_where(stacks, |f| needle.is_in(stacks.text(f.name))))
+            }
             Term::Module(text) => {
                 // A dotted path has underscores where it names a file or a class.
                 let plain = |name: &str| name.to_lowercase().replace(['.', '/', '\\'], "_");
@@ -130,6 +122,10 @@ impl Test {
         }
     }
 
+    fn stacks(matching: Vec<bool>) -> Self {
+        Test::Stacks(matching, FxHashSet::default(), FxHashSet::default())
+    }
+
     pub(super) fn holds_for_lifetime(&self, scope: &Scope<'_>, id: LifetimeId) -> bool {
         let (device, lifetimes) = (scope.device, &scope.tables.lifetimes);
         let last = device.events.len() as u32;
@@ -137,14 +133,10 @@ impl Test {
         match self {
             Test::Size(b) => b.holds(lifetimes.requested(device, id)),
             Test::Block(b) => b.holds(lifetimes.block_size(id)),
-            Test::Stacks(stacks, _, rows) => {
-                let stack = lifetimes.stack(device, id);
-                stacks.get(stack.0 as usize).copied().unwrap_or(false) || rows.contains(&id.0)
-            }
+            Test::Stacks(stacks, _, rows) => is_marked(stacks, lifetimes.stack(device, id).0) || rows.contains(&id.0),
             Test::StackIs(stack) => lifetimes.stack(device, id) == *stack,
             Test::Module(stacks, ranges) => {
-                stacks.get(lifetimes.stack(device, id).0 as usize).copied().unwrap_or(false)
-                    || born(scope, id).is_some_and(|e| is_inside(ranges, e))
+                is_marked(stacks, lifetimes.stack(device, id).0) || born(scope, id).is_some_and(|e| is_inside(ranges, e))
             }
             Test::BornBefore => lifetimes.born(id) == NO_EVENT,
             Test::Role(role) => scope.roles.map_or(Role::Unknown, |c| c.of(id)) == *role,
@@ -173,8 +165,8 @@ impl Test {
                 *address >= from && *address - from < lifetimes.block_size(id).max(1)
             }
             Test::Addresses(b) => b.holds(lifetimes.address(device, id)),
-            Test::Streams(wanted) => of_life().is_some_and(|l| wanted.get(usize::from(l.stream.0)).copied().unwrap_or(false)),
-            Test::Pools(wanted) => of_life().is_some_and(|l| wanted.get(usize::from(l.pool.0)).copied().unwrap_or(false)),
+            Test::Streams(wanted) => of_life().is_some_and(|l| is_marked(wanted, l.stream.0.into())),
+            Test::Pools(wanted) => of_life().is_some_and(|l| is_marked(wanted, l.pool.0.into())),
             Test::Class(class) => of_life().is_some_and(|l| l.class == *class),
             Test::Id(b) => b.holds(u64::from(id.0)),
             Test::Action(actions) => actions.iter().any(|a| match a {
@@ -203,18 +195,12 @@ impl Test {
             }
             Test::Addresses(range) => range.holds(events.address[i]),
             Test::Event(range) => range.holds(u64::from(event)),
-            Test::Stacks(stacks, noted, _) => {
-                stacks.get(events.stack[i].0 as usize).copied().unwrap_or(false) || noted.contains(&event)
-            }
+            Test::Stacks(stacks, noted, _) => is_marked(stacks, events.stack[i].0) || noted.contains(&event),
             Test::StackIs(stack) => events.stack[i] == *stack,
-            Test::Module(stacks, ranges) => {
-                stacks.get(events.stack[i].0 as usize).copied().unwrap_or(false) || is_inside(ranges, event)
-            }
+            Test::Module(stacks, ranges) => is_marked(stacks, events.stack[i].0) || is_inside(ranges, event),
             Test::Ranges(ranges) => is_inside(ranges, event),
-            Test::Streams(wanted) => wanted.get(usize::from(events.stream[i].0)).copied().unwrap_or(false),
-            Test::Pools(wanted) if events.pool[i] != PoolId::UNKNOWN => {
-                wanted.get(usize::from(events.pool[i].0)).copied().unwrap_or(false)
-            }
+            Test::Streams(wanted) => is_marked(wanted, events.stream[i].0.into()),
+            Test::Pools(wanted) if events.pool[i] != PoolId::UNKNOWN => is_marked(wanted, events.pool[i].0.into()),
             // All other terms are about the allocation.
             _ => {
                 let id = lifetimes.of_event(event);
@@ -233,6 +219,10 @@ fn born(scope: &Scope<'_>, id: LifetimeId) -> Option<u32> {
 fn life(scope: &Scope<'_>, id: LifetimeId, last: u32) -> (u32, u32) {
     let from = born(scope, id).unwrap_or(0);
     (from, scope.tables.lifetimes.gone(id).min(last).max(from))
+}
+
+fn is_marked(marks: &[bool], id: u32) -> bool {
+    marks.get(id as usize).copied().unwrap_or(false)
 }
 
 fn is_inside(ranges: &[(u32, u32)], event: u32) -> bool {
@@ -254,12 +244,8 @@ fn events_of(scope: &Scope<'_>, moment: Moment) -> Option<Between> {
     match moment {
         Moment::Events(b) => Some(b),
         Moment::Micros(b) => events_of_time(scope, b),
-        Moment::At(operator, at) => event_of(scope, at).map(|e| terms::from_operator(operator, u64::from(e))),
+        Moment::At(operator, at) => scope.event_of(at).map(|e| terms::from_operator(operator, u64::from(e))),
     }
-}
-
-fn event_of(scope: &Scope<'_>, at: Instant) -> Option<u32> {
-    scope.event_of(at)
 }
 
 fn pools(scope: &Scope<'_>, is_wanted: impl Fn(PoolKey) -> bool) -> Test {
@@ -291,9 +277,7 @@ fn stacks_with(stacks: &StackTable, text: &str) -> Vec<bool> {
 fn stacks_where(stacks: &StackTable, mut passes: impl FnMut(&Frame) -> bool) -> Vec<bool> {
     let matching: Vec<bool> =
         (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).is_some_and(|f| passes(&f))).collect();
-    (0..stacks.len())
-        .map(|i| stacks.frames(StackId(i as u32)).iter().any(|f| matching.get(f.0 as usize).copied().unwrap_or(false)))
-        .collect()
+    (0..stacks.len()).map(|i| stacks.frames(StackId(i as u32)).iter().any(|f| is_marked(&matching, f.0))).collect()
 }
 
 /// Ranges of events inside the steps with these numbers.

@@ -4,14 +4,13 @@ use proptest::prelude::*;
 
 use super::prepare::trailing_number;
 use super::*;
-use crate::model::{AllocConf, Frame, PoolId, StackId, StackTableBuilder, StreamId};
+use crate::model::{AllocConf, PoolId, StackId, StackTableBuilder, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::toy::{self, Toy};
 
 fn recording() -> Recording {
     let mut b = StackTableBuilder::new();
-    let (name, file) = (b.string("attention"), b.string("/home/me/train.py"));
-    let frame = b.frame(Frame { name, file, line: 71 });
+    let frame = b.frame_of("attention", "/home/me/train.py", 71);
     let stack = b.stack(&[frame]);
     let mut d = DeviceRecording { streams: vec![0, 0x55], pools: vec![(0, 0), (0, 7)], ..DeviceRecording::default() };
     d.events.has_time = true;

@@ -52,6 +52,12 @@ enum BlockSizes {
     Bytes(Vec<u64>),
 }
 
+impl Default for BlockSizes {
+    fn default() -> Self {
+        BlockSizes::Units(Vec::new())
+    }
+}
+
 const UNIT: u64 = 512;
 
 impl BlockSizes {
@@ -92,7 +98,7 @@ impl BlockSizes {
 }
 
 /// Every allocation of one device: about 16 bytes per row and 4 per event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lifetimes {
     initial: Vec<Initial>,
     /// `alloc` events of the rows after the initial ones.
@@ -155,15 +161,8 @@ impl Lifetimes {
             gone: Vec::with_capacity(count + events.len() / 3),
             blocks: BlockSizes::Units(Vec::with_capacity(count + events.len() / 3)),
             by_event: Vec::with_capacity(events.len()),
-            lost: Vec::new(),
-            pools: Vec::new(),
-            by_address: OnceLock::new(),
-            is_plain: false,
-            blocks_exact: false,
-            unmatched_frees: 0,
-            mismatches: 0,
-            guessed_blocks: 0,
             initial,
+            ..Lifetimes::default()
         };
         let mut before = Vec::with_capacity(count);
         for (id, block) in rows.initial.iter().enumerate() {

@@ -46,6 +46,22 @@ struct Node {
     attached: bool,
 }
 
+impl Node {
+    const FREE: Node = Node {
+        address: 0,
+        size: 0,
+        prev: NONE,
+        next: NONE,
+        lifetime: NONE,
+        requested: 0,
+        pool: PoolId::UNKNOWN,
+        class: SizeClass::Large,
+        what: Use::Free,
+        soft: false,
+        attached: true,
+    };
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Run {
     size: u64,
@@ -137,20 +153,7 @@ impl<'a> Placement<'a> {
     }
 
     fn free_node(&mut self, address: u64, size: u64, pool: PoolId, class: SizeClass) -> u32 {
-        let node = Node {
-            address,
-            size,
-            prev: NONE,
-            next: NONE,
-            lifetime: NONE,
-            requested: 0,
-            pool,
-            class,
-            what: Use::Free,
-            soft: false,
-            attached: true,
-        };
-        let at = self.node(node);
+        let at = self.node(Node { address, size, pool, class, ..Node::FREE });
         if let Some(old) = self.by_address.insert(address, at) {
             // A block outside all segments was here; it can no longer be found by address.
             self.mismatches += u64::from(self.nodes[old as usize].what != Use::Free);
@@ -210,19 +213,7 @@ impl<'a> Placement<'a> {
     }
 
     fn tail_node(&mut self) -> u32 {
-        self.node(Node {
-            address: u64::MAX,
-            size: 0,
-            prev: NONE,
-            next: NONE,
-            lifetime: NONE,
-            requested: 0,
-            pool: PoolId::UNKNOWN,
-            class: SizeClass::Large,
-            what: Use::Tail,
-            soft: false,
-            attached: true,
-        })
+        self.node(Node { address: u64::MAX, what: Use::Tail, ..Node::FREE })
     }
 
     /// A segment is returned to the device.
@@ -399,20 +390,8 @@ impl<'a> Placement<'a> {
     }
 
     fn detached(&mut self, address: u64, size: u64, requested: u64, lifetime: u32, is_pending: bool) {
-        let node = Node {
-            address,
-            size,
-            prev: NONE,
-            next: NONE,
-            lifetime,
-            requested,
-            pool: PoolId::UNKNOWN,
-            class: SizeClass::Large,
-            what: if is_pending { Use::Pending } else { Use::Live },
-            soft: false,
-            attached: false,
-        };
-        let at = self.node(node);
+        let what = if is_pending { Use::Pending } else { Use::Live };
+        let at = self.node(Node { address, size, lifetime, requested, what, attached: false, ..Node::FREE });
         self.by_address.insert(address, at);
         self.last = at;
     }

@@ -9,12 +9,12 @@ mod paint;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 pub(crate) use page::page_ui;
 
-use crate::app::jobs::Jobs;
+use crate::app::jobs::{Jobs, answered};
 use crate::app::state::DocumentId;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::units::Bytes;
@@ -64,6 +64,7 @@ impl Replayable {
     }
 }
 
+#[derive(Default)]
 pub struct ProbePage {
     /// The recording to replay; it stays when its tab is closed.
     pub replay: Option<Replayable>,
@@ -106,22 +107,10 @@ const FRAME: Duration = Duration::from_millis(33);
 impl ProbePage {
     /// A page; `replay` is offered first when given.
     pub fn new(replay: Option<Replayable>) -> Self {
-        let mut page = ProbePage {
-            chosen: if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") },
-            replay,
-            open: Vec::new(),
-            parameters: Vec::new(),
-            conf: String::new(),
-            limit: String::new(),
-            target: 0,
-            is_shared: false,
-            pace: 0,
-            complaint: None,
-            moment: Arc::default(),
-            outcome: None,
-            under_way: None,
-        };
-        page.choose(page.chosen);
+        let chosen = if replay.is_some() { None } else { ALL.iter().position(|s| s.name == "fragmentation") };
+        let mut page = ProbePage::default();
+        page.replay = replay;
+        page.choose(chosen);
         page
     }
 
@@ -229,13 +218,8 @@ impl ProbePage {
         if let Some(moment) = run.moments.try_iter().last() {
             self.moment = Arc::new(moment);
         }
-        let (moment, over) = match run.over.try_recv() {
-            Ok(over) => over,
-            Err(TryRecvError::Empty) => return None,
-            Err(TryRecvError::Disconnected) => {
-                (Moment::default(), Err("the probe's thread could not be started; please try again".to_owned()))
-            }
-        };
+        let lost = || (Moment::default(), Err("the probe's thread could not be started; please try again".to_owned()));
+        let (moment, over) = answered(&run.over, lost)?;
         self.moment = Arc::new(moment);
         self.under_way = None;
         let made = over.as_ref().ok().map(|f| Arc::clone(&f.recording));

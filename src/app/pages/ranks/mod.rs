@@ -20,7 +20,7 @@ use crate::app::widgets::Sort;
 pub use layout::{Column, Listed};
 pub(in crate::app) use page::page_ui;
 
-use crate::app::jobs::Jobs;
+use crate::app::jobs::{Jobs, answered};
 use vramscope_core::compare::ranks::{self, Job, Overview, RankRow};
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
@@ -117,17 +117,12 @@ impl Ranks {
     /// Takes in what arrived. Fails when the folder cannot be listed or no file holds a device's memory.
     pub fn poll(&mut self) -> Result<(), String> {
         if let Some(folder) = &self.folder {
-            match folder.try_recv() {
-                Ok(Ok(files)) => {
-                    self.folder = None;
-                    self.jobs = ranks::by_job(files.iter().map(|path| ranks::pending(path)).collect());
-                    self.files = files;
-                    self.choose_job();
-                }
-                Ok(Err(sentence)) => return Err(sentence),
-                Err(TryRecvError::Empty) => return Ok(()),
-                Err(TryRecvError::Disconnected) => return Err("the folder could not be read; please report this".to_owned()),
-            }
+            let lost = || Err("the folder could not be read; please report this".to_owned());
+            let Some(files) = answered(folder, lost) else { return Ok(()) };
+            self.files = files?;
+            self.folder = None;
+            self.jobs = ranks::by_job(self.files.iter().map(|path| ranks::pending(path)).collect());
+            self.choose_job();
         }
         // Limited per frame. A row costs microseconds, and the rest waits for the next frame.
         let (mut answers, mut is_over): (Vec<Answer>, bool) = (Vec::new(), false);

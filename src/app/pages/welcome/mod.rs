@@ -8,6 +8,7 @@ pub mod record;
 use egui::{Rect, Response, Role, ScrollArea, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
 use crate::app::platform::machine::MachineState;
+use crate::app::state::Command;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Field, Push, Sparkline, focus_ring, label, paint_key_cap, paint_logo, row};
@@ -17,18 +18,13 @@ use vramscope_core::units::{Bytes, count};
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WelcomeIntent {
-    /// How to record, with each framework.
-    HowToRecord,
-    /// Show the file dialog.
-    OpenDialog,
+    Run(Command),
     /// Open the file at this path, as typed.
     OpenPath(String),
     /// Open a bundled sample by its index in the model.
     OpenSample(usize),
     /// Open a recent file by its index in the model.
     OpenRecent(usize),
-    /// Begin something else: the id its [`StartEntry`] carries.
-    Start(u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +34,8 @@ pub struct StartEntry {
     pub text: String,
     /// Shown as a key cap; may be empty.
     pub shortcut: String,
-    /// What a click asks for.
-    pub intent: WelcomeIntent,
+    /// What a click runs.
+    pub command: Command,
 }
 
 /// A file that can be opened with one click.
@@ -102,7 +98,7 @@ pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
                         let asks_more = record::record_ui(&mut column, &mut remembered.recipe);
                         column.add_space(30.0);
                         record::words_ui(&mut column);
-                        asks_more.then_some(WelcomeIntent::HowToRecord)
+                        asks_more.then_some(WelcomeIntent::Run(Command::HowToRecord))
                     }
                 };
                 intent = intent.take().or(asked);
@@ -141,7 +137,7 @@ fn start_ui(ui: &mut Ui, model: &WelcomeModel, path: &mut String) -> Option<Welc
     ui.add_space(6.0);
     for (i, entry) in model.starts.iter().enumerate() {
         if start_row(ui, entry, i == 0).clicked() {
-            intent = Some(entry.intent.clone());
+            intent = Some(WelcomeIntent::Run(entry.command));
         }
     }
     ui.add_space(10.0);
@@ -339,7 +335,7 @@ pub fn open_entry(shortcut: &str) -> StartEntry {
         title: "Open a recording…".into(),
         text: "Allocator snapshot, profiler trace, memory timeline or a saved memory_viz page. Compressed files too.".into(),
         shortcut: shortcut.into(),
-        intent: WelcomeIntent::OpenDialog,
+        command: Command::Open,
     }
 }
 

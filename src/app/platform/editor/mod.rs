@@ -74,42 +74,8 @@ const BY_COLON: &[&str] =
     &["code", "code-insiders", "codium", "cursor", "windsurf", "subl", "zed", "zeditor", "hx", "helix", "micro"];
 
 /// Programs that parse their arguments as a command again.
-const READ_TWICE: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "ash",
-    "ksh",
-    "zsh",
-    "fish",
-    "csh",
-    "tcsh",
-    "busybox",
-    "su",
-    "ssh",
-    "mosh",
-    "tmux",
-    "screen",
-    "script",
-    "distrobox",
-    "distrobox-enter",
-    "toolbox",
-    "nix-shell",
-    "cmd",
-    "powershell",
-    "pwsh",
-    "wsl",
-    "python",
-    "python3",
-    "perl",
-    "ruby",
-    "node",
-    "osascript",
-    "xargs",
-    "parallel",
-    "watch",
-    "eval",
-];
+const READ_TWICE: &str = "sh bash dash ash ksh zsh fish csh tcsh busybox su ssh mosh tmux screen script distrobox distrobox-enter \
+    toolbox nix-shell cmd powershell pwsh wsl python python3 perl ruby node osascript xargs parallel watch eval";
 
 /// Editors offered when the user named none: the program and its display name.
 pub const KNOWN: &[(&str, &str)] = &[
@@ -200,7 +166,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     if program.contains("{file}") || program.contains("{line}") {
         return Err("The editor's command in Settings must begin with the name of a program.".to_owned());
     }
-    let reads_twice = words.iter().find(|word| READ_TWICE.contains(&name_of(word)));
+    let reads_twice = words.iter().find(|word| READ_TWICE.split(' ').any(|reader| reader == name_of(word)));
     if let Some(program) = reads_twice {
         refuse_special(file, name_of(program))?;
     }
@@ -230,8 +196,7 @@ fn filled(word: &str, file: &str, line: u32) -> String {
     parts.join(file)
 }
 
-/// # Errors
-/// One sentence when a path contains a colon and the reader takes a line number after a colon.
+/// Fails with one sentence when a path contains a colon and the reader takes a line number after a colon.
 fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
     // The colon of a Windows drive is allowed.
     let is_misread = file.char_indices().any(|(i, c)| c == ':' && i != 1);
@@ -241,8 +206,7 @@ fn refuse_colon(file: &str, reader: &str) -> Result<(), String> {
     Err(format!("{} is not opened: {reader} would take the colon in its name for a line number.", place::shown(file)))
 }
 
-/// # Errors
-/// One sentence when a path has characters that a shell or another language could interpret.
+/// Fails with one sentence when a path has characters that a shell or another language could interpret.
 fn refuse_special(file: &str, reader: &str) -> Result<(), String> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=,:".contains(c) || (cfg!(windows) && c == '\\');
     match file.chars().find(|&c| !is_plain(c)) {

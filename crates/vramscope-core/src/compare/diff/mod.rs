@@ -365,8 +365,7 @@ fn intern(
         .map(|&f| {
             *memo.entry(f).or_insert_with(|| {
                 let frame = from.frame(f).unwrap_or(Frame { name: Default::default(), file: Default::default(), line: 0 });
-                let (name, file) = (builder.string(from.text(frame.name)), builder.string(from.text(frame.file)));
-                builder.frame(Frame { name, file, line: frame.line })
+                builder.frame_of(from.text(frame.name), from.text(frame.file), frame.line)
             })
         })
         .collect();
@@ -425,8 +424,7 @@ mod tests {
         let mut b = StackTableBuilder::new();
         let mut d = DeviceRecording::default();
         for (i, (name, size)) in allocations.iter().enumerate() {
-            let (name, file) = (b.string(name), b.string("/home/me/train.py"));
-            let frame = b.frame(Frame { name, file, line: 1 });
+            let frame = b.frame_of(name, "/home/me/train.py", 1);
             let stack = b.stack(&[frame]);
             d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);
         }
@@ -468,11 +466,7 @@ mod tests {
         let mut d = DeviceRecording::default();
         for (i, (name, size)) in allocations.iter().enumerate() {
             let stack = name.map_or(StackId::NONE, |name| {
-                let file = b.string("/home/me/train.py");
-                let frames = [name, main].map(|name| {
-                    let name = b.string(name);
-                    b.frame(Frame { name, file, line: 1 })
-                });
+                let frames = [name, main].map(|name| b.frame_of(name, "/home/me/train.py", 1));
                 b.stack(&frames)
             });
             d.events.push(i as i64, Action::Alloc, 0x10_0000 * (i as u64 + 1), *size, StreamId(0), PoolId(0), stack);

@@ -244,9 +244,10 @@ pub struct Shape {
 }
 
 /// What a frame of the graph represents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum What {
     /// The root, whose weight is the sum of all.
+    #[default]
     All,
     /// Allocations without a recorded stack, or a part of a trace's own total; never distributed over other frames.
     NoStack(StackId),
@@ -263,7 +264,7 @@ pub enum What {
 }
 
 /// One frame of the graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     /// The function, file, module, role or phase that it represents.
     pub what: What,
@@ -311,26 +312,6 @@ impl Share {
     }
 }
 
-impl Node {
-    fn new(what: What, parent: u32, depth: u32) -> Self {
-        Node {
-            what,
-            parent,
-            depth,
-            total: 0,
-            own: 0,
-            count: 0,
-            before: 0,
-            after: 0,
-            common: 0,
-            children: Vec::new(),
-            stack: StackId::NONE,
-            role: None,
-            mix: Vec::new(),
-        }
-    }
-}
-
 /// A flame graph. Node 0 is the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flame {
@@ -343,7 +324,7 @@ pub struct Flame {
 impl Flame {
     /// Builds the tree. O(stacks × depth).
     pub fn build(stacks: &StackTable, entries: &[Entry], shape: Shape) -> Self {
-        let mut nodes = vec![Node::new(What::All, 0, 0)];
+        let mut nodes = vec![Node::default()];
         let mut heaviest = vec![0u64];
         let mut index: FxHashMap<(u32, What), u32> = FxHashMap::default();
         let mut folded_frames = 0;
@@ -360,7 +341,7 @@ impl Flame {
                         None => {
                             let new = nodes.len() as u32;
                             let depth = nodes[parent as usize].depth + 1;
-                            nodes.push(Node::new(what, parent, depth));
+                            nodes.push(Node { what, parent, depth, ..Node::default() });
                             nodes[parent as usize].children.push(new);
                             heaviest.push(0);
                             index.insert((parent, what), new);

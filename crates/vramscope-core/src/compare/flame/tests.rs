@@ -1,13 +1,10 @@
 use super::*;
-use crate::model::{Frame, StackTableBuilder};
+use crate::model::StackTableBuilder;
 
 /// `main` calls `f`, which calls `g` in torch; 22 bytes in total, 7 of them without a stack.
 fn example() -> (StackTable, Vec<Entry>) {
     let mut b = StackTableBuilder::new();
-    let mut frame = |name: &str, file: &str| {
-        let (name, file) = (b.string(name), b.string(file));
-        b.frame(Frame { name, file, line: 1 })
-    };
+    let mut frame = |name: &str, file: &str| b.frame_of(name, file, 1);
     let (main, f) = (frame("main", "/home/me/a.py"), frame("forward", "/home/me/a.py"));
     let g = frame("linear", "/venv/lib/python3.12/site-packages/torch/nn/functional.py");
     let s1 = b.stack(&[f, main]);

@@ -101,16 +101,9 @@ impl Join {
 }
 
 /// Why two recordings were not joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NotJoined(String);
-
-impl std::fmt::Display for NotJoined {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for NotJoined {}
 
 fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
     Err(NotJoined(sentence))
@@ -128,10 +121,8 @@ pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     rank(base) <= 2 && (rank(extra) < rank(base) || is_watch(extra))
 }
 
-/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`.
-///
-/// # Errors
-/// [`NotJoined`] with one sentence: they are not of the same run, or one of them lacks what the match needs.
+/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`. Fails with one sentence: they are not
+/// of the same run, or one of them lacks what the match needs.
 pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Result<(Recording, Join), NotJoined> {
     let (name, base_name) = (&extra.source.name, base.source.name.clone());
     if !can_join(&base, extra) {
@@ -160,13 +151,7 @@ pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Resu
         expected: matches.iter().map(|m| m.fit.expected).sum(),
         typical_us: best.fit.typical_us,
         widest_us: matches.iter().map(|m| m.fit.widest_us).max().unwrap_or(0),
-        operators: 0,
-        modules: 0,
-        categories: 0,
-        stacks: 0,
-        ops: 0,
-        annotations: 0,
-        laid: None,
+        ..Join::default()
     };
     let mut texts = Texts::new(std::mem::take(&mut base.stacks), &extra.stacks);
     for m in &matches {

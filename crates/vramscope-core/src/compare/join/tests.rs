@@ -42,10 +42,7 @@ fn snapshot() -> Recording {
 fn trace(late: i64) -> Recording {
     let mut r = recording(Format::KinetoTrace, "t.json");
     let mut b = StackTableBuilder::new();
-    let mut frame = |name: &str, file: &str| {
-        let (name, file) = (b.string(name), b.string(file));
-        b.frame(Frame { name, file, line: 0 })
-    };
+    let mut frame = |name: &str, file: &str| b.frame_of(name, file, 0);
     let frames = [frame("aten::addmm", "<operator>"), frame("nn.Module: Linear_1", "<module>"), frame("main", "train.py")];
     let stack = b.stack(&frames);
     let (op, shapes, range) = (b.string("aten::addmm"), b.string("[[2, 3]]"), b.string("ProfilerStep#1"));

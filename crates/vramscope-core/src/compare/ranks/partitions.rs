@@ -128,58 +128,26 @@ fn step_of(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn of(files: &[&str]) -> Vec<(String, Option<u32>, Option<u64>)> {
+    /// Job, rank and step of each file, `-` where there is none.
+    fn of(files: &[&str]) -> String {
         let files: Vec<PathBuf> = files.iter().map(|f| Path::new("d").join(f)).collect();
-        partitions(Path::new("d"), &files, |_| Vec::new()).into_iter().map(|p| (p.job, p.rank, p.step)).collect()
-    }
-
-    fn p(job: &str, rank: Option<u32>, step: Option<u64>) -> (String, Option<u32>, Option<u64>) {
-        (job.to_owned(), rank, step)
+        let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        let told = |p: Partition| format!("{} {} {}", p.job, number(p.rank.map(u64::from)), number(p.step));
+        partitions(Path::new("d"), &files, |_| Vec::new()).into_iter().map(told).collect::<Vec<_>>().join(", ")
     }
 
     #[test]
     fn jobs_and_steps_stand_apart() {
-        assert_eq!(
-            of(&["ddp_rank0.pickle", "ddp_rank1.pickle", "fsdp_rank0.pickle", "fsdp_rank1.pickle", "two_gpus.pickle"]),
-            [
-                p("ddp", Some(0), None),
-                p("ddp", Some(1), None),
-                p("fsdp", Some(0), None),
-                p("fsdp", Some(1), None),
-                p("two_gpus", None, None)
-            ]
-        );
-        assert_eq!(
-            of(&[
-                "iteration_10/rank0.pickle",
-                "iteration_10/rank1.pickle",
-                "iteration_20/rank0.pickle",
-                "iteration_20/rank1.pickle"
-            ]),
-            [
-                p("iteration_10", Some(0), Some(10)),
-                p("iteration_10", Some(1), Some(10)),
-                p("iteration_20", Some(0), Some(20)),
-                p("iteration_20", Some(1), Some(20))
-            ]
-        );
-        assert_eq!(
-            of(&["rank0_step9.pkl", "rank1_step9.pkl", "rank0_step10.pkl", "rank1_step10.pkl"]),
-            [
-                p("step9", Some(0), Some(9)),
-                p("step9", Some(1), Some(9)),
-                p("step10", Some(0), Some(10)),
-                p("step10", Some(1), Some(10))
-            ]
-        );
-        assert_eq!(of(&["mem_0.p", "mem_1.p"]), [p("mem", Some(0), None), p("mem", Some(1), None)]);
-        assert_eq!(
-            of(&["n0/rank0.pickle", "n1/rank1.pickle"]),
-            [p("job", Some(0), None), p("job", Some(1), None)],
-            "a folder a node"
-        );
+        let jobs = ["ddp_rank0.pickle", "ddp_rank1.pickle", "fsdp_rank0.pickle", "fsdp_rank1.pickle", "two_gpus.pickle"];
+        assert_eq!(of(&jobs), "ddp 0 -, ddp 1 -, fsdp 0 -, fsdp 1 -, two_gpus - -");
+        let folders = ["iteration_10/rank0.p", "iteration_10/rank1.p", "iteration_20/rank0.p", "iteration_20/rank1.p"];
+        assert_eq!(of(&folders), "iteration_10 0 10, iteration_10 1 10, iteration_20 0 20, iteration_20 1 20");
+        let steps = ["rank0_step9.pkl", "rank1_step9.pkl", "rank0_step10.pkl", "rank1_step10.pkl"];
+        assert_eq!(of(&steps), "step9 0 9, step9 1 9, step10 0 10, step10 1 10");
+        assert_eq!(of(&["mem_0.p", "mem_1.p"]), "mem 0 -, mem 1 -");
+        assert_eq!(of(&["n0/rank0.pickle", "n1/rank1.pickle"]), "job 0 -, job 1 -", "a folder a node");
         // Two files of one name in different folders, and characters that are not allowed in a partition.
-        assert_eq!(of(&["a/x y.pickle", "b/x=y.pickle"]), [p("a-x_y", None, None), p("b-x_y", None, None)]);
+        assert_eq!(of(&["a/x y.pickle", "b/x=y.pickle"]), "a-x_y - -, b-x_y - -");
     }
 
     #[test]

@@ -18,10 +18,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that is made from `sources`. `replaces`: whether an existing file may be replaced.
-    ///
-    /// # Errors
-    /// As [`refusal`]; or [`WriteError::Io`] when the file cannot be created there.
+    /// Begins a file that is made from `sources`. `replaces`: whether an existing file may be replaced. Fails as [`refusal`] tells, or
+    /// when the file cannot be created there.
     pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, WriteError> {
         if let Some(error) = refusal(path, sources, replaces) {
             return Err(error);
@@ -37,10 +35,7 @@ impl NewFile {
         Ok(NewFile { path: target, unnamed: Some(unnamed), replaces, out: Some(BufWriter::new(file)) })
     }
 
-    /// Publishes the complete file under its name.
-    ///
-    /// # Errors
-    /// [`WriteError`] when the rest cannot be written or the file cannot be renamed.
+    /// Publishes the complete file under its name. Fails when the rest cannot be written or the file cannot be renamed.
     pub fn finish(mut self) -> Result<(), WriteError> {
         let Some(mut out) = self.out.take() else { return Ok(()) };
         out.flush().map_err(|e| WriteError::io(&self.path, e))?;

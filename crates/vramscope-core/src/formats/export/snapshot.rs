@@ -15,7 +15,7 @@ use super::WriteError;
 use super::new_file::NewFile;
 use crate::formats::aside;
 use crate::model::{
-    Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId, StreamId,
+    Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId,
 };
 
 /// The part of a device to write: a range of its events, and the segments after the last of them. Readers derive the state before
@@ -62,10 +62,8 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.out.flush()
 }
 
-/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`.
-///
-/// # Errors
-/// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
+/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`. Fails as
+/// [`NewFile::create`], or when it cannot be written.
 pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
     let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
     let mut file = NewFile::create(path, sources, replaces)?;
@@ -161,6 +159,14 @@ impl Writer<'_, '_> {
         self.out.write_all(&[bracket, b'('])
     }
 
+    fn list<T>(&mut self, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Self, T) -> io::Result<()>) -> io::Result<()> {
+        self.open(b']')?;
+        for item in items {
+            write(self, item)?;
+        }
+        self.out.write_all(b"e")
+    }
+
     /// Starts the element `at` of an open list.
     fn element(&mut self, at: usize) -> io::Result<()> {
         if at > 0 && at.is_multiple_of(AT_ONCE) { self.out.write_all(b"e(") } else { Ok(()) }
@@ -185,25 +191,15 @@ impl Writer<'_, '_> {
         let hosts: Vec<&DevicePart> = parts.iter().filter(|p| device(p).is_some_and(|d| d.id.kind == DeviceKind::Host)).collect();
         self.open(b'}')?;
         self.text("segments")?;
-        self.open(b']')?;
-        for &part in &gpus {
-            self.segments(part)?;
-        }
-        self.out.write_all(b"e")?;
+        self.list(&gpus, |w, part| w.segments(part))?;
 
         // One list per ordinal; empty for devices that are not written but that the source lists.
         self.text("device_traces")?;
-        self.open(b']')?;
         let last = gpus.iter().filter_map(|&p| device(p)).map(|d| d.id.index).max();
         let listed = i32::try_from(recording.lists.device_traces).unwrap_or(0);
-        for index in 0..last.map_or(0, |last| last + 1).max(listed) {
-            self.open(b']')?;
-            for &part in gpus.iter().filter(|&&p| device(p).is_some_and(|d| d.id.index == index)) {
-                self.trace(part)?;
-            }
-            self.out.write_all(b"e")?;
-        }
-        self.out.write_all(b"e")?;
+        self.list(0..last.map_or(0, |last| last + 1).max(listed), |w, index| {
+            w.list(gpus.iter().filter(|p| device(p).is_some_and(|d| d.id.index == index)), |w, part| w.trace(part))
+        })?;
 
         if let Some(first) = gpus.first().and_then(|&p| device(p)).filter(|d| d.settings.recorded) {
             self.settings(first)?;
@@ -215,19 +211,11 @@ impl Writer<'_, '_> {
         }
         if !hosts.is_empty() || recording.lists.host_segments {
             self.text("host_segments")?;
-            self.open(b']')?;
-            for &part in &hosts {
-                self.segments(part)?;
-            }
-            self.out.write_all(b"e")?;
+            self.list(&hosts, |w, part| w.segments(part))?;
         }
         if !hosts.is_empty() || recording.lists.host_traces {
             self.text("host_traces")?;
-            self.open(b']')?;
-            for &part in &hosts {
-                self.trace(part)?;
-            }
-            self.out.write_all(b"e")?;
+            self.list(&hosts, |w, part| w.trace(part))?;
         }
         self.out.write_all(b"u")
     }
@@ -247,7 +235,7 @@ impl Writer<'_, '_> {
             self.number_field("allocated_size", sum(&|b| of(b, b.state == BlockState::Active, b.size)))?;
             self.number_field("active_size", sum(&|b| of(b, true, b.size)))?;
             self.number_field("requested_size", sum(&|b| of(b, true, b.requested)))?;
-            self.number_field("stream", stream(device, segment.stream))?;
+            self.number_field("stream", device.stream_handle(segment.stream))?;
             self.text_field("segment_type", segment.class.name())?;
             self.text("segment_pool_id")?;
             let (a, b) = device.pool_key(segment.pool).unwrap_or((0, 0));
@@ -257,19 +245,18 @@ impl Writer<'_, '_> {
             self.text("frames")?;
             self.stack(segment.stack)?;
             self.text("blocks")?;
-            self.open(b']')?;
-            for (at, block) in blocks.iter().enumerate() {
-                self.element(at)?;
-                self.open(b'}')?;
-                self.number_field("address", block.address)?;
-                self.number_field("size", block.size)?;
-                self.number_field("requested_size", block.requested)?;
-                self.text_field("state", block.state.name())?;
-                self.text("frames")?;
-                self.stack(block.stack)?;
-                self.out.write_all(b"u")?;
-            }
-            self.out.write_all(b"eu")?;
+            self.list(blocks.iter().enumerate(), |w, (at, block)| {
+                w.element(at)?;
+                w.open(b'}')?;
+                w.number_field("address", block.address)?;
+                w.number_field("size", block.size)?;
+                w.number_field("requested_size", block.requested)?;
+                w.text_field("state", block.state.name())?;
+                w.text("frames")?;
+                w.stack(block.stack)?;
+                w.out.write_all(b"u")
+            })?;
+            self.out.write_all(b"u")?;
         }
         Ok(())
     }
@@ -292,7 +279,7 @@ impl Writer<'_, '_> {
                 self.number_field("addr", events.address[i])?;
             }
             self.number_field("size", events.size[i])?;
-            self.number_field("stream", stream(device, events.stream[i]))?;
+            self.number_field("stream", device.stream_handle(events.stream[i]))?;
             if events.has_time {
                 self.text("time_us")?;
                 self.integer(i128::from(events.time_us[i]))?;
@@ -321,11 +308,7 @@ impl Writer<'_, '_> {
             return self.get(id);
         }
         let recording = self.recording;
-        self.open(b']')?;
-        for &frame in recording.stacks.frames(stack) {
-            self.frame(frame)?;
-        }
-        self.out.write_all(b"e")?;
+        self.list(recording.stacks.frames(stack), |w, &frame| w.frame(frame))?;
         let id = self.put()?;
         self.stacks.insert(stack, id);
         Ok(())
@@ -397,22 +380,16 @@ impl Writer<'_, '_> {
             }
         }
         marks.sort_by_key(|m| m.0);
-        self.open(b']')?;
-        for (at, (time, is_end, device, name)) in marks.into_iter().enumerate() {
-            self.element(at)?;
-            self.open(b'}')?;
-            self.text_field("stage", if is_end { "END" } else { "START" })?;
-            self.text_field("name", name)?;
-            self.text("device")?;
-            self.integer(i128::from(device))?;
-            self.text("time_us")?;
-            self.integer(i128::from(time))?;
-            self.out.write_all(b"u")?;
-        }
-        self.out.write_all(b"e")
+        self.list(marks.into_iter().enumerate(), |w, (at, (time, is_end, device, name))| {
+            w.element(at)?;
+            w.open(b'}')?;
+            w.text_field("stage", if is_end { "END" } else { "START" })?;
+            w.text_field("name", name)?;
+            w.text("device")?;
+            w.integer(i128::from(device))?;
+            w.text("time_us")?;
+            w.integer(i128::from(time))?;
+            w.out.write_all(b"u")
+        })
     }
-}
-
-fn stream(device: &DeviceRecording, stream: StreamId) -> u64 {
-    device.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
 }

@@ -7,12 +7,8 @@ use crate::model::{
 /// Two stacks, a segment with a live block and a hole, and one event of each kind that has fields of its own.
 fn recording() -> Recording {
     let mut table = StackTableBuilder::new();
-    let frame = |table: &mut StackTableBuilder, file: &str, name: &str, line| {
-        let (file, name) = (table.string(file), table.string(name));
-        table.frame(Frame { name, file, line })
-    };
-    let inner = frame(&mut table, "/home/someone/proj/model.py", "forward, \"quoted\"", 7);
-    let outer = frame(&mut table, "/opt/py/site-packages/torch/nn/module.py", "__call__", 1500);
+    let inner = table.frame_of("forward, \"quoted\"", "/home/someone/proj/model.py", 7);
+    let outer = table.frame_of("__call__", "/opt/py/site-packages/torch/nn/module.py", 1500);
     let (a, b) = (table.stack(&[inner, outer]), table.stack(&[outer]));
     let (note, range) = (table.string("saved"), table.string("step"));
     let mut d = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };
@@ -30,24 +26,10 @@ fn recording() -> Recording {
     d.events.notes.push(Note { event: 1, kind: NoteKind::UserMetadata, text: note });
     d.blocks = vec![
         Block { address, size: 1024, requested: 1000, state: BlockState::Active, stack: a },
-        Block {
-            address: address + 1024,
-            size: (2 << 20) - 1024,
-            requested: 0,
-            state: BlockState::Inactive,
-            stack: StackId::NONE,
-        },
+        Block { address: address + 1024, size: (2 << 20) - 1024, state: BlockState::Inactive, ..Block::default() },
     ];
-    d.segments = vec![Segment {
-        address,
-        size: 2 << 20,
-        stream: StreamId(1),
-        pool: PoolId(1),
-        class: SizeClass::Small,
-        is_expandable: false,
-        stack: StackId::NONE,
-        blocks: 0..2,
-    }];
+    let (stream, pool, class) = (StreamId(1), PoolId(1), SizeClass::Small);
+    d.segments = vec![Segment { address, size: 2 << 20, stream, pool, class, blocks: 0..2, ..Segment::default() }];
     d.annotations = vec![Annotation { name: range, start_us: base, end_us: Some(base + 4), depth: 0 }];
     d.settings.recorded = true;
     d.settings.raw = vec![

@@ -44,10 +44,7 @@ impl Unnamed {
         &self.file
     }
 
-    /// Gives it a name that does not exist yet.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, or the system's error.
+    /// Gives it a name that does not exist yet. Fails with `AlreadyExists` where it does.
     pub fn link(&mut self, target: &Path) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return link_open(&self.file, target) };
         if let Err(e) = std::fs::hard_link(hidden, target) {
@@ -62,10 +59,8 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Gives it the name of an existing file, which it replaces. Copies the access permissions of the old file.
-    ///
-    /// # Errors
-    /// The system's error; the old file is then unchanged.
+    /// Gives it the name of an existing file, which it replaces. Copies the access permissions of the old file. Where that fails, the old
+    /// file is unchanged.
     pub fn replace(&mut self, target: &Path) -> io::Result<()> {
         if let Ok(older) = std::fs::metadata(target) {
             keep_mode(&self.file, &older);

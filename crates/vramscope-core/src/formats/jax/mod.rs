@@ -36,11 +36,8 @@ pub(super) fn is_pprof(head: &[u8]) -> bool {
     is_type && fields.next().is_none_or(|next| next.is_err() || next.is_ok_and(|(field, _)| (1..=15).contains(&field)))
 }
 
-/// Reads a device memory profile, unpacked.
-///
-/// # Errors
-/// [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for other pprof profiles and for one without arrays,
-/// [`FormatError::TooLarge`] beyond what a process can hold.
+/// Reads a device memory profile, unpacked. Fails with [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for other
+/// pprof profiles and for one without arrays, [`FormatError::TooLarge`] beyond what a process can hold.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let mut report = LoadReport::default();
@@ -397,8 +394,7 @@ impl Builder {
         // A stack that consists only of such frames stays.
         frames.drain(..if hidden < frames.len() { hidden } else { 0 });
         if is_program {
-            let (name, file) = (self.table.string(PROGRAM.0), self.table.string(PROGRAM.1));
-            frames.insert(0, self.table.frame(Frame { name, file, line: 0 }));
+            frames.insert(0, self.table.frame_of(PROGRAM.0, PROGRAM.1, 0));
         }
         Ok(self.table.stack(&frames))
     }

@@ -58,7 +58,7 @@ impl Nesting {
                     break;
                 }
                 if event.thread == thread {
-                    self.around[m as usize] = innermost(&mut open, slices, event.time);
+                    self.around[m as usize] = innermost_around(&mut open, slices, event.time, event.time);
                 }
                 next += 1;
             }
@@ -81,7 +81,7 @@ impl Nesting {
         while let Some(&m) = memory.get(next) {
             let event = &events[m as usize];
             if event.thread == thread {
-                self.around[m as usize] = innermost(&mut open, slices, event.time);
+                self.around[m as usize] = innermost_around(&mut open, slices, event.time, event.time);
             }
             next += 1;
         }
@@ -149,20 +149,13 @@ fn is_work(kind: SliceKind) -> bool {
     matches!(kind, SliceKind::Operator | SliceKind::Runtime)
 }
 
-/// The innermost open slice at `time`. Removes slices that ended.
-fn innermost(open: &mut Vec<u32>, slices: &[Slice], time: i64) -> u32 {
-    while open.last().is_some_and(|&i| slices[i as usize].end < time) {
-        open.pop();
-    }
-    // A slice that overlaps without nesting may hide others that still run; look past it.
-    open.iter().rev().find(|&&i| slices[i as usize].end >= time).copied().unwrap_or(NONE)
-}
-
 /// The innermost open slice that contains the whole span. A slice that ends where the span starts contains only an empty span.
+/// Removes slices that ended.
 fn innermost_around(open: &mut Vec<u32>, slices: &[Slice], start: i64, end: i64) -> u32 {
     while open.last().is_some_and(|&i| slices[i as usize].end < start) {
         open.pop();
     }
+    // A slice that overlaps without nesting may hide others that still run; look past it.
     open.iter().rev().find(|&&i| slices[i as usize].end >= end).copied().unwrap_or(NONE)
 }
 
@@ -206,10 +199,7 @@ impl<'r, 'a> Stacks<'r, 'a> {
         let mut frames = Vec::with_capacity(64);
         let forward = self.chain(innermost, &mut frames, table);
         if forward != NONE {
-            let mark = *self.marker.get_or_insert_with(|| {
-                let (name, file) = (table.string(FORWARD_MARK), table.string(OPERATOR_FILE));
-                table.frame(Frame { name, file, line: 0 })
-            });
+            let mark = *self.marker.get_or_insert_with(|| table.frame_of(FORWARD_MARK, OPERATOR_FILE, 0));
             frames.push(mark);
             self.chain(forward, &mut frames, table);
         }

@@ -28,10 +28,7 @@ impl Budget {
         Budget(AtomicI64::new((bytes as i64).saturating_mul(NODES_PER_BYTE).saturating_add(1 << 22)))
     }
 
-    /// Subtracts `nodes` from the budget.
-    ///
-    /// # Errors
-    /// [`PickleError::Limit`] when the budget is used up.
+    /// Subtracts `nodes` from the budget. Fails when the budget is used up.
     pub(crate) fn spend(&self, nodes: usize, offset: u64) -> Result<(), PickleError> {
         if self.0.fetch_sub(nodes as i64, Ordering::Relaxed) > nodes as i64 {
             return Ok(());
@@ -50,11 +47,8 @@ pub(crate) struct Items {
     pub(crate) memo_id: u64,
 }
 
-/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that
-/// consumes a value.
-///
-/// # Errors
-/// [`PickleError`] when they are not plain values.
+/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that consumes a
+/// value. Fails when they are not plain values.
 pub(crate) fn items<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -91,10 +85,8 @@ pub(crate) fn items<'a>(
     Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
 }
 
-/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once.
-///
-/// # Errors
-/// [`PickleError`] when an id was never stored, or the budget is used up.
+/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once. Fails when an id
+/// was never stored, or the budget is used up.
 pub(crate) fn resolve_outside<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,

@@ -14,16 +14,25 @@ pub(crate) enum Operand {
 }
 
 macro_rules! opcodes {
-    ($($name:ident = $byte:literal, $operand:expr;)*) => {
+    ($($name:ident = $byte:literal, $operand:expr;)* [forbidden] $($evil:ident = $evil_byte:literal, $evil_operand:expr;)*) => {
         $(pub(crate) const $name: u8 = $byte;)*
 
         /// The opcode's name in `pickletools`; `None` for bytes that are no opcode up to protocol 5.
         pub(crate) fn name(opcode: u8) -> Option<&'static str> {
-            match opcode { $($byte => Some(stringify!($name)),)* _ => None }
+            match opcode {
+                $($byte => Some(stringify!($name)),)*
+                $($evil_byte => Some(stringify!($evil)),)*
+                _ => None,
+            }
         }
 
         pub(crate) fn operand(opcode: u8) -> Option<Operand> {
-            match opcode { $($byte => Some($operand),)* _ => None }
+            match opcode { $($byte => Some($operand),)* $($evil_byte => Some($evil_operand),)* _ => None }
+        }
+
+        /// True for the opcodes that import, call, build or fetch objects from outside the file. None is ever executed.
+        pub(crate) fn is_forbidden(opcode: u8) -> bool {
+            matches!(opcode, $($evil_byte)|*)
         }
     };
 }
@@ -41,27 +50,20 @@ opcodes! {
     LONG = b'L', Operand::Line;
     BININT2 = b'M', Operand::Fixed(2);
     NONE = b'N', Operand::None;
-    PERSID = b'P', Operand::Line;
-    BINPERSID = b'Q', Operand::None;
-    REDUCE = b'R', Operand::None;
     STRING = b'S', Operand::Line;
     BINSTRING = b'T', Operand::Counted(4);
     SHORT_BINSTRING = b'U', Operand::Counted(1);
     UNICODE = b'V', Operand::Line;
     BINUNICODE = b'X', Operand::Counted(4);
     APPEND = b'a', Operand::None;
-    BUILD = b'b', Operand::None;
-    GLOBAL = b'c', Operand::TwoLines;
     DICT = b'd', Operand::None;
     EMPTY_DICT = b'}', Operand::None;
     APPENDS = b'e', Operand::None;
     GET = b'g', Operand::Line;
     BINGET = b'h', Operand::Fixed(1);
-    INST = b'i', Operand::TwoLines;
     LONG_BINGET = b'j', Operand::Fixed(4);
     LIST = b'l', Operand::None;
     EMPTY_LIST = b']', Operand::None;
-    OBJ = b'o', Operand::None;
     PUT = b'p', Operand::Line;
     BINPUT = b'q', Operand::Fixed(1);
     LONG_BINPUT = b'r', Operand::Fixed(4);
@@ -71,10 +73,6 @@ opcodes! {
     SETITEMS = b'u', Operand::None;
     BINFLOAT = b'G', Operand::Fixed(8);
     PROTO = 0x80, Operand::Fixed(1);
-    NEWOBJ = 0x81, Operand::None;
-    EXT1 = 0x82, Operand::Fixed(1);
-    EXT2 = 0x83, Operand::Fixed(2);
-    EXT4 = 0x84, Operand::Fixed(4);
     TUPLE1 = 0x85, Operand::None;
     TUPLE2 = 0x86, Operand::None;
     TUPLE3 = 0x87, Operand::None;
@@ -90,33 +88,23 @@ opcodes! {
     EMPTY_SET = 0x8f, Operand::None;
     ADDITEMS = 0x90, Operand::None;
     FROZENSET = 0x91, Operand::None;
-    NEWOBJ_EX = 0x92, Operand::None;
-    STACK_GLOBAL = 0x93, Operand::None;
     MEMOIZE = 0x94, Operand::None;
     FRAME = 0x95, Operand::Fixed(8);
     BYTEARRAY8 = 0x96, Operand::Counted(8);
+    [forbidden]
+    PERSID = b'P', Operand::Line;
+    BINPERSID = b'Q', Operand::None;
+    REDUCE = b'R', Operand::None;
+    BUILD = b'b', Operand::None;
+    GLOBAL = b'c', Operand::TwoLines;
+    INST = b'i', Operand::TwoLines;
+    OBJ = b'o', Operand::None;
+    NEWOBJ = 0x81, Operand::None;
+    EXT1 = 0x82, Operand::Fixed(1);
+    EXT2 = 0x83, Operand::Fixed(2);
+    EXT4 = 0x84, Operand::Fixed(4);
+    NEWOBJ_EX = 0x92, Operand::None;
+    STACK_GLOBAL = 0x93, Operand::None;
     NEXT_BUFFER = 0x97, Operand::None;
     READONLY_BUFFER = 0x98, Operand::None;
-}
-
-/// True for the opcodes that import, call, build or fetch objects from outside the file. None is ever executed.
-pub(crate) fn is_forbidden(opcode: u8) -> bool {
-    matches!(
-        opcode,
-        GLOBAL
-            | STACK_GLOBAL
-            | REDUCE
-            | BUILD
-            | INST
-            | OBJ
-            | NEWOBJ
-            | NEWOBJ_EX
-            | PERSID
-            | BINPERSID
-            | EXT1
-            | EXT2
-            | EXT4
-            | NEXT_BUFFER
-            | READONLY_BUFFER
-    )
 }

@@ -37,97 +37,46 @@ fn walk_dict(bytes: &[u8], pos: usize, memo: &mut MemoWriter) -> Option<usize> {
         if p >= limit {
             return None;
         }
-        match bytes[p] {
-            op::BINGET | op::BININT1 => {
-                below = last;
-                last = p;
-                p += 2;
-            }
-            op::LONG_BINGET | op::BININT => {
-                below = last;
-                last = p;
-                p += 5;
-            }
-            op::MEMOIZE => {
-                if last == NOWHERE {
-                    return None;
-                }
+        // How far to go on, and what is then on top and below it.
+        let (length, top, under) = match bytes[p] {
+            op::EMPTY_DICT | op::EMPTY_LIST | op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_TUPLE => (1, p, last),
+            op::BINGET | op::BININT1 => (2, p, last),
+            op::BININT2 => (3, p, last),
+            op::LONG_BINGET | op::BININT => (5, p, last),
+            op::BINFLOAT => (9, p, last),
+            op::LONG1 | op::SHORT_BINUNICODE => (2 + usize::from(bytes[p + 1]), p, last),
+            op::BINUNICODE => (5 + little_endian(&bytes[p + 1..p + 5]) as usize, p, last),
+            op::MEMOIZE if last != NOWHERE => {
                 memo.memoize(last);
-                p += 1;
+                (1, last, below)
             }
-            op::LONG1 | op::SHORT_BINUNICODE => {
-                below = last;
-                last = p;
-                p += 2 + usize::from(bytes[p + 1]);
-            }
-            op::BININT2 => {
-                below = last;
-                last = p;
-                p += 3;
-            }
-            op::EMPTY_DICT | op::EMPTY_LIST | op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_TUPLE => {
-                below = last;
-                last = p;
-                p += 1;
+            op::BINPUT if last != NOWHERE && memo.put_in_sequence(u64::from(bytes[p + 1]), last) => (2, last, below),
+            op::LONG_BINPUT if last != NOWHERE && memo.put_in_sequence(little_endian(&bytes[p + 1..p + 5]), last) => {
+                (5, last, below)
             }
             op::MARK => {
                 *opened.get_mut(depth)? = last;
                 depth += 1;
-                p += 1;
+                (1, last, below)
             }
             op::APPENDS => {
                 depth = depth.checked_sub(1).filter(|&d| d > 0)?;
-                last = opened[depth];
-                below = NOWHERE;
-                p += 1;
+                (1, opened[depth], NOWHERE)
             }
             op::SETITEMS => {
                 depth = depth.checked_sub(1)?;
-                last = opened[depth];
-                below = NOWHERE;
-                p += 1;
                 if depth == 0 {
-                    return finish(bytes, p, last, memo);
+                    return finish(bytes, p + 1, opened[0], memo);
                 }
+                (1, opened[depth], NOWHERE)
             }
-            op::TUPLE2 => {
-                if below == NOWHERE {
-                    return None;
-                }
-                last = below;
-                below = NOWHERE;
-                p += 1;
-            }
-            op::APPEND | op::SETITEM if depth > 0 => {
-                last = NOWHERE;
-                below = NOWHERE;
-                p += 1;
-            }
-            op::BINPUT => {
-                if last == NOWHERE || !memo.put_in_sequence(u64::from(bytes[p + 1]), last) {
-                    return None;
-                }
-                p += 2;
-            }
-            op::LONG_BINPUT => {
-                if last == NOWHERE || !memo.put_in_sequence(little_endian(&bytes[p + 1..p + 5]), last) {
-                    return None;
-                }
-                p += 5;
-            }
-            op::BINUNICODE => {
-                below = last;
-                last = p;
-                p = p.checked_add(5 + little_endian(&bytes[p + 1..p + 5]) as usize)?;
-            }
-            op::BINFLOAT => {
-                below = last;
-                last = p;
-                p += 9;
-            }
-            op::FRAME => p += 9,
+            op::TUPLE2 if below != NOWHERE => (1, below, NOWHERE),
+            op::APPEND | op::SETITEM if depth > 0 => (1, NOWHERE, NOWHERE),
+            op::FRAME => (9, last, below),
             _ => return None,
-        }
+        };
+        (last, below) = (top, under);
+        p = p.checked_add(length)?;
     }
 }
 

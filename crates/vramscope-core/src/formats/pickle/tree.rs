@@ -165,38 +165,39 @@ impl<'a> Tree<'a> {
             Node::Float(v) => out.push_str(&format!("{v:?}")),
             Node::Str(text) => out.push_str(&String::from_utf8_lossy(text)),
             Node::Bytes(bytes) => out.push_str(&format!("({} bytes)", bytes.len())),
-            Node::List(items) | Node::Tuple(items) => {
-                let (open, close) = if matches!(self.node(id), Node::List(_)) { ('[', ']') } else { ('(', ')') };
-                out.push(open);
-                for (i, &item) in items.iter().enumerate() {
-                    if depth == 0 || out.len() > limit {
-                        out.push('…');
-                        break;
-                    }
-                    if i > 0 {
-                        out.push_str(", ");
-                    }
-                    self.describe(item, depth - 1, limit, out);
-                }
-                out.push(close);
-            }
+            Node::List(items) => self.describe_all(items.iter().map(|&item| (None, item)), "[]", depth, limit, out),
+            Node::Tuple(items) => self.describe_all(items.iter().map(|&item| (None, item)), "()", depth, limit, out),
             Node::Dict(pairs) => {
-                out.push('{');
-                for (i, &(key, value)) in pairs.iter().enumerate() {
-                    if depth == 0 || out.len() > limit {
-                        out.push('…');
-                        break;
-                    }
-                    if i > 0 {
-                        out.push_str(", ");
-                    }
-                    self.describe(key, depth - 1, limit, out);
-                    out.push_str(": ");
-                    self.describe(value, depth - 1, limit, out);
-                }
-                out.push('}');
+                self.describe_all(pairs.iter().map(|&(key, value)| (Some(key), value)), "{}", depth, limit, out);
             }
         }
+    }
+
+    /// The items of a container, with their keys if it is a dict, between brackets.
+    fn describe_all(
+        &self,
+        items: impl Iterator<Item = (Option<NodeId>, NodeId)>,
+        brackets: &str,
+        depth: u32,
+        limit: usize,
+        out: &mut String,
+    ) {
+        out.push_str(&brackets[..1]);
+        for (i, (key, value)) in items.enumerate() {
+            if depth == 0 || out.len() > limit {
+                out.push('…');
+                break;
+            }
+            if i > 0 {
+                out.push_str(", ");
+            }
+            if let Some(key) = key {
+                self.describe(key, depth - 1, limit, out);
+                out.push_str(": ");
+            }
+            self.describe(value, depth - 1, limit, out);
+        }
+        out.push_str(&brackets[1..]);
     }
 
     /// [`describe`](Self::describe) as a new `String`.

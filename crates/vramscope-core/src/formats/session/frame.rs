@@ -23,11 +23,8 @@ impl<W: Write> SessionWriter<W> {
         Ok(SessionWriter { out, buffer: Vec::new() })
     }
 
-    /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for
-    /// readers is replaced by a mark that says so.
-    ///
-    /// # Errors
-    /// When it cannot be written, or not be converted to JSON.
+    /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for readers is
+    /// replaced by a mark that says so. Fails when it cannot be written, or not be converted to JSON.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         self.encode(record)?;
         if self.buffer.len() - 8 > LONGEST as usize {
@@ -90,10 +87,7 @@ pub struct SessionReader<R: Read> {
 }
 
 impl<R: Read> SessionReader<R> {
-    /// Checks the first bytes.
-    ///
-    /// # Errors
-    /// When they cannot be read. `Ok(None)` when they do not begin a session.
+    /// Checks the first bytes. `Ok(None)` when they do not begin a session.
     pub fn new(mut input: R) -> io::Result<Option<Self>> {
         let mut magic = [0; 8];
         let n = fill(&mut input, &mut magic)?;
@@ -101,10 +95,7 @@ impl<R: Read> SessionReader<R> {
         Ok(is_session.then_some(SessionReader { input, offset: magic.len() as u64 }))
     }
 
-    /// The next record; blocks on a pipe.
-    ///
-    /// # Errors
-    /// When the system cannot read. A truncated or damaged stream is [`Next::Broken`].
+    /// The next record; blocks on a pipe. Fails when the system cannot read. A truncated or damaged stream is [`Next::Broken`].
     pub fn next_record(&mut self) -> io::Result<Next> {
         let offset = self.offset;
         let mut head = [0; 8];

@@ -229,11 +229,10 @@ impl History {
             }
             Record::Lost(lost) => self.add_lost(lost),
             Record::Blocks(blocks) => self.set_blocks(&blocks),
-            Record::End(end) => {
+            Record::End(_) => {
                 for track in self.devices.iter_mut().flat_map(|d| &mut d.track.processes) {
                     track.has_helper = false;
                 }
-                let _ = end;
             }
         }
     }
@@ -351,11 +350,9 @@ impl History {
                     }
                     of_it.push(d.track.processes.len());
                     d.track.processes.push(track);
-                    let mark =
-                        LiveMark { time_us: list.t, kind: MarkKind::Process, text: format!("process {pid} starts").into() };
                     // Processes that were running when the session began did not start then.
                     if !d.samples.is_empty() {
-                        push_mark(&mut d.track.marks, mark);
+                        push_mark(&mut d.track, list.t, MarkKind::Process, format!("process {pid} starts"));
                     }
                     d.track.processes.len() - 1
                 });
@@ -371,7 +368,7 @@ impl History {
                 process.has_helper = false;
                 let text = format!("process {} ends", process.pid);
                 d.torch.remove(&process.pid);
-                push_mark(&mut d.track.marks, LiveMark { time_us: list.t, kind: MarkKind::Process, text: text.into() });
+                push_mark(&mut d.track, list.t, MarkKind::Process, text);
             }
             d.present = present;
             d.nobodys = None;
@@ -396,12 +393,10 @@ impl History {
             }
         }
         if before.is_some_and(|(m, _)| point.m.ooms > m.ooms) {
-            let text = format!("out of memory in {}", point.pid);
-            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::OutOfMemory, text: text.into() });
+            push_mark(&mut d.track, point.t, MarkKind::OutOfMemory, format!("out of memory in {}", point.pid));
         }
         if before.is_some_and(|(m, _)| point.m.retries > m.retries) {
-            let text = format!("cache emptied and retried in {}", point.pid);
-            push_mark(&mut d.track.marks, LiveMark { time_us: point.t, kind: MarkKind::Program, text: text.into() });
+            push_mark(&mut d.track, point.t, MarkKind::Program, format!("cache emptied and retried in {}", point.pid));
         }
     }
 
@@ -426,7 +421,7 @@ impl History {
         // A mark without a device applies to all devices.
         let text: Arc<str> = mark.text.as_str().into();
         for d in self.devices.iter_mut().filter(|d| mark.d.is_none_or(|n| n == d.number)) {
-            push_mark(&mut d.track.marks, LiveMark { time_us: mark.t, kind: mark.kind, text: Arc::clone(&text) });
+            push_mark(&mut d.track, mark.t, mark.kind, Arc::clone(&text));
         }
     }
 
@@ -437,8 +432,7 @@ impl History {
         for d in self.devices.iter_mut().filter(|d| trouble.d.is_none_or(|n| n == d.number)) {
             if d.track.trouble.is_none() != trouble.sentence.is_none() {
                 let text = if trouble.sentence.is_some() { "device not readable" } else { "device readable again" };
-                let mark = LiveMark { time_us: trouble.t, kind: MarkKind::Device, text: text.into() };
-                push_mark(&mut d.track.marks, mark);
+                push_mark(&mut d.track, trouble.t, MarkKind::Device, text);
             }
             d.track.trouble.clone_from(&trouble.sentence);
         }
@@ -454,7 +448,7 @@ impl History {
             }
             d.track.unlisted_us = is_lost.then_some(lost.t);
             let text = if is_lost { "processes no longer listed" } else { "processes listed again" };
-            push_mark(&mut d.track.marks, LiveMark { time_us: lost.t, kind: MarkKind::Device, text: text.into() });
+            push_mark(&mut d.track, lost.t, MarkKind::Device, text);
             if !is_lost {
                 continue;
             }
@@ -462,8 +456,7 @@ impl History {
             for p in &mut d.present {
                 (p.used, p.reserved_then) = (None, None);
                 let torch = d.torch.get(&p.pid).map(|(m, _)| *m);
-                let point = ProcessPoint { time_us: lost.t, used: None, torch };
-                push_point(&mut d.track.processes[p.track], point, most);
+                push_point(&mut d.track.processes[p.track], ProcessPoint { time_us: lost.t, used: None, torch }, most);
             }
         }
     }
@@ -541,11 +534,11 @@ fn catch_up(samples: &mut [Sample]) -> bool {
     excess >= LEAST
 }
 
-fn push_mark(marks: &mut Vec<LiveMark>, mark: LiveMark) {
-    if marks.len() < MOST_MARKS {
+fn push_mark(track: &mut LiveTrack, time_us: i64, kind: MarkKind, text: impl Into<Arc<str>>) {
+    if track.marks.len() < MOST_MARKS {
         // Helpers use channels of their own, so a mark may arrive after later ones.
-        let at = marks.partition_point(|m| m.time_us <= mark.time_us);
-        marks.insert(at, mark);
+        let at = track.marks.partition_point(|m| m.time_us <= time_us);
+        track.marks.insert(at, LiveMark { time_us, kind, text: text.into() });
     }
 }
 

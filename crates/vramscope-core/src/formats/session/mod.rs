@@ -29,10 +29,7 @@ pub use record::{
 use super::FormatError;
 use crate::model::{Progress, Recording, WarningKind};
 
-/// Reads a saved session. A truncated file gives what came before the cut.
-///
-/// # Errors
-/// [`FormatError`] when it contains no device.
+/// Reads a saved session. A truncated file gives what came before the cut. Fails when it contains no device.
 pub(super) fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let io = |error: std::io::Error| FormatError::Io { name: name.to_owned(), what: error.to_string() };
     let Some(mut reader) = SessionReader::new(bytes).map_err(io)? else {

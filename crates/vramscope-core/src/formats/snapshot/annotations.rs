@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::pickle::{Node, NodeId, Tree};
-use super::stacks::{StackReader, unknown_key, wrong_type};
+use super::super::pickle::{NodeId, Tree};
+use super::stacks::{StackReader, items_of, unknown_key, wrong_type};
 use crate::model::{Annotation, Annotations, LoadReport, StrId, WarningKind};
 
 /// The ranges of one device, the number of open ones, and the open ones by name.
@@ -16,11 +16,8 @@ struct Ranges {
 
 /// Reads the list. Returns annotations per device, each device's ordered by start.
 pub(crate) fn read(tree: &Tree, list: NodeId, stacks: &mut StackReader, report: &mut LoadReport) -> Vec<(i64, Annotations)> {
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "external_annotations", "a list", report);
-    }
     let mut devices: Vec<(i64, Ranges)> = Vec::new();
-    for &item in tree.items(list) {
+    for &item in items_of(tree, list, "external_annotations", "a list", report) {
         let (mut start, mut name, mut device, mut time) = (None, None, 0, None);
         for &(key, value) in tree.pairs(item) {
             match tree.bytes(key).unwrap_or(b"") {

@@ -23,7 +23,7 @@ use crate::model::{
     StackId, Stage, WarningKind,
 };
 use segments::RawSegment;
-use stacks::{StackReader, unknown_key, wrong_type};
+use stacks::{StackReader, items_of, unknown_key};
 use stream::{Read, Trace};
 
 /// PyTorch stores device indices in eight bits.
@@ -32,10 +32,7 @@ pub(super) const MAX_DEVICES: i64 = 128;
 /// file but a whole object in memory, so this limit is what bounds memory.
 const MIN_ITEM_BYTES: usize = 16;
 
-/// Reads a pickled snapshot.
-///
-/// # Errors
-/// [`FormatError`] when the bytes are no plain pickle or hold no snapshot.
+/// Reads a pickled snapshot. Fails when the bytes are no plain pickle or hold no snapshot.
 pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     // Each byte counts twice: scanned and decoded.
     progress.set_total(2 * bytes.len() as u64);
@@ -45,10 +42,7 @@ pub(crate) fn read_pickle(bytes: &[u8], name: &str, progress: &Progress) -> Resu
     Ok(recording)
 }
 
-/// Reads a snapshot written as JSON.
-///
-/// # Errors
-/// [`FormatError`] when the bytes are no JSON or hold no snapshot.
+/// Reads a snapshot written as JSON. Fails when the bytes are no JSON or hold no snapshot.
 pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let recording = assemble(json::read(bytes, name, progress)?, name, Format::SnapshotJson, progress)?;
@@ -196,6 +190,7 @@ fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
 }
 
 fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts, FormatError> {
+    let empty = |what: &str| FormatError::Empty { name: name.to_owned(), what: what.to_owned() };
     let mut parts = Parts::default();
     match tree.node(tree.root) {
         // Before PyTorch 2.0, and in `memory_snapshot()` today: only the segments.
@@ -204,10 +199,7 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                 && tree.get(first, "blocks").is_none()
                 && tree.get(first, "total_size").is_none()
             {
-                return Err(FormatError::Empty {
-                    name: name.to_owned(),
-                    what: "a list of dicts, but not of memory segments".to_owned(),
-                });
+                return Err(empty("a list of dicts, but not of memory segments"));
             }
             parts.segments = Some(tree.root);
         }
@@ -226,18 +218,10 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                 }
             }
             if parts.segments.is_none() && parts.traces.is_none() {
-                return Err(FormatError::Empty {
-                    name: name.to_owned(),
-                    what: "a dict with neither 'segments' nor 'device_traces': not a memory snapshot".to_owned(),
-                });
+                return Err(empty("a dict with neither 'segments' nor 'device_traces': not a memory snapshot"));
             }
         }
-        other => {
-            return Err(FormatError::Empty {
-                name: name.to_owned(),
-                what: format!("this holds a Python {}, not a memory snapshot", other.type_name()),
-            });
-        }
+        other => return Err(empty(&format!("this holds a Python {}, not a memory snapshot", other.type_name()))),
     }
     Ok(parts)
 }
@@ -253,10 +237,7 @@ fn read_traces(
     report: &mut LoadReport,
     cut: bool,
 ) {
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "device_traces", "a list of lists", report);
-    }
-    let traces = tree.items(list);
+    let traces = items_of(tree, list, "device_traces", "a list of lists", report);
     for (index, &entries) in traces.iter().enumerate().take(MAX_DEVICES as usize) {
         let last = cut && index + 1 == traces.len();
         let mut device = take(streamed, entries);
@@ -280,11 +261,8 @@ fn read_segments(
     report: &mut LoadReport,
     cut: bool,
 ) -> Vec<(i32, Vec<RawSegment>)> {
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "segments", "a list", report);
-    }
     let mut by_device: Vec<(i32, Vec<RawSegment>)> = Vec::new();
-    for &item in tree.items(list) {
+    for &item in items_of(tree, list, "segments", "a list", report) {
         let Some(segment) = segments::read(tree, item, stacks, report, cut) else { continue };
         if !(0..MAX_DEVICES).contains(&segment.device) {
             report.warn(WarningKind::Skipped, tree.place(item), || {

@@ -26,6 +26,23 @@ pub(super) fn skip_store(b: &[u8], p: &mut usize, id: &mut u64) -> Option<u64> {
     Some(stored)
 }
 
+/// The memo id of the object that is fetched here. `None` for anything else.
+#[inline]
+pub(super) fn fetched(b: &[u8], p: &mut usize) -> Option<u64> {
+    let at = *p;
+    match b[at] {
+        op::BINGET => {
+            *p = at + 2;
+            Some(u64::from(b[at + 1]))
+        }
+        op::LONG_BINGET => {
+            *p = at + 5;
+            Some(little_endian(&b[at + 1..at + 5]))
+        }
+        _ => None,
+    }
+}
+
 /// An integer; negative ones as unsigned two's complement. `None` for anything else.
 #[inline]
 pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
@@ -108,14 +125,7 @@ pub(super) fn mixed_body(b: &[u8], from: usize, mut id: u64, limit: usize) -> Op
     while p < limit {
         match b[p] {
             op::FRAME => p += 9,
-            op::BINGET => {
-                items.push(u64::from(b[p + 1]));
-                p += 2;
-            }
-            op::LONG_BINGET => {
-                items.push(little_endian(&b[p + 1..p + 5]));
-                p += 5;
-            }
+            op::BINGET | op::LONG_BINGET => items.extend(fetched(b, &mut p)),
             op::EMPTY_DICT => items.push(skip_dict(b, &mut p, &mut id, limit)?),
             op::APPENDS => return (b[p + 1] != op::MARK).then_some((items, p + 1, id)),
             _ => return None,

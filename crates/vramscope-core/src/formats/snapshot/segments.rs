@@ -7,6 +7,7 @@ use super::trace::{amount, number, pool_key};
 use crate::model::{Block, BlockState, DeviceRecording, Known, LoadReport, PoolKey, Segment, SizeClass, StackId, WarningKind};
 
 /// A segment with its blocks, not yet assigned to a device.
+#[derive(Default)]
 pub(crate) struct RawSegment {
     pub(crate) device: i64,
     address: u64,
@@ -30,19 +31,7 @@ pub(crate) fn read(tree: &Tree, id: NodeId, stacks: &mut StackReader, report: &m
         }
         return None;
     };
-    let mut segment = RawSegment {
-        device: 0,
-        address: 0,
-        size: None,
-        stream: 0,
-        pool: (0, 0),
-        class: SizeClass::Large,
-        is_expandable: false,
-        stack: StackId::NONE,
-        blocks: Vec::new(),
-        tells_requested: false,
-        offset: tree.place(id),
-    };
+    let mut segment = RawSegment { offset: tree.place(id), ..RawSegment::default() };
     let (mut address, mut blocks) = (None, None);
     for &(key, value) in pairs {
         match tree.bytes(key).unwrap_or(b"") {

@@ -55,10 +55,7 @@ impl<'b> StackReader<'b> {
         if let Some(&known) = self.stacks.get(&list) {
             return known;
         }
-        if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-            wrong_type(tree, list, "frames", "a list", report);
-        }
-        let items = tree.items(list);
+        let items = items_of(tree, list, "frames", "a list", report);
         let mut ids = Vec::with_capacity(items.len().min(MAX_FRAMES));
         for &item in items.iter().take(MAX_FRAMES) {
             ids.extend(self.frame(tree, item, report));
@@ -138,6 +135,14 @@ pub(crate) fn wrong_type(tree: &Tree, id: NodeId, what: &str, wanted: &str, repo
     report.warn(WarningKind::WrongType, tree.place(id), || {
         format!("{what} should be {wanted} but is {}; it was ignored", tree.node(id).type_name())
     });
+}
+
+/// The items of a list; counts another value as of the wrong type.
+pub(crate) fn items_of<'t>(tree: &'t Tree, list: NodeId, what: &str, wanted: &str, report: &mut LoadReport) -> &'t [NodeId] {
+    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
+        wrong_type(tree, list, what, wanted, report);
+    }
+    tree.items(list)
 }
 
 /// Counts a key this version does not know.

@@ -7,7 +7,7 @@ use super::super::pickle::{self, Budget, MemoIndex, NodeId, Part, PickleError, S
 use super::columns::{self, Columns};
 use super::decode::{self, Decoded, Shared, Worker};
 use super::trace;
-use crate::model::{DeviceRecording, LoadReport, Note, PoolId, PoolKey, PreviewPoint, Progress, StackTableBuilder, StreamId};
+use crate::model::{DeviceRecording, LoadReport, Note, PoolKey, PreviewPoint, Progress, StackTableBuilder};
 
 /// The lists of a snapshot that contain events.
 const STREAMED: Streamed = Streamed { nested: &[b"device_traces", b"traces"], flat: &[b"host_traces"] };
@@ -138,40 +138,25 @@ fn cut(
             trace::fill_times(&mut own);
         }
         device.events = own;
-        name_streams(&mut device, streams);
-        name_pools(&mut device, pools);
+        if let [only] = streams {
+            device.streams = vec![*only];
+        } else {
+            renumber(device.events.stream.iter_mut().map(|s| &mut s.0), streams, &mut device.streams);
+        }
+        renumber(device.events.pool.iter_mut().map(|p| &mut p.0), pools, &mut device.pools);
         traces.push(Trace { list, device });
     }
     traces
 }
 
-/// Numbers the streams of one device in order of first use.
-fn name_streams(device: &mut DeviceRecording, handles: &[u64]) {
-    if let [only] = handles {
-        device.streams = vec![*only];
-        return;
-    }
-    let mut ids = vec![None; handles.len()];
-    for stream in &mut device.events.stream {
-        let Some(id) = ids.get_mut(usize::from(stream.0)) else { continue };
-        *stream = *id.get_or_insert_with(|| {
-            device.streams.push(handles[usize::from(stream.0)]);
-            StreamId((device.streams.len() - 1) as u16)
-        });
-    }
-}
-
-/// Numbers the pools of one device in order of first use.
-fn name_pools(device: &mut DeviceRecording, keys: &[PoolKey]) {
-    if keys.is_empty() {
-        return;
-    }
-    let mut ids = vec![None; keys.len()];
-    for pool in &mut device.events.pool {
-        let Some(id) = ids.get_mut(usize::from(pool.0)) else { continue };
-        *pool = *id.get_or_insert_with(|| {
-            device.pools.push(keys[usize::from(pool.0)]);
-            PoolId((device.pools.len() - 1) as u16)
+/// Numbers the streams or pools of one device in order of first use.
+fn renumber<'a, K: Copy>(ids: impl Iterator<Item = &'a mut u16>, keys: &[K], used: &mut Vec<K>) {
+    let mut named = vec![None; keys.len()];
+    for id in ids {
+        let Some(name) = named.get_mut(usize::from(*id)) else { continue };
+        *id = *name.get_or_insert_with(|| {
+            used.push(keys[usize::from(*id)]);
+            (used.len() - 1) as u16
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::pickle::{Node, NodeId, Tree};
 use super::super::{MAX_BYTES, has_room};
-use super::stacks::{StackReader, unknown_key, wrong_type};
+use super::stacks::{StackReader, items_of, unknown_key, wrong_type};
 use crate::model::{
     Action, DeviceRecording, EventTable, LoadReport, Note, NoteKind, PoolId, PoolKey, StackId, StrId, StreamId, WarningKind,
 };
@@ -179,10 +179,7 @@ pub(crate) fn read_list(
     report: &mut LoadReport,
     truncated: bool,
 ) {
-    let items = tree.items(list);
-    if !matches!(tree.node(list), Node::List(_) | Node::Tuple(_) | Node::None) {
-        wrong_type(tree, list, "a trace", "a list of entries", report);
-    }
+    let items = items_of(tree, list, "a trace", "a list of entries", report);
     let mut notes = Vec::new();
     for (i, &item) in items.iter().enumerate() {
         append(tree, item, device, stacks, report, truncated && i + 1 == items.len(), &mut notes);

@@ -428,11 +428,7 @@ mod tests {
     #[test]
     fn stacks_of_one_name_are_told_apart_by_who_called() {
         let mut b = StackTableBuilder::new();
-        let mut frame = |file: &str, line| {
-            let name = b.string("f");
-            let file = b.string(file);
-            b.frame(Frame { name, file, line })
-        };
+        let mut frame = |file: &str, line| b.frame_of("f", file, line);
         let [torch, other] =
             [("/venv/lib/python3.12/site-packages/torch/a.py", 1), ("/venv/lib/python3.12/site-packages/torch/b.py", 2)]
                 .map(|(file, line)| frame(file, line));
@@ -454,10 +450,7 @@ mod tests {
     #[test]
     fn compiled_code_is_never_a_place() {
         let mut b = StackTableBuilder::new();
-        let mut frame = |file: &str, line, name: &str| {
-            let (name, file) = (b.string(name), b.string(file));
-            b.frame(Frame { name, file, line })
-        };
+        let mut frame = |file: &str, line, name: &str| b.frame_of(name, file, line);
         let unwind = frame("??", 0, "torch::unwind::unwind()");
         let malloc = frame("CUDACachingAllocator.cpp", 0, "c10::cuda::CUDACachingAllocator::Native::malloc(unsigned long)");
         let engine = frame("/pytorch/torch/csrc/autograd/engine.cpp", 581, "torch::autograd::Engine::thread_main(int)");
@@ -478,11 +471,7 @@ mod tests {
     #[test]
     fn a_stack_goes_by_its_users_frame() {
         let mut b = StackTableBuilder::new();
-        let mut frame = |file: &str, line| {
-            let name = b.string("f");
-            let file = b.string(file);
-            b.frame(Frame { name, file, line })
-        };
+        let mut frame = |file: &str, line| b.frame_of("f", file, line);
         let torch = frame("/venv/lib/python3.12/site-packages/torch/nn/modules/conv.py", 548);
         let own = frame("/home/me/train.py", 71);
         let main = frame("/home/me/train.py", 90);
@@ -500,8 +489,7 @@ mod tests {
     fn operators_of_a_profiler_trace_go_by_their_names() {
         let mut b = StackTableBuilder::new();
         let mut stack_of = |name: &str, file: &str| {
-            let (name, file) = (b.string(name), b.string(file));
-            let frame = b.frame(Frame { name, file, line: 0 });
+            let frame = b.frame_of(name, file, 0);
             b.stack(&[frame])
         };
         let stacks = [("aten::addmm", "<operator>"), ("aten::gelu", "<operator>"), ("nn.Module: Linear_0", "<module>")]

@@ -222,16 +222,8 @@ mod tests {
         let base = 1 << 40;
         let address = base + 20 * MEBIBYTE;
         device.events.push(0, Action::SegmentUnmap, base, 20 * MEBIBYTE, StreamId(0), PoolId(0), StackId::NONE);
-        let segment = |class| Segment {
-            address,
-            size: 2 * MEBIBYTE,
-            stream: StreamId(0),
-            pool: PoolId(0),
-            class,
-            is_expandable: true,
-            stack: StackId::NONE,
-            blocks: 0..0,
-        };
+        let segment =
+            |class| Segment { address, size: 2 * MEBIBYTE, pool: PoolId(0), class, is_expandable: true, ..Segment::default() };
         device.segments.push(segment(SizeClass::Small));
         let runs = RunTimeline::build(&device);
         let told: Vec<_> = runs.initial.iter().map(|s| (s.address, s.size, s.class)).collect();

@@ -110,16 +110,8 @@ mod tests {
             device.events.push(t as i64, action, address, size, StreamId(0), PoolId::UNKNOWN, StackId::NONE);
         }
         for &(at, size, class) in end {
-            device.segments.push(Segment {
-                address: BASE + at * MEBIBYTE,
-                size: size * MEBIBYTE,
-                stream: StreamId(0),
-                pool: PoolId::UNKNOWN,
-                class,
-                is_expandable: true,
-                stack: StackId::NONE,
-                blocks: 0..0,
-            });
+            let (address, size) = (BASE + at * MEBIBYTE, size * MEBIBYTE);
+            device.segments.push(Segment { address, size, class, is_expandable: true, ..Segment::default() });
         }
         let found = unmapped_classes(&device);
         let unmaps = (0..changes.len()).filter(|&i| changes[i].0 == '-');

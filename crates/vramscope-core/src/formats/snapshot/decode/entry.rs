@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::{ATOMS, Atom, Decoder, MARGIN, WORDS};
 use crate::formats::pickle::{Op, little_endian, opcodes as op};
-use crate::formats::snapshot::plain::{integer, skip_store};
+use crate::formats::snapshot::plain::{fetched, integer, skip_store};
 use crate::formats::snapshot::trace::{Entry, Key};
 use crate::formats::{MAX_BYTES, has_room};
 use crate::model::{Action, NoteKind, StackId, StrId};
@@ -103,18 +103,7 @@ impl<'a> Decoder<'_, '_, 'a> {
     #[inline]
     fn words(&mut self, p: &mut usize, id: &mut u64) -> Option<&'a [u8]> {
         let b = self.bytes;
-        let at = *p;
-        let fetched = match b[at] {
-            op::BINGET => {
-                *p = at + 2;
-                u64::from(b[at + 1])
-            }
-            op::LONG_BINGET => {
-                *p = at + 5;
-                little_endian(&b[at + 1..at + 5])
-            }
-            _ => return self.atom(p, id).map(|atom| atom.text),
-        };
+        let Some(fetched) = fetched(b, p) else { return self.atom(p, id).map(|atom| atom.text) };
         let near = self.worker.near_words[fetched as usize % WORDS];
         if near.0 == fetched {
             return Some(near.1);
@@ -134,30 +123,19 @@ impl<'a> Decoder<'_, '_, 'a> {
     /// A text: fetched, or written in full here.
     #[inline]
     fn atom(&mut self, p: &mut usize, id: &mut u64) -> Option<Atom<'a>> {
-        let b = self.bytes;
-        let at = *p;
-        let fetched = match b[at] {
-            op::BINGET => {
-                *p = at + 2;
-                u64::from(b[at + 1])
-            }
-            op::LONG_BINGET => {
-                *p = at + 5;
-                little_endian(&b[at + 1..at + 5])
-            }
-            op::SHORT_BINUNICODE => {
-                let to = at + 2 + usize::from(b[at + 1]);
-                *p = to;
-                skip_store(b, p, id);
-                return Some(classify(&b[at + 2..to]));
-            }
-            op::BINUNICODE => {
-                let to = (at + 5).checked_add(little_endian(&b[at + 1..at + 5]) as usize).filter(|&to| to + MARGIN < b.len())?;
-                *p = to;
-                skip_store(b, p, id);
-                return Some(classify(&b[at + 5..to]));
-            }
-            _ => return None,
+        let (b, at) = (self.bytes, *p);
+        let Some(fetched) = fetched(b, p) else {
+            let (from, to) = match b[at] {
+                op::SHORT_BINUNICODE => (at + 2, at + 2 + usize::from(b[at + 1])),
+                op::BINUNICODE => {
+                    let to = (at + 5).checked_add(little_endian(&b[at + 1..at + 5]) as usize);
+                    (at + 5, to.filter(|&to| to + MARGIN < b.len())?)
+                }
+                _ => return None,
+            };
+            *p = to;
+            skip_store(b, p, id);
+            return Some(classify(&b[from..to]));
         };
         let near = &self.worker.near_atoms[fetched as usize % ATOMS];
         if near.0 == fetched {

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 
 use super::{Decoder, FRAMES, MARGIN, RECENT};
-use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Tree, little_endian, opcodes as op};
-use crate::formats::snapshot::plain::{list_body, mixed_body, skip_store};
+use crate::formats::pickle::{self, NO_OFFSET, Node, NodeId, Tree, opcodes as op};
+use crate::formats::snapshot::plain::{fetched, list_body, mixed_body, skip_store};
 use crate::formats::snapshot::stacks::{MAX_FRAMES, StackReader};
 use crate::model::{FrameId, StackId};
 
@@ -18,13 +18,9 @@ impl<'a> Decoder<'_, '_, 'a> {
         let b = self.bytes;
         let at = *p;
         match b[at] {
-            op::BINGET => {
-                *p = at + 2;
-                self.fetched_stack(u64::from(b[at + 1]), *id)
-            }
-            op::LONG_BINGET => {
-                *p = at + 5;
-                self.fetched_stack(little_endian(&b[at + 1..at + 5]), *id)
+            op::BINGET | op::LONG_BINGET => {
+                let fetched = fetched(b, p)?;
+                self.fetched_stack(fetched, *id)
             }
             op::EMPTY_LIST => {
                 *p = at + 1;

@@ -47,6 +47,7 @@ struct Atom<'a> {
 }
 
 /// The result of decoding one part.
+#[derive(Default)]
 pub(super) struct Decoded {
     /// Number of events written, from the first slot on.
     pub(super) written: usize,
@@ -62,6 +63,7 @@ pub(super) struct Decoded {
 }
 
 /// Caches of one thread.
+#[derive(Default)]
 pub(super) struct Worker<'a> {
     near_atoms: Vec<(u64, Option<Atom<'a>>)>,
     atoms: FxHashMap<u64, Atom<'a>>,
@@ -85,35 +87,17 @@ impl Worker<'_> {
     pub(super) fn new() -> Self {
         Worker {
             near_atoms: vec![(u64::MAX, None); ATOMS],
-            atoms: FxHashMap::default(),
             near_words: vec![(u64::MAX, &[]); WORDS],
-            near_block: None,
             recent: vec![(u64::MAX, StackId::NONE); RECENT],
-            long: FxHashMap::default(),
-            by_bytes: FxHashMap::default(),
-            frames: FxHashMap::default(),
             near_frames: vec![(u64::MAX, None); FRAMES],
-            texts: FxHashMap::default(),
-            long_texts: FxHashMap::default(),
-            streams: Known::default(),
-            pools: Known::default(),
-            notes: Vec::new(),
+            ..Worker::default()
         }
     }
 }
 
 /// Decodes one part into its slots.
 pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part, slots: Slots<'_>) -> Decoded {
-    let out = Decoded {
-        written: 0,
-        notes: Vec::new(),
-        report: LoadReport::default(),
-        has_time: false,
-        has_untimed: false,
-        preview: Vec::new(),
-        net: (0, 0),
-    };
-    let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out, left_out: 0, peak: (0, 0) };
+    let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out: Decoded::default(), left_out: 0, peak: (0, 0) };
     for range in &part.ranges {
         if let Err(error) = decoder.range(range.start, range.end, range.memo_id) {
             let (offset, what) = match error {

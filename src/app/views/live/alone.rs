@@ -64,7 +64,7 @@ impl SamplesAlone {
         let spoken = paint::spoken(&shown, capacity);
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory of the card over time. {spoken}")));
         paint::chart(ui, cx.tokens, &plot, device, track, &self.peaks);
-        paint::marks(ui, cx.tokens, &plot, track);
+        paint::marks(ui, cx.tokens, &plot, track, plot.area.right());
         if let Some(us) = at_us {
             paint::cursor(ui, cx.tokens, &plot, us, bands_at(us));
         }

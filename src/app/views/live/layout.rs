@@ -182,6 +182,12 @@ pub(super) fn mark_places(
     out
 }
 
+/// The mark of the line at `x`, or within a few points of it.
+pub(super) fn nearest(places: &[MarkPlace], x: f32) -> Option<usize> {
+    let near = places.iter().map(|place| ((place.x - x).abs(), place.mark)).filter(|near| near.0 <= 4.0);
+    near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|near| near.1)
+}
+
 /// A band of the stack, in the order of [`Bands::PARTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app::views) enum Band {

@@ -16,7 +16,7 @@ use crate::app::platform::machine::{MachineState, look};
 use crate::app::state::{Action, Command, LiveAction, ViewKind, last_known};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Icon, PaneHeader, Push, Tip, label, legend_row, pane, row, selector};
-use layout::{Peaks, areas, sample_at};
+use layout::{Peaks, areas, nearest, sample_at};
 use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
@@ -298,11 +298,7 @@ impl LiveView {
             batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
             batch.paint(ui.painter());
             // The name of a line, also where there was no room for it.
-            let near = named
-                .iter()
-                .filter(|m| (m.x - at.x).abs() <= 4.0)
-                .min_by(|a, b| (a.x - at.x).abs().total_cmp(&(b.x - at.x).abs()));
-            if let Some(mark) = near.and_then(|place| track.marks.get(place.mark)) {
+            if let Some(mark) = nearest(&named, at.x).and_then(|mark| track.marks.get(mark)) {
                 Tip::new(mark.text.to_string()).row("time", format!("{} UTC", time_of_day(mark.time_us))).show(&response);
             }
         }

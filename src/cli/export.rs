@@ -9,7 +9,7 @@ use super::{Failure, choose_device, open};
 use vramscope_core::compare::flame::{Measure, Size, weigh};
 use vramscope_core::compare::ranks;
 use vramscope_core::compare::ranks::Partition;
-use vramscope_core::diagnose::export::{counters, curves, lifetimes, places, trimmed};
+use vramscope_core::diagnose::export::{counters, curves, lifetimes, places, trimmed, whole};
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
 use vramscope_core::formats::export::{
@@ -358,9 +358,7 @@ fn to_snapshot(args: &ExportArgs, recording: &Recording) -> Result<Written, Stri
             continue;
         }
         let part = match args.events {
-            None if device.has_final_state => snapshot::DevicePart::whole(recording, index),
-            // A trace has no state at its end in it; it follows from the events.
-            None => trimmed(recording, index, &build(recording, index)?, 0..device.events.len() as u32),
+            None => whole(recording, index, &Progress::new()).map_err(|e| e.to_string())?,
             Some((from, to)) => trimmed(recording, index, &build(recording, index)?, from..to),
         };
         let Some(part) = part else { continue };

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::args::ProbeArgs;
 use super::{Failure, Table, choose_device, open, print, print_json};
+use vramscope_core::diagnose::export;
 use vramscope_core::formats::export::new_file::refusal;
-use vramscope_core::formats::export::snapshot;
 use vramscope_core::model::Progress;
 use vramscope_core::units::{Bytes, SizeColumn, count, told_apart};
 use vramscope_live::probe::{
@@ -66,7 +66,7 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let run = Run::start(&job, target, &conditions)?;
     let (report, recording) = Report::of(run_to_end(&run, &job, &mut |_| {}))?;
     if let Some(file) = file {
-        snapshot::save(&recording, file, &sources, args.force)?;
+        export::save(&recording, file, &sources, args.force)?;
     }
     let compared = match &job {
         Job::Replay { recording, device, .. } => {

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::args::WhatifArgs;
 use super::{Table, choose_device, open_blocks, print_json, print_of};
+use vramscope_core::diagnose::export;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::formats::export::new_file::refusal;
-use vramscope_core::formats::export::snapshot;
 use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Question, Row, SUGGESTED, WhatIf};
 use vramscope_core::inference::{CapRange, Horizon};
@@ -157,7 +157,7 @@ fn save(
 ) -> Result<String, String> {
     let question = Question::parse(&row.conf, row.limit_bytes).map_err(|e| e.to_string())?;
     let simulated = whatif.simulate(recording, &question, progress).map_err(|e| e.to_string())?;
-    snapshot::save(&simulated, path, &[&args.file], args.force).map_err(|e| e.to_string())?;
+    export::save(&simulated, path, &[&args.file], args.force).map_err(|e| e.to_string())?;
     let events: usize = simulated.devices.iter().map(|d| d.events.len()).sum();
     Ok(format!("{}: the run with {} and its {} events, as a snapshot", path.display(), shown(&row.conf), count(events as u64)))
 }

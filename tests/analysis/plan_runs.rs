@@ -61,7 +61,7 @@ fn a_saved_run_that_was_never_made_says_so_when_it_is_opened_again() {
     let recording = plan.recording(&Size::of("batch", 4), &setting("", None), &[]).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saved.pickle");
-    formats::export::snapshot::save(&recording, &file, &[], false).unwrap();
+    vramscope_core::diagnose::export::save(&recording, &file, &[], false).unwrap();
     let again = formats::open(&file, &Progress::new()).unwrap();
     assert_eq!(again.source.format, vramscope_core::model::Format::Plan);
     assert!(again.source.format.never_ran() && again.devices[0].events.len() == recording.devices[0].events.len());

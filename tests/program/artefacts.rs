@@ -118,7 +118,7 @@ fn a_state_without_a_history_is_told_as_one() {
     let mut recording = vramscope_core::formats::open(&sample("leak.pickle"), &vramscope_core::model::Progress::new()).unwrap();
     recording.devices.iter_mut().for_each(|d| d.events = vramscope_core::model::EventTable::default());
     let path = folder.path().join("state.pickle");
-    vramscope_core::formats::export::snapshot::save(&recording, &path, &[], false).unwrap();
+    vramscope_core::diagnose::export::save(&recording, &path, &[], false).unwrap();
     let path = path.to_string_lossy().into_owned();
     let first = |args: &[&str]| said(args).lines().next().unwrap_or_default().to_owned();
     for (args, wanted) in [

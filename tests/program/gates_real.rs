@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::json;
 
 use super::cli::{json as answer, run, sample};
-use vramscope_core::formats::export::snapshot;
+use vramscope_core::diagnose::export;
 use vramscope_core::model::{Action, Block, BlockState, PoolId, Progress, Recording, Segment, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{DeviceTables, Quantity};
 
@@ -84,7 +84,7 @@ fn every_mebibyte_planted_into_a_real_program_is_found_with_its_line() {
         let file = folder.path().join(format!("{name}.pickle"));
         let check = |at: usize, until: Option<usize>, tolerance: &str| {
             let (grown, stack) = plant(&recording, device, at, until);
-            snapshot::save(&grown, &file, &[&old], true).unwrap();
+            export::save(&grown, &file, &[&old], true).unwrap();
             let words =
                 ["check", file.to_str().unwrap(), "--baseline", old.to_str().unwrap(), "--tolerance", tolerance, "--json"];
             let output = run(&words);

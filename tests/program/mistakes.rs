@@ -338,7 +338,7 @@ fn of_thousands_of_failures_the_last_are_examined() {
         events.push(time, vramscope_core::model::Action::Oom, address, size, stream, pool, stack);
     }
     let file = folder.path().join("many.pickle");
-    vramscope_core::formats::export::snapshot::save(&recording, &file, &[], true).unwrap();
+    vramscope_core::diagnose::export::save(&recording, &file, &[], true).unwrap();
     let report = json(&["oom", &file.display().to_string(), "--json"]);
     assert_eq!((report["ooms"].as_array().unwrap().len(), report["ooms_left_out"].as_u64()), (256, Some(445)));
 }

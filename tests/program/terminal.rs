@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
+use vramscope_core::diagnose::export;
 use vramscope_core::formats;
-use vramscope_core::formats::export::snapshot;
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::units::is_steering;
 
@@ -22,7 +22,7 @@ fn changed(name: &str, to: &Path, change: impl Fn(&str) -> String + Copy) -> Str
     for device in &mut recording.devices {
         device.settings.raw.push(("PYTORCH_NAME".to_owned(), change("x")));
     }
-    snapshot::save(&recording, to, &[], true).unwrap();
+    export::save(&recording, to, &[], true).unwrap();
     to.display().to_string()
 }
 
@@ -126,7 +126,7 @@ fn words_of_a_vendor_are_never_put_into_a_recording_s_names() {
     let settings = &mut recording.devices[0].settings.raw;
     settings.retain(|(key, _)| !key.contains("PYTORCH"));
     settings.push(("PYTORCH_HIP_ALLOC_CONF".to_owned(), "expandable_segments:True".to_owned()));
-    snapshot::save(&recording, &file, &[], true).unwrap();
+    export::save(&recording, &file, &[], true).unwrap();
     let file = file.display().to_string();
     let report = json(&["oom", &file, "--json"]);
     let stack = report["ooms"][0]["stack"].as_array().unwrap();

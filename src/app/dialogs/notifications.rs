@@ -48,8 +48,8 @@ const MOST: usize = 3;
 /// As many new recordings as have a button each.
 const NAMED: usize = 3;
 
-/// Points of a notice's text and buttons.
-const WIDTH: f32 = 304.0;
+/// Points of a notice's text and buttons: with its frame no wider than the inspector that it lies over.
+const WIDTH: f32 = 260.0;
 
 impl Notifications {
     /// Shows a sentence; the same sentence twice only starts its time again.

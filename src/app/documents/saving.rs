@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use vramscope_core::formats::export::snapshot;
+use vramscope_core::diagnose::export;
 use vramscope_core::model::Recording;
 use vramscope_core::units::{Bytes, counted};
 
@@ -21,7 +21,7 @@ pub(in crate::app) struct Saves {
 /// Writes a recording. Returns a sentence about it.
 pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String, String> {
     // The dialog asked already whether to replace a file of this name.
-    snapshot::save(recording, path, &[], true).map_err(|e| e.to_string())?;
+    export::save(recording, path, &[], true).map_err(|e| e.to_string())?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
     // What was written opens with the same doubt, and the user should not learn that then.
@@ -64,6 +64,29 @@ mod tests {
         }
         assert!(save(&recording, &folder.path().join("none/x.pickle")).unwrap_err().contains("there is no folder"));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_of_a_file_cut_short_says_so_and_ends_as_its_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let [cut, copy, second] = ["cut", "copy", "second"].map(|name| folder.path().join(name).with_extension("pickle"));
+        let bytes = std::fs::read(crate::app::data::samples::path("gpt_train.pickle")).unwrap();
+        std::fs::write(&cut, &bytes[..bytes.len() * 6 / 10]).unwrap();
+        let open = |path: &Path| vramscope_core::formats::open(path, &Progress::new()).unwrap();
+        let source = open(&cut);
+        save(&source, &copy).unwrap();
+        save(&open(&copy), &second).unwrap();
+        for again in [open(&copy), open(&second)] {
+            assert_eq!(again.report.caveat(), source.report.caveat());
+            let text = &again.report.truncated().unwrap().text;
+            assert_eq!(text.matches("copy of a file").count(), 1, "{text}");
+            let live = |r: &Recording| {
+                let tables = vramscope_core::tables::DeviceTables::build(&r.devices[0], &Progress::new()).unwrap();
+                assert!(r.devices[0].segments.is_empty() || tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0 > 0);
+                tables.states.at(&r.devices[0], &tables.lifetimes, r.devices[0].events.len() as u32 - 1).blocks.len()
+            };
+            assert_eq!(live(&again), live(&source));
+        }
     }
 
     #[test]

@@ -19,8 +19,11 @@ pub struct RunOptions {
     pub watch: Option<PathBuf>,
 }
 
-const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set. Draw a picture without one (vramscope screenshot --svg \
-FILE OUT.svg, or xvfb-run -a vramscope screenshot FILE OUT.png), or use the text commands (vramscope summary FILE, vramscope --help)";
+const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set";
+
+/// The ways on without a display.
+const WITHOUT: &str = "Over ssh connect with ssh -X. Or take what needs no display: vramscope summary FILE (text), vramscope report FILE -o OUT.html \
+(a page), vramscope screenshot --svg FILE OUT.svg (a picture), or another command (vramscope --help)";
 
 const NO_WAYLAND_EGL: &str = "the window cannot be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
 libwayland-egl1; Fedora: libwayland-egl). To use X11 instead start vramscope with WAYLAND_DISPLAY= in front";
@@ -80,9 +83,8 @@ fn no_x_server() -> Option<String> {
     let error = std::os::unix::net::UnixStream::connect(format!("/tmp/.X11-unix/X{number}")).err()?;
     // A server without a file has a socket of the abstract kind.
     let is_gone = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused);
-    (is_gone && !has_abstract_socket(number)).then(|| {
-        format!("DISPLAY is {shown}, but no X server answers there. {}", NO_DISPLAY.split_once(". ").map_or("", |(_, what)| what))
-    })
+    (is_gone && !has_abstract_socket(number))
+        .then(|| format!("there is no display: DISPLAY is {shown}, but no X server answers there. {WITHOUT}"))
 }
 
 #[cfg(unix)]
@@ -123,7 +125,7 @@ fn start(
     make: impl Fn(&eframe::CreationContext<'_>) -> Box<dyn eframe::App> + Clone + 'static,
 ) -> Result<(), String> {
     if !has_display() {
-        return Err(NO_DISPLAY.to_owned());
+        return Err(format!("{NO_DISPLAY}. {WITHOUT}"));
     }
     if is_wayland() && !has_wayland_egl() {
         return Err(NO_WAYLAND_EGL.to_owned());
@@ -142,6 +144,11 @@ fn start(
         let make = make.clone();
         match eframe::run_native("vramscope", clone_options(&options), Box::new(move |cc| Ok(make(cc)))) {
             Ok(()) => return Ok(()),
+            Err(eframe::Error::WinitEventLoop(_)) => {
+                let name = if is_wayland() { "WAYLAND_DISPLAY" } else { "DISPLAY" };
+                let shown = std::env::var(name).unwrap_or_default();
+                return Err(format!("there is no display: {name} is {shown}, which can not be reached. {WITHOUT}"));
+            }
             Err(error) => failures.push(format!("{renderer}: {error}")),
         }
     }

@@ -11,6 +11,14 @@ pub fn format(kind: Type, colour: Color32) -> TextFormat {
     TextFormat { line_height: Some(kind.line()), ..TextFormat::simple(kind.font(), colour) }
 }
 
+/// A part of a whole in percent, as every table writes it: one digit after the point, and what rounds to none is `< 0.1 %`.
+pub fn share(part: u64, whole: u64) -> String {
+    match part as f64 / whole.max(1) as f64 * 100.0 {
+        share if part > 0 && share < 0.05 => "< 0.1 %".to_owned(),
+        share => format!("{share:.1} %"),
+    }
+}
+
 /// Lays out one line of text without cutting it.
 pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc<Galley> {
     let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));

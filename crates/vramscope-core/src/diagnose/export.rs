@@ -1,12 +1,14 @@
 //! Derived rows for the way out: lifetimes and curves as tables, and the part of a recording that a trimmed snapshot holds.
 
 use std::ops::Range;
+use std::path::Path;
 
 use super::oom::knows_reserved;
+use crate::formats::export::new_file::NewFile;
 use crate::formats::export::perfetto::CounterRow;
-use crate::formats::export::snapshot::DevicePart;
-use crate::formats::export::{ExportTable, Names};
-use crate::model::{Block, BlockState, DeviceRecording, Recording, Segment, StackId};
+use crate::formats::export::snapshot::{DevicePart, write};
+use crate::formats::export::{ExportTable, Names, WriteError};
+use crate::model::{Block, BlockState, Cancelled, DeviceKind, DeviceRecording, Progress, Recording, Segment, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 
 /// The short name of every stack of a recording, by id: what the tables call `place`.
@@ -83,6 +85,28 @@ pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterR
         }
     }
     out
+}
+
+/// All events of a device, with its segments at the end. Where the source has none (a trace, a file cut short) they follow from the
+/// events.
+pub fn whole(recording: &Recording, device: usize, progress: &Progress) -> Result<Option<DevicePart>, Cancelled> {
+    let Some(d) = recording.devices.get(device).filter(|d| !d.has_final_state) else {
+        return Ok(DevicePart::whole(recording, device));
+    };
+    Ok(trimmed(recording, device, &DeviceTables::build(d, progress)?, 0..d.events.len() as u32))
+}
+
+/// Writes a whole recording as a snapshot into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`.
+///
+/// # Errors
+/// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
+pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
+    let mut file = NewFile::create(path, sources, replaces)?;
+    // A snapshot has no place for the CPU.
+    let devices = (0..recording.devices.len()).filter(|&i| recording.devices[i].id.kind != DeviceKind::Cpu);
+    let parts: Vec<DevicePart> = devices.filter_map(|i| whole(recording, i, &Progress::new()).ok().flatten()).collect();
+    write(recording, &parts, false, &mut file).map_err(|e| WriteError::io(path, e))?;
+    file.finish()
 }
 
 /// Events `events` of a device, with the segments and blocks as they stood after the last of them.

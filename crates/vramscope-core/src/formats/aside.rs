@@ -1,5 +1,5 @@
 //! Data that a PyTorch snapshot has no place for: samples of the device and its processes, the device's name, capacity and limit,
-//! that sizes are block sizes, and that a run was only planned.
+//! that sizes are block sizes, that a run was only planned, and what its own source lacks.
 //!
 //! When such a recording is written as a snapshot, these go as JSON text under a key of our own, [`KEY`]. PyTorch's viewer
 //! ignores unknown keys; our reader restores the data, so that a diagnosis based on samples stays the same.
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::export::snapshot::DevicePart;
 use super::snapshot::MAX_DEVICES;
-use crate::model::{DeviceKind, DeviceRecording, Format, Known, LiveTrack, Recording, Sample};
+use crate::model::{DeviceKind, DeviceRecording, Format, Known, LiveTrack, LoadReport, Recording, Sample, WarningKind};
 
 /// The key in the snapshot's dictionary.
 pub(super) const KEY: &str = "vramscope";
@@ -26,6 +26,26 @@ struct Aside {
     /// Set for a run that was never made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     never_ran: Option<NeverRan>,
+    /// Why the figures of the source are to doubt: it was cut short, say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    doubts: Vec<Doubt>,
+}
+
+/// A warning of the source, with how often it occurred.
+#[derive(Serialize, Deserialize)]
+struct Doubt {
+    kind: WarningKind,
+    count: u64,
+    text: String,
+}
+
+/// Begins the text of a doubt in a copy.
+const OF_SOURCE: &str = "this is a copy of a file with this note: ";
+
+fn doubts_of(report: &LoadReport) -> Vec<Doubt> {
+    let doubtful = report.warnings.iter().filter(|w| w.kind.is_doubt());
+    let own = |text: &str| text.strip_prefix(OF_SOURCE).unwrap_or(text).to_owned();
+    doubtful.map(|w| Doubt { kind: w.kind, count: w.count, text: own(&w.text) }).collect()
 }
 
 /// Origin of a run that was never made.
@@ -116,22 +136,30 @@ pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) ->
         })
         .collect();
     let never_ran = NeverRan::of(recording.source.format);
-    if devices.is_empty() && never_ran.is_none() {
+    let doubts = doubts_of(&recording.report);
+    if devices.is_empty() && never_ran.is_none() && doubts.is_empty() {
         return None;
     }
     // Serialising numbers, strings and lists cannot fail.
-    serde_json::to_string(&Aside { version: VERSION, devices, never_ran }).ok()
+    serde_json::to_string(&Aside { version: VERSION, devices, never_ran, doubts }).ok()
 }
 
 /// Restores the data on its devices; values in the snapshot itself have priority. Returns the format of a run that was never
 /// made. The error is one sentence for a text that is not ours.
-pub(super) fn put_back(text: &[u8], devices: &mut Vec<DeviceRecording>) -> Result<Option<Format>, String> {
+pub(super) fn put_back(
+    text: &[u8],
+    devices: &mut Vec<DeviceRecording>,
+    report: &mut LoadReport,
+) -> Result<Option<Format>, String> {
     let aside: Aside = serde_json::from_slice(text).map_err(|e| format!("the samples under '{KEY}' cannot be read: {e}"))?;
     if aside.version > VERSION {
         return Err(format!(
             "the samples under '{KEY}' are of a later version of vramscope ({}); they were left out",
             aside.version
         ));
+    }
+    for doubt in aside.doubts.into_iter().filter(|doubt| doubt.kind.is_doubt()) {
+        report.warn_many(doubt.kind, doubt.count, None, || format!("{OF_SOURCE}{}", doubt.text));
     }
     let gpu_kind = devices.iter().map(|d| d.id.kind).find(|k| *k != DeviceKind::Host).unwrap_or_default();
     for beside in aside.devices {

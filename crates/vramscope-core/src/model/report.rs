@@ -62,7 +62,6 @@ impl LoadReport {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LoadWarning {
     /// The kind; a report has each kind at most once.
-    #[serde(serialize_with = "kind_name")]
     pub kind: WarningKind,
     /// Number of occurrences; at least 1.
     pub count: u64,
@@ -72,12 +71,11 @@ pub struct LoadWarning {
     pub text: String,
 }
 
-fn kind_name<S: serde::Serializer>(kind: &WarningKind, s: S) -> Result<S::Ok, S::Error> {
-    s.serialize_str(kind.name())
-}
-
 /// Problems that do not stop a reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum WarningKind {
     /// The file ends in the middle; everything before was read.
@@ -116,5 +114,10 @@ impl WarningKind {
     /// A short stable name, used in JSON.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// True if figures of such a source may be wrong: see [`LoadReport::caveat`].
+    pub fn is_doubt(self) -> bool {
+        matches!(self, WarningKind::Truncated | WarningKind::Changed | WarningKind::WrongType)
     }
 }

@@ -74,9 +74,10 @@ impl Bands {
         ("free", "free", |b| b.free),
     ];
 
-    /// Sum of the bands except [`free`](Self::free).
+    /// What the driver says is used: the sum of the bands except [`free`](Self::free), less what is counted twice.
     pub fn used(&self) -> u64 {
-        self.driver + self.others + self.unattributed + self.unsplit + self.outside + self.allocated + self.cached
+        let sum = self.driver + self.others + self.unattributed + self.unsplit + self.outside + self.allocated + self.cached;
+        sum.saturating_sub(self.skew)
     }
 }
 
@@ -158,7 +159,7 @@ mod tests {
         let sample = Sample { used: Some(100), driver: Some(10), process: Some(120), reserved: Some(50), ..Sample::default() };
         let b = sample.bands(1000).unwrap();
         assert_eq!((b.unattributed, b.skew), (0, 30));
-        assert_eq!(b.used() + b.free, 1000 + b.skew);
+        assert_eq!((b.used(), b.used() + b.free), (100, 1000));
     }
 
     #[test]

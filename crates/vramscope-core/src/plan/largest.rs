@@ -77,7 +77,8 @@ impl Plan {
         };
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
-        let from = size.get(name).or_else(|| self.most_recorded(name)).unwrap_or(1);
+        // A size may fail below one that fits, so the answer must not depend on where the search begins: never at what is asked for.
+        let from = self.most_recorded(name).unwrap_or(1);
         // With one recording nothing shows that temporaries do not grow; where they might not, there is no end but the likely one.
         let is_endless = self.is_single() && may_pass(MOST / 2);
         let low = if is_endless {

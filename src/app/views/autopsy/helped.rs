@@ -84,7 +84,7 @@ impl Columns {
     fn of(width: f32, outcome: f32) -> Self {
         let right = width - 36.0;
         // A setting's name keeps the half.
-        let outcome = (right - outcome.clamp(104.0, (width * 0.4).max(104.0)), right);
+        let outcome = (right - outcome.clamp(80.0, (width * 0.4).max(104.0)), right);
         let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
         // Where it is narrow the names matter more than the bars.
         let bar_width = if width < 600.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
@@ -111,7 +111,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped, failed: bool, chosen: &m
     let outcomes = h.remedies.tried.iter().map(|r| outcome(h, r, failed)).chain([own_outcome(h, failed)]);
     let longest = outcomes.map(|text| label::width(ui.painter(), &text, Type::Strong)).fold(0.0, f32::max);
     let columns = Columns::of(ui.available_width(), longest.ceil() + 4.0);
-    let peaks = h.remedies.tried.iter().map(|r| r.peak_reserved_bytes).chain([h.own.peak_reserved_bytes]);
+    let peaks = h.remedies.tried.iter().map(|r| peak(h, r)).chain([h.own.peak_reserved_bytes]);
     let limit = h.remedies.limit_bytes.filter(|_| failed);
     let greatest = peaks.clone().chain(limit).max().unwrap_or(1).max(1) as f64 * 1.04;
     let settings = Settings { cx, h, failed, columns, size: SizeColumn::of(peaks), greatest };
@@ -186,7 +186,9 @@ impl Settings<'_> {
         // From which cap on stands in each row.
         let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
         let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
-            (Some(r), Some(limit)) if h.passes_from(r).is_some() => format!("the cap is {limit}; peaks under the larger"),
+            (Some(r), Some(limit)) if h.passes_from(r).is_some() => {
+                format!("the cap is {limit}; peaks under the least cap")
+            }
             (Some(r), _) => h.doubt(r),
             (None, _) => String::new(),
         };
@@ -210,7 +212,7 @@ impl Settings<'_> {
         let name = if r.conf.is_empty() { "PyTorch's defaults" } else { &r.conf };
         let is_chosen = chosen.as_deref() == Some(r.conf.as_str());
         let response = self.list_row(ui, name, is_chosen);
-        self.paint(ui, response.rect, name, r.peak_reserved_bytes, &outcome(h, r, self.failed), tone);
+        self.paint(ui, response.rect, name, peak(h, r), &outcome(h, r, self.failed), tone);
         let place = Rect::from_center_size(response.rect.middle(response.rect.right() - 20.0), vec2(20.0, 20.0));
         let mut child = ui.new_child(UiBuilder::new().id_salt(("copy", name)).max_rect(place));
         if icon_button(&mut child, Icon::Copy, &format!("Copy {}", h.line(r))).clicked() {
@@ -300,10 +302,14 @@ fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
         }
         (false, true) => format!("all {} served", count(h.requests)),
         (false, false) => {
-            let what = if h.is_of_device() { "from" } else { "from a cap of" };
-            h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("{what} {}", Bytes(from).least_beside()))
+            h.passes_from(r).map_or("may serve all".to_owned(), |from| format!("from {}", Bytes(from).least_beside()))
         }
     }
+}
+
+/// The peak under the cap that the outcome names.
+fn peak(h: &Helped, r: &Remedy) -> u64 {
+    h.passes_from(r).filter(|_| !r.oom).map_or(r.peak_reserved_bytes, |from| from.min(r.peak_reserved_bytes))
 }
 
 /// How a row is set.

@@ -42,9 +42,7 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column
         }),
         Column::figure("blocks", 52.0, |c, line: &Line| c.figure(count(line.3), t.text3)).goes(1),
         Column::figure(unit.head("live"), 76.0, move |c, line: &Line| c.figure(unit.figure(line.2), t.text1)),
-        Column::figure("share", 52.0, move |c, line: &Line| {
-            c.figure(format!("{:.1} %", line.2 as f64 / total.max(1) as f64 * 100.0), t.text2);
-        }),
+        Column::figure("share", 52.0, move |c, line: &Line| c.figure(label::share(line.2, total), t.text2)),
     ]
 }
 

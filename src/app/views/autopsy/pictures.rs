@@ -266,11 +266,11 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
             }
             _ => None,
         };
-        // Between low bars there is no room for a line of text: then it is on its own bar.
-        let has_gap = pitch - bar_height >= 16.0;
-        let on_bar = !has_gap && bar.width() > width + 20.0 && !fits(beside[1]) && (crosses || !fits(beside[0]));
+        // Between two bars it would read as a word about the other: a long bar has it itself.
+        let after = if line + width + 20.0 < bar.right() { line } else { bar.left() };
+        let on_bar = bar.width() > width + 20.0 && !fits(beside[1]) && (crosses || !fits(beside[0]));
         let at = if on_bar {
-            pos2(bar.left() + 10.0, y)
+            pos2(after + 10.0, y)
         } else if let Some(x) = inside {
             pos2(x, y)
         } else if fits(beside[0]) && !crosses {

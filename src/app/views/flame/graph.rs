@@ -16,7 +16,7 @@ use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::flame::{Node, Share, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
 use vramscope_core::tables::{is_framework, stack_text};
-use vramscope_core::units::{Bytes, NBSP, count, counted};
+use vramscope_core::units::{Bytes, count, counted};
 
 const ROW: f32 = 26.0;
 const PITCH: f32 = 27.0;
@@ -335,7 +335,7 @@ impl FlameView {
         let mut notes = Vec::new();
         if let Some(f) = found {
             let all = &built.flame.nodes[0];
-            let share = |weight: u64, of: u64| format!("{:.1}{NBSP}%", weight as f64 / of.max(1) as f64 * 100.0);
+            let share = label::share;
             let [through, before, after] = f.weights;
             let who = if f.is_query {
                 "the query holds".to_owned()
@@ -492,15 +492,14 @@ impl Canvas<'_> {
         let mut tip = Tip::new(name).place(place).width(300.0).swatch(self.colour(node));
         let blocks = counted(node.count, "block", "blocks");
         tip = if self.built.compared.is_some() {
-            let share = |part: u64, whole: u64| format!("{:.1} %", part as f64 / whole.max(1) as f64 * 100.0);
+            let share = label::share;
             tip.row(format!("at B, {blocks}"), Bytes(node.after).to_string())
                 .row("at A", Bytes(node.before).to_string())
                 .row("share of all at B", share(node.after, all.after))
                 .row("share of all at A", share(node.before, all.before))
         } else {
-            let share = node.total as f64 / all.total.max(1) as f64 * 100.0;
             tip.row("through here", figure(node.total))
-                .row("share", format!("{share:.1} %"))
+                .row("share", label::share(node.total, all.total))
                 .row("ends here", figure(node.own))
                 .row("allocations", count(node.count))
         };

@@ -63,7 +63,7 @@ impl FlameView {
         let head = |name: &str| size.map_or_else(|| name.to_owned(), |size| size.head(name));
         let now = move |n: &Node| if compares { n.after } else { n.total };
         let shade = |n: &Node, share| Tokens::over(canvas.colour(n), t.s1, share);
-        let share = |part: u64, of: u64| format!("{:.1} %", part as f64 / of.max(1) as f64 * 100.0);
+        let share = crate::app::widgets::label::share;
         let total = match (compares, is_bytes) {
             (true, _) => head("at B"),
             (false, true) => head("total"),

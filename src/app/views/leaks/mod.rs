@@ -36,7 +36,10 @@ pub const INFO: ViewInfo = ViewInfo {
             "bytes of the stack that are alive at the end; \u{201c}freed\u{201d}: or were, until all were freed at once",
         ),
         ("a step", "what a step adds on average, the first and last steps left aside"),
-        ("fit", "how well a line through what has survived fits, 0 to 1"),
+        (
+            "steady",
+            "how well a line through what has survived fits: 1.00 is as much in each step; \u{2013}: no trend, below 0.50",
+        ),
         ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was allocated after A and lives at B"),
         ("click", "select the stack in all views"),
     ],
@@ -285,10 +288,12 @@ impl LeaksView {
             });
             return;
         }
-        let size = SizeColumn::of(found.grown.iter().take(2_000).map(|g| g.0.bytes));
         let g = &found.grown;
-        let a_step = |g: &Growth| g.bytes_per_step.max(0.0).round() as u64;
-        let rate = SizeColumn::of(g.iter().take(2_000).map(|g| a_step(&g.0)));
+        let size = SizeColumn::of(g.iter().take(2_000).map(|g| g.0.bytes));
+        // A line that does not fit tells no pace.
+        let has_trend = |g: &Growth| g.is_leak() || g.confidence >= 0.5;
+        let trend = |g: &Growth, figure: String| if has_trend(g) { figure } else { "\u{2013}".to_owned() };
+        let a_step = |g: &Growth| trend(g, size.figure(g.bytes_per_step.max(0.0).round() as u64));
         let red = |g: &Growth, other| if g.is_leak() { t.red } else { other };
         let columns: Vec<Column<'_, Grown<'_>, &str>> = vec![
             Column::text("allocated in", Width::Share(1.0, 120.0), |c, (g, names): &Grown<'_>| {
@@ -302,13 +307,11 @@ impl LeaksView {
                 }
             })
             .by("survives", |i| g[i].0.bytes as f64),
-            Column::figure(rate.head("a step"), 80.0, |c, (g, _): &Grown<'_>| {
-                c.figure(rate.figure(a_step(g)), red(g, t.text1));
-            })
-            .by("a step", |i| g[i].0.bytes_per_step)
-            .from(360.0),
-            Column::figure("fit", 36.0, |c, (g, _): &Grown<'_>| c.figure(format!("{:.2}", g.confidence), t.text2))
-                .by("fit", |i| g[i].0.confidence)
+            Column::figure(size.head("a step"), 80.0, |c, (g, _): &Grown<'_>| c.figure(a_step(g), red(g, t.text1)))
+                .by("a step", |i| if has_trend(&g[i].0) { g[i].0.bytes_per_step } else { f64::MIN })
+                .from(360.0),
+            Column::figure("steady", 48.0, |c, (g, _): &Grown<'_>| c.figure(trend(g, format!("{:.2}", g.confidence)), t.text2))
+                .by("steady", |i| g[i].0.confidence)
                 .from(440.0),
             Column::figure("blocks", 56.0, |c, (g, _): &Grown<'_>| c.figure(count(g.count()), t.text2))
                 .by("blocks", |i| g[i].0.count() as f64)

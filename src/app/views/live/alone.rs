@@ -2,7 +2,7 @@
 
 use egui::{Rect, Role, Sense, Ui, WidgetInfo};
 
-use super::layout::{Band, Peaks, sample_at};
+use super::layout::{Band, Peaks, nearest, sample_at};
 use super::paint;
 use super::paint::{Plot, colour};
 use crate::app::state::Action;
@@ -64,7 +64,7 @@ impl SamplesAlone {
         let spoken = paint::spoken(&shown, capacity);
         response.widget_info(|| WidgetInfo::labeled(Role::Canvas, true, format!("Memory of the card over time. {spoken}")));
         paint::chart(ui, cx.tokens, &plot, device, track, &self.peaks);
-        paint::marks(ui, cx.tokens, &plot, track);
+        let named = paint::marks(ui, cx.tokens, &plot, track, plot.area.right());
         if let Some(us) = at_us {
             paint::cursor(ui, cx.tokens, &plot, us, bands_at(us));
         }
@@ -73,7 +73,11 @@ impl SamplesAlone {
             let us = plot.time_at(p.x);
             if let Some(bands) = bands_at(us) {
                 let pointed = band_under(&bands, plot.y.value(p.y));
-                tip(cx.tokens, &bands, pointed, us).show_at(&response, response.id.with("tip"), p);
+                let mut tip = tip(cx.tokens, &bands, pointed, us);
+                if let Some(mark) = nearest(&named, p.x).and_then(|mark| track.marks.get(mark)) {
+                    tip = tip.row("the line", mark.text.to_string());
+                }
+                tip.show_at(&response, response.id.with("tip"), p);
             }
         }
         let row = pane.with_min_y(pane.bottom() - 26.0);

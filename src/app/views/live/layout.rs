@@ -148,11 +148,11 @@ pub(super) struct MarkPlace {
 }
 
 /// Places labels in two rows. A label that would touch another goes to the other row, and is dropped when both are full. Marks in
-/// one pixel share a line; processes that come and go each have a label while there is room.
+/// one pixel share a line. `range` is that of the lines, and where labels end; processes that come and go each have a label while there is room.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
-    range: (f32, f32),
+    range: (f32, f32, f32),
     width_of: impl Fn(&str) -> f32,
 ) -> Vec<MarkPlace> {
     let mut free_from = [f32::NEG_INFINITY; 2];
@@ -163,7 +163,7 @@ pub(super) fn mark_places(
             continue;
         }
         let width = width_of(&mark.text) + 10.0;
-        let is_left = x + width > range.1;
+        let is_left = x + width > range.2;
         let (from, to) = if is_left { (x - width, x) } else { (x, x + width) };
         let row = (0..2).find(|&r| from >= free_from[r] && from >= range.0);
         // When one process ends and another starts between two readings, both get a label if there is room. Next to a mark set by
@@ -180,6 +180,12 @@ pub(super) fn mark_places(
         out.push(MarkPlace { mark: i, x, row, is_left });
     }
     out
+}
+
+/// The mark of the line at `x`, or within a few points of it.
+pub(super) fn nearest(places: &[MarkPlace], x: f32) -> Option<usize> {
+    let near = places.iter().map(|place| ((place.x - x).abs(), place.mark)).filter(|near| near.0 <= 4.0);
+    near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|near| near.1)
 }
 
 /// A band of the stack, in the order of [`Bands::PARTS`].
@@ -249,7 +255,7 @@ mod tests {
     fn labels_move_to_the_other_row_then_fold() {
         let mark = |t: i64, text: &str| LiveMark { time_us: t, kind: MarkKind::User, text: text.into() };
         let marks = [mark(0, "aaaa"), mark(10, "bbbb"), mark(20, "cccc"), mark(20, "same"), mark(95, "dddd"), mark(200, "out")];
-        let places = mark_places(&marks, |t| t as f32, (0.0, 100.0), |s| s.len() as f32 * 8.0);
+        let places = mark_places(&marks, |t| t as f32, (0.0, 100.0, 100.0), |s| s.len() as f32 * 8.0);
         let rows: Vec<_> = places.iter().map(|p| (p.mark, p.row, p.is_left)).collect();
         assert_eq!(rows, [(0, Some(0), false), (1, Some(1), false), (2, None, false), (4, Some(0), true)]);
     }

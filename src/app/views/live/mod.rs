@@ -15,12 +15,12 @@ use crate::app::jobs::Derived;
 use crate::app::platform::machine::{MachineState, look};
 use crate::app::state::{Action, Command, LiveAction, ViewKind, last_known};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, Icon, PaneHeader, Push, label, legend_row, pane, row, selector};
-use layout::{Peaks, areas, sample_at};
+use crate::app::widgets::{Cut, Icon, PaneHeader, Push, Tip, label, legend_row, pane, row, selector};
+use layout::{Peaks, areas, nearest, sample_at};
 use paint::Plot;
 use vramscope_core::diagnose::source_limits::NOT_WATCHED;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack};
-use vramscope_core::units::Bytes;
+use vramscope_core::units::{Bytes, time_of_day};
 
 pub const INFO: ViewInfo = ViewInfo {
     kind: ViewKind::Live,
@@ -170,7 +170,7 @@ impl View for LiveView {
         inside(ui, areas.table, "processes", |ui| self.table(ui, cx, track, &bands, at_us));
         if let Some(rect) = areas.side {
             ui.painter().vline(rect.left() - 0.5, rect.y_range(), egui::Stroke::new(1.0, cx.tokens.line));
-            inside(ui, rect, "side", |ui| self.side(ui, cx, track, at_us));
+            inside(ui, rect, "side", |ui| self.side(ui, cx, track, &bands, at_us));
         }
         let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over && !l.is_paused);
         if is_running {
@@ -219,7 +219,7 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
     let (row, _) = row::told(ui, 28.0, Role::Label, || paint::spoken(bands, capacity));
     paint::device_bar(ui, t, row.shrink2(vec2(16.0, 0.0)), bands, capacity, track.peak.map(|p| p.0));
     ui.add_space(8.0);
-    let sum = format!("sums to the {} that NVML reports", Bytes(bands.used() - bands.skew.min(bands.used())));
+    let sum = format!("sums to the {} that NVML reports", Bytes(bands.used()));
     let sum = if bands.skew > 0 { format!("{sum}, {} of skew", Bytes(bands.skew)) } else { sum };
     let sum = if ui.available_width() > 900.0 { sum } else { String::new() };
     let _ = legend_row(ui, "", 16.0, &alone::entries(t, bands), &sum);
@@ -286,7 +286,8 @@ impl LiveView {
         if let Some(limit) = cx.shared.live.as_ref().and_then(|l| l.rules.free_below) {
             paint::alarm_line(ui, t, &plot, capacity, limit);
         }
-        paint::marks(ui, t, &plot, track);
+        let right = if has_ends { inner.right() - 16.0 } else { plot_rect.right() };
+        let named = paint::marks(ui, t, &plot, track, right);
         if let Some(process) = host {
             let strip = inner.with_min_y(inner.bottom() - below);
             host::strip(ui, t, &plot, strip, process, at_us);
@@ -296,6 +297,10 @@ impl LiveView {
             let mut batch = crate::app::widgets::mesh::Batch::new(ui.painter());
             batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
             batch.paint(ui.painter());
+            // The name of a line, also where there was no room for it.
+            if let Some(mark) = nearest(&named, at.x).and_then(|mark| track.marks.get(mark)) {
+                Tip::new(mark.text.to_string()).row("time", format!("{} UTC", time_of_day(mark.time_us))).show(&response);
+            }
         }
         if cx.shared.instant_us.is_some() {
             paint::cursor(ui, t, &plot, at_us, bands);

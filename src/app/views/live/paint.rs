@@ -2,7 +2,7 @@
 
 use egui::{Align2, Color32, Rangef, Rect, Ui, pos2, vec2};
 
-use super::layout::{Band, Peaks, columns, mark_places, sample_at, top_of_axis};
+use super::layout::{Band, MarkPlace, Peaks, columns, mark_places, sample_at, top_of_axis};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{
     Batch, Cut, DASH_LIMIT, Scale, UnitAt, byte_ticks, label, most_across, most_down, paint_chip, spread, time_ticks,
@@ -32,7 +32,7 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     let x = Scale::horizontal(0.0, capacity.max(1) as f64, rect.x_range());
     let mut at = 0u64;
     for band in Band::ALL {
-        let bytes = band.bytes(bands);
+        let bytes = band.bytes(bands).min(bands.used() - at);
         if bytes == 0 {
             continue;
         }
@@ -159,9 +159,10 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
         }
         let (left, right) = (plot.area.left() + i as f32 * pixel, plot.area.left() + end as f32 * pixel);
         if let Some(bands) = bands {
-            let mut at = 0u64;
+            let (mut at, used) = (0u64, bands.used());
             for (band, room) in Band::ALL.into_iter().zip(&mut rooms) {
-                let bytes = band.bytes(&bands);
+                // What is counted twice is not drawn.
+                let bytes = band.bytes(&bands).min(used - at);
                 let top = plot.y.at((at + bytes) as f64).max(plot.area.top());
                 let part = Rect::from_x_y_ranges(left..=right, top..=plot.y.at(at as f64));
                 room.add(part);
@@ -223,10 +224,10 @@ pub(super) fn alarm_line(ui: &Ui, t: &Tokens, plot: &Plot, capacity: u64, limit:
     paint_chip(p, t, at, Align2::LEFT_CENTER, &text);
 }
 
-/// Draws lines of marks, and their labels in two rows above the plot.
-pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
+/// Draws lines of marks, and their labels in two rows above the plot, which reach to `right`. Gives where they are.
+pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack, right: f32) -> Vec<MarkPlace> {
     let p = ui.painter();
-    let range = (plot.area.left(), plot.area.right());
+    let range = (plot.area.left(), plot.area.right(), right);
     let width = |text: &str| label::width(p, text, Type::Caption).min(180.0);
     let places = mark_places(&track.marks, |us| plot.x_of(us), range, width);
     let mut batch = Batch::new(p);
@@ -256,6 +257,7 @@ pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack) {
         p.rect_filled(under, 0.0, t.s1);
         p.galley(pos2(x, y - galley.size().y / 2.0), galley, ink);
     }
+    places
 }
 
 /// Draws the cursor: its line, its time, and the values of the wide bands.

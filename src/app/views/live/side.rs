@@ -3,12 +3,13 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
+use super::table::only_split;
 use crate::app::state::{Action, LiveAction};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::row::definition;
 use crate::app::widgets::{CodeWell, Cut, Field, PaneHeader, Push, key_value, label, pane, row};
-use vramscope_core::model::{LiveTrack, ProcessTrack};
+use vramscope_core::model::{Bands, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, NBSP, count, time_of_day};
 use vramscope_live::live::agent::Request;
 use vramscope_live::live::alarm::AlarmRules;
@@ -27,7 +28,7 @@ const WORDS: [(&str, &str); 5] = [
 const HISTORY: u32 = 100_000;
 
 impl LiveView {
-    pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, track: &LiveTrack, at_us: i64) {
+    pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, track: &LiveTrack, bands: &Bands, at_us: i64) {
         let t = cx.tokens;
         let chosen = self
             .selected
@@ -38,7 +39,11 @@ impl LiveView {
                     .iter()
                     .filter(|p| p.at(at_us).is_some())
                     // Prefer a process that may be PyTorch to a larger one that cannot be attached to.
-                    .max_by_key(|p| (p.has_helper, p.command.starts_with("python"), p.at(at_us).and_then(|x| x.used)))
+                    .max_by_key(|p| {
+                        let point = p.at(at_us);
+                        let tells = p.has_helper || point.is_some_and(|x| x.torch.is_some());
+                        (tells, p.command.starts_with("python"), point.and_then(|x| x.used))
+                    })
             });
         let title = chosen.map_or_else(
             || "No process".to_owned(),
@@ -72,7 +77,8 @@ impl LiveView {
                     (None, true) => "now",
                     (None, false) => "at the end",
                 };
-                outside(ui, when, process, at_us, cx.tokens.text2);
+                let shown = only_split(track, bands, at_us).then_some(bands.outside);
+                outside(ui, when, process, shown, at_us, cx.tokens.text2);
             }
             pane::section(ui, "Device", "", false);
             gauges(ui, track, at_us, t.text2);
@@ -308,11 +314,11 @@ fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
 }
 
 /// Draws how much the process holds outside PyTorch, and the largest jump of that.
-fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, at_us: i64, ink: egui::Color32) {
+fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, at_us: i64, ink: egui::Color32) {
     let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
-    key_value(ui, when, &Bytes(now).to_string());
+    key_value(ui, when, &Bytes(shown.unwrap_or(now)).to_string());
     // Looks back a limited number of samples, as the screen is about the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];

@@ -95,8 +95,10 @@ impl LiveView {
         };
         PaneHeader::new("Processes").caption(&caption).show(ui, |_| {});
         let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
-        let mut lines: Vec<Line<'_>> =
-            present.iter().filter_map(|(i, p)| process_line(t, (*i, p), bands, time_us, can_attach)).collect();
+        let mut lines: Vec<Line<'_>> = present
+            .iter()
+            .filter_map(|(i, p)| process_line(t, (*i, p), bands, only_split(track, bands, time_us), time_us, can_attach))
+            .collect();
         let untold = present.iter().filter(|(_, p)| p.at(time_us).is_some_and(|x| x.used.is_none())).count();
         let nobodys = match untold {
             0 => "used, less all above".to_owned(),
@@ -162,15 +164,30 @@ impl LiveView {
     }
 }
 
+/// True if one process alone tells PyTorch's figures: its parts are those of the picture, which are of one instant. Those of its own last
+/// point may be a moment older.
+pub(super) fn only_split(track: &LiveTrack, bands: &Bands, time_us: i64) -> bool {
+    let is_known = bands.unsplit == 0 && bands.outside + bands.allocated + bands.cached > 0;
+    is_known && track.processes.iter().filter(|p| p.at(time_us).is_some_and(|x| x.torch.is_some())).count() == 1
+}
+
 fn process_line<'a>(
     t: &Tokens,
     (index, process): (usize, &'a ProcessTrack),
     bands: &Bands,
+    is_only: bool,
     time_us: i64,
     can_attach: bool,
 ) -> Option<Line<'a>> {
     let point = process.at(time_us)?;
-    let split = point.torch.map(|m| (m, point.used.unwrap_or(m.reserved).saturating_sub(m.reserved)));
+    // What PyTorch has and what is outside of it.
+    let split = point.torch.map(|m| match is_only {
+        true => (bands.allocated, bands.cached, bands.outside),
+        false => {
+            (m.allocated, m.reserved.saturating_sub(m.allocated), point.used.unwrap_or(m.reserved).saturating_sub(m.reserved))
+        }
+    });
+    let used = split.filter(|_| is_only && point.used.is_some()).map(|(a, c, o)| a + c + o).or(point.used);
     let name = match &process.container {
         Some(container) => format!("{}   {container}", process.command),
         None if process.command.is_empty() => process.name.clone(),
@@ -179,23 +196,21 @@ fn process_line<'a>(
     let solid = |b: Band| colour(b, t).unwrap_or(t.other);
     let bar = Bar::new(bands.used().max(1) as f64);
     let bar = match split {
-        Some((m, outside)) => bar
-            .part(outside as f64, solid(Band::Outside))
-            .part(m.allocated as f64, solid(Band::Allocated))
-            .hatched(m.reserved.saturating_sub(m.allocated) as f64),
+        Some((allocated, cached, outside)) => {
+            bar.part(outside as f64, solid(Band::Outside)).part(allocated as f64, solid(Band::Allocated)).hatched(cached as f64)
+        }
         None => bar.part(point.used.unwrap_or(0) as f64, t.other),
     };
-    let m = split.map(|s| s.0);
     let helper = process.helper_at(time_us);
     Some(Line {
         process: Some((index, process)),
         name: (name, Type::Mono, if point.used == Some(0) { t.text3 } else { t.text1 }),
         bar: Some(bar),
         figures: [
-            point.used,
-            m.map(|m| m.allocated),
-            m.map(|m| m.reserved.saturating_sub(m.allocated)),
+            used,
+            split.map(|s| s.0),
             split.map(|s| s.1),
+            split.map(|s| s.2),
             process.torch_peak.map(|p| p.0),
             process.peak.map(|p| p.0).max(process.lifetime_peak),
         ],

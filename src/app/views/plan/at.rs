@@ -98,7 +98,8 @@ impl PlanView {
                 let left = scene.limit.saturating_sub(shown.peak_reserved_bytes);
                 let words = match outcome(shown) {
                     Outcome::Fits => format!("reserved, {} left", Bytes(left)),
-                    Outcome::May => "reserved; it may fit".to_owned(),
+                    Outcome::May if shown.oom => "without the limit; it may fit".to_owned(),
+                    Outcome::May => "reserved; it may fail".to_owned(),
                     _ => "without the limit; it fails".to_owned(),
                 };
                 let room = ui.available_width();
@@ -321,14 +322,17 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
     }
     let [low, high] = capped.span;
     // What rounds to one figure is no span.
-    if Bytes(low).to_string() != Bytes(high).to_string() {
+    let span = (Bytes(low).to_string() != Bytes(high).to_string()).then(|| format!("Between {} and {}", Bytes(low), Bytes(high)));
+    let is_open = outcome(capped) == Outcome::May;
+    let some = format!("Of the runs that were tried some fit {}", scene.place);
+    if let Some(said) = if is_open { Some(span.map_or(some.clone(), |span| format!("{span}. {some}"))) } else { span } {
         let why = match capped.uncertain_because {
             Some("placement") => ", by where the driver puts segments",
             Some("steps") => ", since one recording has a single step and another more",
             _ if scene.is_single() => ", since one recording leaves open what grows",
             _ => ", since some sizes could not be predicted exactly",
         };
-        out.push(format!("Between {} and {}{why}.", Bytes(low), Bytes(high)));
+        out.push(format!("{said}{why}."));
     }
     out
 }

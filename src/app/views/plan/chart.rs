@@ -322,7 +322,7 @@ impl PlanView {
                         format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
                     }
                     (Some(Outcome::Fits), None) => "fits".to_owned(),
-                    (Some(Outcome::May), _) => "may fit: what is not known decides".to_owned(),
+                    (Some(Outcome::May), _) => "may fit: some of the runs that were tried fit".to_owned(),
                     (Some(Outcome::Fails), _) => "fails".to_owned(),
                     _ => "not tried yet".to_owned(),
                 };
@@ -406,7 +406,7 @@ impl PlanView {
                 }
             }
         });
-        let step = i64::try_from(scene.step).unwrap_or(1);
+        let step = i64::try_from(scene.unit).unwrap_or(1);
         let at = i64::try_from(scene.chosen).unwrap_or(1);
         let moved = (at / step + steps) * step;
         let target = to.or((steps != 0).then(|| u64::try_from(moved).unwrap_or(scene.low)));

@@ -12,14 +12,28 @@ use super::room::{LISTED, Room, card, card_size};
 use super::runs::{Answer, Ask};
 use super::scene::Scene;
 use super::sizes::{Ink, headline, lead, number};
-use crate::app::state::Action;
+use crate::app::state::{Action, Command, Workspace};
 use crate::app::theme::{Type, text};
 use crate::app::widgets::{
-    CodeWell, Cut, Field, Icon, KeyValue, ListRow, icon_button_sized, label, link_with, menu_item, padded, row, section,
+    CodeWell, Cut, Field, Icon, KeyValue, ListRow, Push, icon_button_sized, label, link_with, menu_item, padded, row, section,
     selector_button,
 };
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
+
+/// Where to go on when the plan has no answer.
+pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>) {
+    ui.spacing_mut().item_spacing.x = 8.0;
+    let mut way = |words: &str, about: &str, to: Workspace| {
+        if Push::outlined(words).show(ui).on_hover_text(about).clicked() {
+            cx.actions.run(Command::Workspace(to));
+        }
+    };
+    way("Open What-if", "The same requests under other settings and limits.", Workspace::WhatIf);
+    if !cx.data.ooms.is_empty() {
+        way("Open OOM autopsy", "Why the request failed, and what to free for it.", Workspace::Autopsy);
+    }
+}
 
 impl PlanView {
     /// The left column. Without a scene there is no plan yet, and the column says what is missing.
@@ -77,6 +91,10 @@ impl PlanView {
             if !job.is_empty() {
                 ui.add(egui::Label::new(job).wrap());
             }
+            if scene.is_hopeless {
+                ui.add_space(4.0);
+                ui.horizontal(|ui| ways_on(ui, cx));
+            }
             if scene.plan.programs().iter().any(|p| p.ends_at_failure) {
                 ui.add_space(4.0);
                 let words = "The recording ends where it failed: what comes after is not recorded.";
@@ -104,7 +122,7 @@ impl PlanView {
             ui.add_space(16.0);
             ui.spacing_mut().item_spacing.x = 8.0;
             ui.label(text::body("in steps of").color(t.text2));
-            if let Some(step) = self.number_field(ui, "Step", scene.step, 44.0) {
+            if let Some(step) = self.number_field(ui, "Step", scene.unit, 44.0) {
                 self.step = Some(step);
             }
             ui.add_space(8.0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egui::{Rect, Stroke, Ui};
 
 use super::{View, ViewContext, ViewInfo};
-use crate::app::state::{Command, ViewKind, Workspace};
+use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, PaneHeader, Push, label, pane, segmented};
 use inputs::State;
@@ -150,17 +150,15 @@ impl View for PlanView {
         pane::inside(ui, rest, "no plan", |ui| match (refusal, &state) {
             (Some(refusal), _) => {
                 let end = if refusal.sides.is_empty() { "." } else { ":" };
-                let sentence = format!("{}{end}", capital(&refusal.sentence));
-                pane::empty_with(ui, &sentence, 20.0, |ui| parting(ui, &refusal.sides));
-                if refusal.asks_whatif {
-                    ui.add_space(10.0);
-                    ui.vertical_centered(|ui| {
-                        let about = "The same requests under other settings and limits.";
-                        if Push::outlined("Open What-if").show(ui).on_hover_text(about).clicked() {
-                            cx.actions.run(Command::Workspace(Workspace::WhatIf));
-                        }
-                    });
-                }
+                let needed = if refusal.asks_whatif { NEEDED } else { "" };
+                let sentence = format!("{}{end}{needed}", capital(&refusal.sentence));
+                pane::empty_with(ui, &sentence, 20.0, |ui| {
+                    parting(ui, &refusal.sides);
+                    if refusal.asks_whatif || !cx.data.ooms.is_empty() {
+                        ui.add_space(12.0);
+                        ui.horizontal(|ui| left::ways_on(ui, cx));
+                    }
+                });
                 if self.inputs.chosen.len() > 1 {
                     ui.add_space(10.0);
                     ui.vertical_centered(|ui| only_first = Push::outlined("Use only the first").show(ui).clicked());
@@ -180,6 +178,10 @@ impl View for PlanView {
         }
     }
 }
+
+/// What a plan of a program that failed without a step would take, and what answers meanwhile.
+const NEEDED: &str = " It takes a recording of a few whole steps, at a size that fits. For the requests that were made What-if tells which \
+settings and which limit serve them.";
 
 /// What is known before the plan is made, and what is being worked out.
 fn waiting(cx: &ViewContext<'_>) -> String {
@@ -338,7 +340,8 @@ impl PlanView {
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
         let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
         let named = scene.named(scene.wanted);
-        let title = if fails { format!("What would let {named} fit") } else { format!("What would save memory at {named}") };
+        let wanted = if scene.knows { format!("the wanted {named}") } else { named };
+        let title = if fails { format!("What would let {wanted} fit") } else { format!("What would save memory at {wanted}") };
         let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count();
         let caption =
             format!("{tried} of {} tried", counted(scene.rows.len() as u64, "change or setting", "changes and settings"));

@@ -1,9 +1,12 @@
 //! Sizes as text, and the sentences that answer.
 
+use std::sync::Arc;
+
 use vramscope_core::plan::cards::CONTEXT;
 use vramscope_core::plan::{is_no_answer, surety};
 use vramscope_core::units::{Bytes, NBSP, capital, count};
 
+use super::runs::Point;
 use super::scene::{Outcome, Row, Scene, outcome};
 
 /// How a piece of a sentence is set.
@@ -70,6 +73,15 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         let words = if may == sure + scene.unit { count(may) } else { format!("Up to {}", count(may)) };
         say(format!("{words} may fit. "), Ink::Plain);
     }
+    // A request may find a hole at one size and none at a smaller one.
+    let is_hole =
+        |(size, p): &&(u64, Arc<Point>)| scene.fits.is_some_and(|(sure, _)| *size < sure) && outcome(&p.capped) != Outcome::Fits;
+    let holes: Vec<String> = scene.points.iter().filter(is_hole).map(|p| count(p.0)).collect();
+    if let Some(first) = holes.first() {
+        let more = if holes.len() > 1 { format!(" and {} more", count(holes.len() as u64 - 1)) } else { String::new() };
+        let sure = scene.fits.map_or(0, |fits| fits.0);
+        say(format!("Below {} not every size is sure: at {first}{more} blocks lie otherwise. ", count(sure)), Ink::Plain);
+    }
     let open = scene.largest.as_ref().filter(|l| !l.certain && scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1));
     if let Some(at) = open.and_then(|l| l.at.as_ref()) {
         let on = match at.uncertain_because {
@@ -79,7 +91,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         say(format!("It depends on {on}. "), Ink::Plain);
     }
     let Some(point) = scene.at_wanted() else { return out };
-    let wanted = if scene.knows { count(scene.wanted) } else { "It".to_owned() };
+    let wanted = if scene.knows { format!("The wanted {}", count(scene.wanted)) } else { "It".to_owned() };
     if outcome(&point.capped) == Outcome::Fits {
         let peak = point.capped.peak_reserved_bytes;
         let left = scene.limit.saturating_sub(peak);
@@ -93,7 +105,11 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
                 say(format!(" with {}. ", means(best)), Ink::Plain);
             }
             None if scene.is_hopeless => {
-                say(format!("No change that was tried makes {} fit. ", scene.named(scene.wanted)), Ink::Plain);
+                let peaks = scene.rows.iter().filter_map(|r| r.figures.as_ref().filter(|f| f.peak > 0).map(|f| f.peak));
+                let least = peaks.min().map_or(String::new(), |least| {
+                    format!(": the least that one of them needs is {}, and there is {}", Bytes(least), Bytes(scene.limit))
+                });
+                say(format!("No change that was tried makes {} fit{least}. ", scene.named(scene.wanted)), Ink::Plain);
             }
             None => say("Trying what would make it fit\u{2026} ".to_owned(), Ink::Plain),
         }

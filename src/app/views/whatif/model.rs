@@ -59,21 +59,21 @@ pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
         return None;
     }
     let why = match row.uncertain_because {
-        Some("limit") => "with another limit",
-        Some("timing") => "with other timing",
+        Some("limit") => "at another limit",
+        Some("timing") => "at other timing",
         Some("trace") => "see what is assumed",
-        _ => "with other addresses",
+        _ => "at other addresses",
     };
     match row.oom_request_span {
         _ if row.oom_varies && row.passes_from_bytes.is_some() => {
             row.passes_from_bytes.map(|from| format!("from a limit of {} on", Bytes(from).limit()))
         }
-        _ if row.oom_varies && row.oom => Some(format!("or serves all, {why}")),
+        _ if row.oom_varies && row.oom => Some(format!("or serves all {why}")),
         Some([low, high]) if low != high => {
-            Some(format!("or {}, {why}", count(if row.oom_request == Some(low) { high } else { low })))
+            Some(format!("or {} {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }
         // A span of the peak alone stands in its own column.
-        _ if why == "with another limit" => Some("depends on the exact limit".to_owned()),
-        _ => (why != "with other addresses").then(|| why.to_owned()),
+        _ if why == "at another limit" => Some("depends on the exact limit".to_owned()),
+        _ => (why != "at other addresses").then(|| why.to_owned()),
     }
 }

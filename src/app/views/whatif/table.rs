@@ -67,7 +67,7 @@ impl WhatIfView {
             })
             .goes(4),
             Column::figure("device calls", 72.0, |c, l: &Line| calls(c, l.free.as_deref())).goes(2),
-            Column::text("outcome", Width::Exact(152.0), |c, l: &Line| {
+            Column::text("outcome", Width::Exact(176.0), |c, l: &Line| {
                 let Some(a) = &l.limited else { return this.awaited(c, l.row, this.limit()) };
                 let (text, fails) = outcome(a);
                 let ink = if fails { t.red } else { t.text1 };

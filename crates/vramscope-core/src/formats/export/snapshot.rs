@@ -7,12 +7,9 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
-use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::WriteError;
-use super::new_file::NewFile;
 use crate::formats::aside;
 use crate::model::{
     Action, Block, BlockState, DeviceKind, DeviceRecording, EventId, FrameId, NoteKind, Recording, Segment, StackId,
@@ -60,15 +57,6 @@ pub fn write(recording: &Recording, parts: &[DevicePart], redact: bool, out: &mu
     w.snapshot(parts)?;
     w.out.write_all(b".")?;
     w.out.flush()
-}
-
-/// Writes a whole recording into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`. Fails as
-/// [`NewFile::create`], or when it cannot be written.
-pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
-    let parts: Vec<DevicePart> = (0..recording.devices.len()).filter_map(|i| DevicePart::whole(recording, i)).collect();
-    let mut file = NewFile::create(path, sources, replaces)?;
-    write(recording, &parts, false, &mut file).map_err(|e| WriteError::io(path, e))?;
-    file.finish()
 }
 
 struct Writer<'w, 'r> {

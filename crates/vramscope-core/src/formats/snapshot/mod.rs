@@ -144,7 +144,7 @@ fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> 
     }
     let mut never_ran = None;
     if let Some(text) = parts.aside.and_then(|id| tree.bytes(id)) {
-        match aside::put_back(text, &mut devices) {
+        match aside::put_back(text, &mut devices, &mut report) {
             Ok(format) => never_ran = format,
             Err(sentence) => report.warn(WarningKind::Skipped, None, || sentence),
         }

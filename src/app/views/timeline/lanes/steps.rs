@@ -73,17 +73,18 @@ impl Canvas<'_> {
         }
     }
 
-    /// Possible names of a box of several annotations, most telling first: `0–10` or `×11` for steps, `optimizer ×11` for ranges of one
-    /// name, `×11`.
+    /// Possible names of a box of several annotations, most telling first: `0–10` or `11 steps` for steps, `optimizer, 11 ranges` for
+    /// ranges of one name, `11 ranges`.
     fn names_of_many(&self, b: &StepBox) -> Vec<String> {
-        let many = format!("×{}", count(u64::from(b.count)));
+        let what = if matches!(b.first.named, Named::Step(_)) { "steps" } else { "ranges" };
+        let many = format!("{}{NBSP}{what}", count(u64::from(b.count)));
         match (b.first.named, b.last.named) {
             (Named::Step(first), Named::Step(last)) => {
                 let first = number(first as usize);
                 vec![format!("{first}–{}", number(last as usize)), many]
             }
             (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
-                vec![format!("{}{NBSP}{many}", self.range_name(&b.first)), many]
+                vec![format!("{}, {many}", self.range_name(&b.first)), many]
             }
             _ => vec![many],
         }

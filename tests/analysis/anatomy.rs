@@ -331,3 +331,38 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
         assert_eq!(steps.len(), 3, "{name}: {}", steps.how());
     }
 }
+
+/// A full history that keeps the last 3,000 events of a run, dumped while its tensors are alive: the model is older, and some of it is
+/// freed within. MiB that the program counted then, as `programs/by_script.py` has it.
+#[test]
+fn a_full_history_tells_the_model_that_is_older() {
+    let read = Read::of("kinds/dit_ema.wrapped");
+    let held = read.before(read.device().events.len() as u64);
+    for (role, is) in [("weights", 139), ("gradients", 69), ("optimizer_state", 139)] {
+        let told = held.get(role).copied().unwrap_or(0) >> 20;
+        assert!(told.abs_diff(is) <= 1 + is / 16, "{role} {told} MiB, not {is}: {held:?}");
+    }
+    let peak = read.before(u64::from(read.tables.curves.peak_event()) + 1);
+    assert!(peak.get("gradients").copied().unwrap_or(0) >> 20 >= 69, "{peak:?}");
+}
+
+/// The same program recorded with stacks and without: what its bytes are for is told alike. It was a quarter of the bytes that differed.
+#[test]
+fn without_stacks_most_bytes_get_the_same_role() {
+    let mut parts = Vec::new();
+    for (name, _) in truth(|name| name.contains(".none")) {
+        let twin = name.replace(".none", ".python");
+        if !folder().join(format!("{twin}.pickle.zst")).is_file() {
+            continue;
+        }
+        let at_peak = |read: &Read| read.before(u64::from(read.tables.curves.peak_event()) + 1);
+        let [bare, told] = [&name, &twin].map(|name| at_peak(&Read::of(name)));
+        let roles: std::collections::BTreeSet<&str> = bare.keys().chain(told.keys()).copied().collect();
+        let of = |sums: &BTreeMap<&str, u64>, role: &str| sums.get(role).copied().unwrap_or(0);
+        let apart: u64 = roles.iter().map(|role| of(&bare, role).abs_diff(of(&told, role))).sum();
+        parts.push((apart as f64 / 2.0 / told.values().sum::<u64>() as f64, name));
+    }
+    assert!(parts.len() >= 10, "{parts:?}");
+    let mean = parts.iter().map(|part| part.0).sum::<f64>() / parts.len() as f64;
+    assert!(mean < 0.21, "{mean:.3}: {parts:?}");
+}

@@ -44,9 +44,9 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     let (all, stepped): (u64, u64) = (older.iter().sum(), of_optimizer.iter().sum());
     if of_a_weight == 0 {
         // Of FSDP, gradients are gathered, some for many weights.
-        let bytes: u64 = made().filter(|(size, _)| *size >= LEAST).map(|(size, n)| size * n).sum();
-        let is_of_all = of_optimizer.len() as u64 > LAST && stepped * 10 >= all * 9;
-        return is_of_all || bytes * COPIES < if of_optimizer.is_empty() { all } else { stepped };
+        let is_gradient = |&(size, n): &(u64, u64)| size >= LEAST && (n > 2 || !is_workspace_size(size));
+        let bytes: u64 = made().filter(is_gradient).map(|(size, n)| size * n).sum();
+        return bytes * COPIES < if of_optimizer.is_empty() { all } else { stepped };
     }
     let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
     let (held, bytes) = if is_last { (&older, all) } else { (&of_optimizer, stepped) };

@@ -283,6 +283,14 @@ impl Model {
             let fixed = self.fixed();
             let is_larger = self.program.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
             let [reserved, allocated] = if is_larger { self.program.peaks } else { [fixed, fixed] };
+            if setting.conf == self.program.conf && setting.limit.is_none() {
+                // The holes of the recorded run may grow as what it holds does.
+                let [held, used] = self.program.peaks;
+                let growth: f64 =
+                    self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product();
+                let holes = (held.saturating_sub(used) as f64 * growth.max(1.0)) as u64;
+                out.span[1] = out.span[1].max(out.peak_allocated_bytes + holes);
+            }
             if !out.oom {
                 let at_least = |[low, high]: [u64; 2], least: u64| [low.max(least).min(high), high];
                 out.span = at_least(out.span, if setting.conf == self.program.conf { reserved } else { allocated });

@@ -170,6 +170,15 @@ fn what_cannot_be_told_does_not_pass() {
     assert!(sentence.contains("the peak of the baseline is unknown"), "{sentence}");
     let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &sample("two_gpus.pickle")], "leak.pickle");
     assert!(sentence.contains("GPU 1: the baseline has 1.00") && sentence.contains("not in the recording"), "{sentence}");
+    // A full history: more was reserved before its first event than was in use since, and a plan has no peak to begin with.
+    let wrapped = recordings.join("kinds/lora.wrapped.pickle.zst").display().to_string();
+    let sentence = complaint(&["check", &wrapped, "--max-allocated", "700MiB"], "lora.wrapped");
+    assert!(sentence.contains("is unknown: 1.44 GiB was reserved before the first event"), "{sentence}");
+    assert_eq!(run(&["check", &wrapped, "--max-allocated", "2GiB"]).status.code(), Some(0));
+    let said = answer(&["summary", &wrapped]).replace('\u{a0}', " ");
+    assert!(said.contains("keeps only the last 3,000 events.") && said.contains("the peak of the run was probably earlier"), "{said}");
+    let said = stderr(&run(&["plan", &wrapped, "--at", "batch=4", "--want", "batch=8"]));
+    assert!(said.contains("begins too late: 1.44 GiB was reserved before its first event"), "{said}");
     // A baseline that breaks off.
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("cut.pickle");

@@ -46,6 +46,10 @@ fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
             (Some(false), format!("{allocated} was allocated {}, more than {limit}{}", peak.when(), peak.holders(None)))
         }
         Some(why) => (None, format!("whether more than {limit} was allocated is unknown: {why}")),
+        None if peak.before > most => {
+            let before = Bytes(peak.before);
+            (None, format!("whether more than {limit} was allocated is unknown: {before} was reserved before the first event"))
+        }
         None => (Some(true), String::new()),
     };
     Check::of(device, "max_allocated", passed, json!(peak.bytes), json!(most), sentence)

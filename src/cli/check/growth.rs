@@ -35,6 +35,8 @@ pub(super) struct AtPeak {
     roles: [u64; Role::ALL.len()],
     /// Why this may not be the peak of the program, in a clause.
     pub(super) caveat: Option<&'static str>,
+    /// What was reserved before the first event, where that is the most: so much may have been allocated then.
+    pub(super) before: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +86,7 @@ impl AtPeak {
             None
         };
         let lines = held.lines.iter().map(|l| Line::new(&l.place, l.role, l.bytes)).collect();
-        Ok(AtPeak { bytes, event, lines, roles: Role::ALL.map(|r| held.role(r).bytes), caveat })
+        Ok(AtPeak { bytes, event, lines, roles: Role::ALL.map(|r| held.role(r).bytes), caveat, before: tables.reserved_before() })
     }
 
     /// When that was, in a sentence about it.

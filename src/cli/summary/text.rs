@@ -53,7 +53,8 @@ pub(super) fn of(s: &Summary) -> String {
         out += &stats_text(verdict);
     }
     for w in &s.load.warnings {
-        out += &format!("  note: {} ({}, {})\n", w.text, w.kind.name(), counted(w.count, "time", "times"));
+        let times = if w.count > 1 { format!(" ({})", counted(w.count, "time", "times")) } else { String::new() };
+        out += &format!("  note: {}{times}\n", w.text);
     }
     out
 }

@@ -2,7 +2,7 @@
 
 use super::source_limits::records_stacks;
 use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
-use crate::tables::DeviceTables;
+use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, counted};
 
 /// The line that records everything that comes after it.
@@ -100,12 +100,26 @@ impl Limit {
             let sentence = "The trace has no Python stacks, so no module and no line can be named. This records them:".to_owned();
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
+        let kept = device.events.len();
+        let is_round = kept > 0 && kept.is_multiple_of(ROUND);
+        let is_full = is_round && is_snapshot && lifetimes.initial_count() > 0;
+        let keeps = || format!("The history is full and keeps only the last {}.", counted(kept as u64, "event", "events"));
+        let all_of_them = record(line, "Without max_entries it keeps them all");
+        // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
+        let before = tables.reserved_before();
+        let used = tables.curves.peak(Quantity::Active).0;
+        let earlier = match before > used + used / 4 {
+            true => format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before)),
+            false => String::new(),
+        };
         if bare.saturating_mul(PART) <= all {
+            if is_full {
+                return Some(Limit { sentence: format!("{}{earlier}{all_of_them}", keeps()), line });
+            }
             let said = "A trace names the line where a function begins, not the line in it that allocates.";
             return (recording.source.format == Format::KinetoTrace).then(|| Limit { sentence: said.to_owned(), line: None });
         }
         let older = Bytes(bare).to_string();
-        let kept = device.events.len();
         if recording.source.format == Format::KinetoTrace {
             let grew = device.source_totals.beyond_parts(event, all - before).grew;
             let sentence = if grew.saturating_mul(PART) > all {
@@ -115,14 +129,10 @@ impl Limit {
             };
             return Some(Limit { sentence, line });
         }
-        let sentence = match kept > 0 && kept.is_multiple_of(ROUND) {
-            true => format!(
-                "The history is full and keeps only the last {}. {older} have no stack: they are older.{}",
-                counted(kept as u64, "event", "events"),
-                record(line, "Without max_entries it keeps them all")
-            ),
+        let sentence = match is_round {
+            true => format!("{} {older} have no stack: they are older.{earlier}{all_of_them}", keeps()),
             false => format!(
-                "{older} have no stack: they are older than the history.{}",
+                "{older} have no stack: they are older than the history.{earlier}{}",
                 record(line, "Record from the start to see them")
             ),
         };

@@ -158,7 +158,12 @@ impl Plan {
         }
         let mut programs = Vec::with_capacity(inputs.len());
         for input in inputs {
-            programs.push(Program::read(input.recording, input.device, input.tables, input.at, progress)?);
+            let tables = input.tables;
+            let program = Program::read(input.recording, input.device, tables, input.at, progress)?;
+            if let Some(sentence) = refuse::lacks_its_peak(&program, tables) {
+                return Err(NoPlan::NoSteps(sentence));
+            }
+            programs.push(program);
         }
         if let Some(sentence) = refuse::has_no_steps(&programs, &names) {
             return Err(NoPlan::NoSteps(sentence));

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::program::{NEVER, Program, Row, is_installed};
 use crate::anatomy::Phase;
 use crate::model::Frame;
+use crate::tables::{DeviceTables, Quantity};
 use crate::units::Bytes;
 
 /// Why two recordings are not of one program, and where they part first.
@@ -112,6 +113,21 @@ pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<Str
     Some(format!(
         "the program in {name} fails without a training step that repeats, so nothing shows what another size would ask for"
     ))
+}
+
+/// Why a recording can not be planned whose history begins so late that the program's peak is not in it: at most one step was recorded,
+/// and much more was reserved before its first event than it uses.
+pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option<String> {
+    let (before, used) = (tables.reserved_before(), tables.curves.peak(Quantity::Active).0);
+    (program.recorded_steps <= 1 && before > used + used / 4).then(|| {
+        format!(
+            "{} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
+             from the start, or with more entries",
+            program.recording.source.name,
+            Bytes(before),
+            Bytes(used)
+        )
+    })
 }
 
 /// The share of requests that two recordings of one program have in common at least.

@@ -2,7 +2,7 @@
 
 use super::agreement::disagreement;
 use super::runs::RunTimeline;
-use super::{Curves, Lifetimes, StateIndex};
+use super::{Curves, Lifetimes, NO_EVENT, Quantity, StateIndex};
 use crate::model::{Cancelled, DeviceRecording, Progress, Stage};
 
 /// All tables of one device. Immutable; can be dropped and rebuilt at any time.
@@ -19,6 +19,15 @@ pub struct DeviceTables {
 }
 
 impl DeviceTables {
+    /// The bytes that were reserved before the first event, where that is the most that ever was and blocks are older than the
+    /// history; else 0. So much may have been allocated then. O(1).
+    pub fn reserved_before(&self) -> u64 {
+        match self.curves.peak(Quantity::Reserved) {
+            (reserved, NO_EVENT) if self.lifetimes.initial_count() > 0 => reserved,
+            _ => 0,
+        }
+    }
+
     /// Builds the tables of one device: one pass over the events for the lifetimes, then the curves, then the keyframes.
     pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
         let since = std::time::Instant::now();

@@ -20,6 +20,8 @@ pub struct Whole {
     pub health: Option<String>,
     /// True for a trace without totals: all figures are only of the blocks in it.
     is_relative: bool,
+    /// True for a file whose end is missing.
+    is_cut: bool,
     /// Allocations of the recording, and those without a stack.
     made: (u64, u64),
 }
@@ -36,6 +38,7 @@ impl Whole {
             elsewhere: Role::ALL.into_iter().filter(|role| roles.handed_out[role.index()].count > 0).collect(),
             health: no_growth(device, tables, &roles.anatomy.steps),
             is_relative: data.recording.is_relative(device),
+            is_cut: data.recording.report.truncated().is_some(),
             made: ((lifetimes.len() - first) as u64, bare),
         }
     }
@@ -62,6 +65,7 @@ impl Whole {
             (0, _) if found.held.beyond.all() > 0 => {
                 Some(format!("Not all that is in use has an event in the trace: {}.", found.held.beyond.words()))
             }
+            (0, _) if self.is_cut => Some("Not complete: the end of the file is missing.".to_owned()),
             (0, _) => Some("Complete: nothing that is live here is older than its first event.".to_owned()),
             (blocks, bytes) => {
                 let are = if blocks == 1 { "is" } else { "are" };

@@ -361,8 +361,12 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_trace = p.recording.source.format == Format::KinetoTrace;
     let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace && !is_checkpointed).as_ref().map(of_layers);
     let change = of_module.or_else(by_layers).filter(|_| has_lines);
+    // A third more time for less is no advice.
+    let is_little = change.as_ref().is_some_and(|c| c.0.bytes().saturating_mul(20) < peak);
+    let change = change.filter(|_| !is_little);
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
+    let of_lines: u64 = blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()).map(|b| b.size).sum();
     // A guess without a figure helps only after a failure.
     if saving.is_none() && p.ooms.is_empty() && !probably(p, &blocks).is_empty() {
         return Vec::new();
@@ -378,8 +382,13 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     if !is_much && !(is_half && p.is_short()) {
         return Vec::new();
     }
-    let origin =
-        if from.is_empty() { "; their call stacks were not recorded".to_owned() } else { format!(", most of them from {from}") };
+    let origin = match () {
+        () if from.is_empty() => "; their call stacks were not recorded".to_owned(),
+        () if of_lines.saturating_mul(2) < bytes => {
+            format!("; {} have no call stack, the others are from {from}", Bytes(bytes - of_lines))
+        }
+        () => format!(", most of them from {from}"),
+    };
     let title = if is_half { "Activations make the peak" } else { "Activations hold much of the peak" };
     let losses = summed_losses(p, &blocks);
     let finding = Finding::new("activations", Class::Peak, title, bytes).says(format!(
@@ -394,7 +403,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     ));
     // It would be made again where it is needed.
     let single = blocks.first().filter(|b| b.size.saturating_mul(2) > bytes && saving.is_none());
-    let helps = single.is_none() && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
+    let helps = single.is_none() && !is_little && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
         _ if losses > 2 => "The peak falls to about that of one loss.".to_owned(),
         Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),

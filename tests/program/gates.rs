@@ -175,8 +175,11 @@ fn what_cannot_be_told_does_not_pass() {
     let sentence = complaint(&["check", &wrapped, "--max-allocated", "700MiB"], "lora.wrapped");
     assert!(sentence.contains("is unknown: 1.44 GiB was reserved before the first event"), "{sentence}");
     assert_eq!(run(&["check", &wrapped, "--max-allocated", "2GiB"]).status.code(), Some(0));
-    let said = answer(&["summary", &wrapped]).replace('\u{a0}', " ");
-    assert!(said.contains("keeps only the last 3,000 events.") && said.contains("the peak of the run was probably earlier"), "{said}");
+    let said = String::from_utf8_lossy(&run(&["summary", &wrapped]).stdout).replace('\u{a0}', " ");
+    assert!(
+        said.contains("keeps only the last 3,000 events.") && said.contains("the peak of the run was probably earlier"),
+        "{said}"
+    );
     let said = stderr(&run(&["plan", &wrapped, "--at", "batch=4", "--want", "batch=8"]));
     assert!(said.contains("begins too late: 1.44 GiB was reserved before its first event"), "{said}");
     // A baseline that breaks off.

@@ -37,11 +37,17 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     }
     let stepped = made_by_optimizer(case);
     let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
-    let older: Vec<u64> = (0..case.phases.first_row).map(LifetimeId).filter(is_older).map(|id| case.size(id)).collect();
-    let of_optimizer: Vec<u64> = older.iter().copied().filter(|size| stepped.contains(size)).collect();
+    // How many blocks there are of each size.
+    let mut older: FxHashMap<u64, u64> = FxHashMap::default();
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(is_older) {
+        *older.entry(case.size(id)).or_default() += 1;
+    }
+    let of_optimizer: FxHashMap<u64, u64> =
+        older.iter().map(|(&s, &n)| (s, n)).filter(|(size, _)| stepped.contains(size)).collect();
     let made = || gradients.iter().map(|(&size, &n)| (size, u64::from(n)));
-    let of_a_weight: u64 = made().filter(|(size, _)| older.contains(size)).map(|(_, n)| n).sum();
-    let (all, stepped): (u64, u64) = (older.iter().sum(), of_optimizer.iter().sum());
+    let of_a_weight: u64 = made().filter(|(size, _)| older.contains_key(size)).map(|(_, n)| n).sum();
+    let sum = |sizes: &FxHashMap<u64, u64>| sizes.iter().map(|(size, n)| size * n).sum::<u64>();
+    let (all, stepped) = (sum(&older), sum(&of_optimizer));
     if of_a_weight == 0 {
         // Of FSDP, gradients are gathered, some for many weights.
         let is_gradient = |&(size, n): &(u64, u64)| size >= LEAST && (n > 2 || !is_workspace_size(size));
@@ -50,8 +56,7 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     }
     let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
     let (held, bytes) = if is_last { (&older, all) } else { (&of_optimizer, stepped) };
-    let copies = |size: u64| held.iter().filter(|&&other| other == size).count() as u64;
-    let covered: u64 = made().map(|(size, n)| size * copies(size).min(n * COPIES)).sum();
+    let covered: u64 = made().map(|(size, n)| size * held.get(&size).copied().unwrap_or(0).min(n * COPIES)).sum();
     covered * 2 < bytes
 }
 

@@ -261,17 +261,17 @@ fn is_long(case: &Case<'_>, id: LifetimeId, least: u32) -> bool {
 /// The end of the forward pass of a step: the event at which most of the blocks are live that the step keeps for long. What lives
 /// shorter may be more bytes and still be only the passing memory of one operation, as at a loss over a large vocabulary.
 fn end_of_forward(case: &Case<'_>, rows: &[LifetimeId], least: u32) -> u32 {
-    let mut changes: Vec<(u32, i64, i64)> = Vec::with_capacity(rows.len() * 2);
+    let mut changes: Vec<(u32, i128, i64)> = Vec::with_capacity(rows.len() * 2);
     for &id in rows {
         let (born, gone) = (case.born(id), case.gone(id));
-        let size = if is_long(case, id, least) { case.size(id) as i64 } else { 0 };
+        let size = if is_long(case, id, least) { i128::from(case.size(id)) } else { 0 };
         changes.push((born, size, 1));
         if gone != NO_EVENT {
             changes.push((gone, -size, -1));
         }
     }
     changes.sort_unstable();
-    let held: Vec<(u32, i64, i64)> = changes
+    let held: Vec<(u32, i128, i64)> = changes
         .iter()
         .scan((0, 0), |now, &(event, bytes, blocks)| {
             *now = (now.0 + bytes, now.1 + blocks);

@@ -23,6 +23,23 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     for id in ids().filter(|&id| case.stays(id)) {
         *of_size.entry(case.size(id)).or_default() += 1;
     }
+    // Of a full history the end state has the stacks of older blocks. Weights have one then; the gradient of each has none, since the
+    // backward pass is not called from Python.
+    let (mut told, mut bare) = (Sizes::default(), Sizes::default());
+    if gradients.is_empty() && case.phases.has_stacks {
+        for id in ids().filter(|&id| case.stays(id)) {
+            let is_weight = || by_stack_alone(case, id, weights).is_some_and(|decided| decided.0 == Role::Weights);
+            match case.tables.lifetimes.stack(case.device, id).is_some() {
+                true if is_weight() => *told.entry(case.size(id)).or_default() += 1,
+                true => {}
+                false => *bare.entry(case.size(id)).or_default() += 1,
+            }
+        }
+    }
+    let is_bare_gradient = |size: u64| {
+        let of = told.get(&size).copied().unwrap_or(0);
+        of >= if is_workspace_size(size) { 2 } else { 1 } && bare.get(&size).is_some_and(|&n| n <= of)
+    };
     let mut kept: FxHashMap<u32, FxHashMap<u64, u32>> = FxHashMap::default();
     let moved = moved_gradients(case);
     // Where nothing else stays, the model is made within the recording, and what is as large as a workspace is one.
@@ -51,6 +68,10 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
         if has_stack && let Some(decided) = by_stack_alone(case, id, weights) {
             let is_moved = decided.0 == Role::Weights && case.sense(id).applies.is_some_and(|line| moved.contains(&line));
             of.push((id, if is_moved { (Role::Gradients, Because::MovedWithWeight) } else { decided }));
+            continue;
+        }
+        if !has_stack && case.stays(id) && is_bare_gradient(size) {
+            of.push((id, (Role::Gradients, Because::OlderWithoutStack)));
             continue;
         }
         if case.tables.lifetimes.pending_at_start(id) {

@@ -56,7 +56,7 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     }
     let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
     let (held, bytes) = if is_last { (&older, all) } else { (&of_optimizer, stepped) };
-    let covered: u64 = made().map(|(size, n)| size * held.get(&size).copied().unwrap_or(0).min(n * COPIES)).sum();
+    let covered: u64 = made().map(|(size, n)| size.saturating_mul(held.get(&size).copied().unwrap_or(0).min(n * COPIES))).sum();
     covered * 2 < bytes
 }
 

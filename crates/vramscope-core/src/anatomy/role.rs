@@ -153,6 +153,8 @@ pub(crate) enum Because {
     OlderFreedInBackward,
     /// Older than the history, left from the iteration before.
     OlderLeftover,
+    /// Older, without the stack that the weights of its size have.
+    OlderWithoutStack,
     /// Made in backward, alive after it.
     OutlivesBackward,
     /// Megatron's buffer of all gradients.
@@ -235,6 +237,7 @@ impl Because {
                 | B::OlderFreedByLoading
                 | B::OlderFreedInBackward
                 | B::OlderLeftover
+                | B::OlderWithoutStack
                 | B::StepsByHand
                 | B::TwinsOfGradients
                 | B::TwiceAsLarge
@@ -286,6 +289,9 @@ impl Because {
             B::OlderReplaced => "It is older than the history, and the optimizer replaced it by a block of the same size.",
             B::OlderFreedByLoading => "It is older than the history, and code that loads weights freed it.",
             B::OlderFreedInBackward => "It is older than the history, and the backward pass freed it.",
+            B::OlderWithoutStack => {
+                "It is older than the history. The weight of its size has a call stack, and it has none, like what a backward pass makes."
+            }
             B::OlderLeftover => "It is older than the history: left from the iteration before.",
             B::OutlivesBackward => "It was made in the backward pass and lived past it.",
             B::GradientBuffer => "Megatron made it to hold the gradients of all weights.",

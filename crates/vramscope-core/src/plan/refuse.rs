@@ -121,7 +121,7 @@ pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option
     let (before, used) = (tables.reserved_before(), tables.curves.peak(Quantity::Active).0);
     (program.recorded_steps <= 1 && before > used + used / 4).then(|| {
         format!(
-            "{} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
+            "the history in {} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
              from the start, or with more entries",
             program.recording.source.name,
             Bytes(before),

@@ -53,9 +53,10 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     let own: u64 = gradients.iter().filter(is_of_model).filter(of_weights).map(bytes).sum();
     let is_made_within = all > 0 && own.saturating_mul(10) >= all.saturating_mul(9);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
-    // A round of generation frees what earlier rounds made.
-    let rounds = matches!(case.steps.source, StepSource::Generation(_));
-    let second_step = case.steps.bounds.get(2).filter(|_| !rounds).copied().unwrap_or(NO_EVENT);
+    // What is freed behind the second step outlived a whole one, so it is no leftover. A round of generation is no such step: it frees
+    // what earlier rounds made.
+    let generates = matches!(case.steps.source, StepSource::Generation(_));
+    let behind_second = case.steps.bounds.get(2).filter(|_| !generates).copied().unwrap_or(NO_EVENT);
     for id in ids() {
         let (size, gone) = (case.size(id), case.gone(id));
         let is_rare = of_size.get(&size).is_some_and(|&n| n <= 2) && (size > 1 << 20 || !has_model);
@@ -99,7 +100,7 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
         // A model that is freed at the end is neither a gradient that `zero_grad` frees nor left from the iteration before.
-        let outlives_use = if is_gradient { freed > first_backward } else { freed >= second_step };
+        let outlives_use = if is_gradient { freed > first_backward } else { freed >= behind_second };
         if gone == NO_EVENT || (outlives_use && part != Part::Optimizer) {
             stays.entry(size).or_default().push(id);
             continue;

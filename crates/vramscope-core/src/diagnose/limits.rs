@@ -108,7 +108,7 @@ impl Limit {
         // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
         let before = tables.reserved_before();
         let used = tables.curves.peak(Quantity::Active).0;
-        let earlier = match before > used + used / 4 {
+        let earlier = match before > used.saturating_add(used / 4) {
             true => format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before)),
             false => String::new(),
         };

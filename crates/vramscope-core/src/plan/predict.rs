@@ -289,7 +289,7 @@ impl Model {
                 let growth: f64 =
                     self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product();
                 let holes = (held.saturating_sub(used) as f64 * growth.max(1.0)) as u64;
-                out.span[1] = out.span[1].max(out.peak_allocated_bytes + holes);
+                out.span[1] = out.span[1].max(out.peak_allocated_bytes.saturating_add(holes));
             }
             if !out.oom {
                 let at_least = |[low, high]: [u64; 2], least: u64| [low.max(least).min(high), high];

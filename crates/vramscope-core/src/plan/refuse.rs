@@ -119,7 +119,7 @@ pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<Str
 /// and much more was reserved before its first event than it uses.
 pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option<String> {
     let (before, used) = (tables.reserved_before(), tables.curves.peak(Quantity::Active).0);
-    (program.recorded_steps <= 1 && before > used + used / 4).then(|| {
+    (program.recorded_steps <= 1 && before > used.saturating_add(used / 4)).then(|| {
         format!(
             "the history in {} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
              from the start, or with more entries",

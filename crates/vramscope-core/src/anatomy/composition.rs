@@ -65,7 +65,7 @@ pub struct ModuleHeld {
     pub bytes: u64,
     /// Number of blocks, those of its parts included.
     pub count: u64,
-    /// The modules inside, largest first.
+    /// The modules inside and the lines of its own that hold something, largest first.
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
@@ -156,8 +156,11 @@ impl Composition {
             }
             tree.add(path, id, bytes, probable);
         }
-        let modules = counted.iter().filter_map(|(kind, calls)| Some((of_kind.get(kind)?.1.as_slice(), *calls)));
-        let counts: Vec<(&[Call], u64)> = modules.filter(|(path, _)| path.iter().all(|call| call.is_module)).collect();
+        let modules = counted.iter().filter_map(|(kind, calls)| {
+            let path = &of_kind.get(kind)?.1;
+            Some((&path[..path.iter().take_while(|call| call.is_module).count()], *calls))
+        });
+        let counts: Vec<(&[Call], u64)> = modules.filter(|(path, _)| !path.is_empty()).collect();
         tree.settle(&counts);
         tree.enter();
         let mut lines: Vec<LineHeld> = lines
@@ -246,10 +249,12 @@ impl ModuleHeld {
             self.parts.len() - 1
         });
         self.parts[at].instances.extend(call.instance);
+        // A line may call a module and an operator.
+        self.parts[at].is_module |= call.is_module;
         self.parts[at].add(inside, id, bytes, probable);
     }
 
-    /// Largest first; a module with one part that holds all of it gives way to that part, and what repeats does so once. `counts` are
+    /// Largest first; a module with one module that holds all of it gives way to that one, and what repeats does so once. `counts` are
     /// how often each stack inside runs in one pass: a line that eight layers share runs eight times, or a multiple of that.
     fn settle(&mut self, counts: &[(&[Call], u64)]) {
         for part in &mut self.parts {
@@ -269,7 +274,9 @@ impl ModuleHeld {
             part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
             while part.parts.len() == 1 && part.parts[0].bytes == part.bytes {
                 let only = part.parts.remove(0);
-                *part = ModuleHeld { repeats: part.repeats * only.repeats, ..only };
+                if only.is_module {
+                    *part = ModuleHeld { repeats: part.repeats * only.repeats, ..only };
+                }
             }
         }
         self.sort();
@@ -281,7 +288,7 @@ impl ModuleHeld {
 
     /// If the whole model is one call, its parts take its place, next to what it holds itself.
     fn enter(&mut self) {
-        let mut models = self.parts.iter().enumerate().filter(|(_, p)| !p.parts.is_empty());
+        let mut models = self.parts.iter().enumerate().filter(|(_, p)| p.parts.iter().any(|inner| inner.is_module));
         let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };
         if models.next().is_some() {
             return;
@@ -349,13 +356,23 @@ mod tests {
         }
         let weights = Call { is_module: false, role: Some(Role::Weights), ..call("weights", None) };
         tree.add(&[weights], LifetimeId(id), 4096, 4096);
+        // A line of the layer itself, and the only line of a module.
+        let own = |path: &[&str]| -> Vec<Call> {
+            let mut path: Vec<Call> = path.iter().map(|&l| call(l, None)).collect();
+            path.last_mut().unwrap().is_module = false;
+            path
+        };
+        tree.add(&own(&["model.py:9", "model.py:20", "model.py:25"]), LifetimeId(id + 1), 1024, 0);
+        tree.add(&own(&["model.py:9", "model.py:12", "model.py:3"]), LifetimeId(id + 2), 512, 0);
         let counts: Vec<(&[Call], u64)> = stacks.iter().map(|(path, count)| (path.as_slice(), *count)).collect();
         tree.settle(&counts);
         tree.enter();
         let titles: Vec<String> = tree.parts.iter().map(ModuleHeld::title).collect();
         assert_eq!(titles, ["8 \u{d7} model.py:20", "probably weights", "model.py:12"]);
         let inside: Vec<String> = tree.parts[0].parts.iter().map(ModuleHeld::title).collect();
-        assert_eq!(inside, ["model.py:31", "model.py:30"]);
+        assert_eq!(inside, ["model.py:31", "model.py:30", "model.py:25"]);
+        let beside = tree.parts.iter().find(|p| p.name == "model.py:12").unwrap();
+        assert_eq!((beside.count, beside.parts.len()), (2, 1), "one of its blocks has a line of its own");
         assert_eq!(tree.parts.iter().map(|p| p.bytes).sum::<u64>(), tree.bytes, "nothing is lost");
     }
 

@@ -32,7 +32,7 @@ impl PlaceKey {
     }
 }
 
-/// A module that a block was made in.
+/// A module that a block was made in, or the line in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
     /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words.
@@ -86,7 +86,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The modules around it, outermost first; without modules its line (as for a loss) or its role.
+    /// The modules around it, outermost first, and in the last of them its line; without modules its line (as for a loss) or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
         let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
@@ -98,8 +98,11 @@ impl<'a> Places<'a> {
             let is_backward = kind.role == Role::Temporaries && !kind.is_older && self.has_stacks();
             return if is_backward { backward() } else { by_role() };
         }
-        let calls = chain(self.stacks, self.anatomy, kind.stack);
+        let mut calls = chain(self.stacks, self.anatomy, kind.stack);
         if !calls.is_empty() {
+            // Where torch's own module made it, the line is the one that calls that module.
+            let own = line_of(self.stacks, kind.stack).filter(|line| calls.iter().all(|call| call.line != Some(*line)));
+            calls.extend(own.map(|line| Call::new(self.line(kind), Some(line))));
             return calls;
         }
         // A function of compiled code, as a node of the backward pass, is neither a module nor a line of the program.

@@ -218,7 +218,7 @@ fn within(parts: &[ModuleHeld], own: Own, whole: u64, (depth, prefix): (usize, &
             which: Some(m.which()),
             about: match (m.is_module, m.line) {
                 (true, _) if !m.is_named() => "The stacks do not name modules: this is the line that calls one.",
-                (false, Some(_)) => "This line is in no module.",
+                (false, Some(_)) if m.path.len() == 1 => "This line is in no module.",
                 (false, None) if prefix.is_empty() => NO_MODULE,
                 _ => "",
             },

@@ -2,7 +2,7 @@
 
 use super::source_limits::records_stacks;
 use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
-use crate::tables::{DeviceTables, Quantity};
+use crate::tables::DeviceTables;
 use crate::units::{Bytes, counted};
 
 /// The line that records everything that comes after it.
@@ -106,11 +106,11 @@ impl Limit {
         let keeps = || format!("The history is full and keeps only the last {}.", counted(kept as u64, "event", "events"));
         let all_of_them = record(line, "Without max_entries it keeps them all");
         // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
-        let before = tables.reserved_before();
-        let used = tables.curves.peak(Quantity::Active).0;
-        let earlier = match before > used.saturating_add(used / 4) {
-            true => format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before)),
-            false => String::new(),
+        let earlier = match tables.before_earlier_peak() {
+            Some(before) => {
+                format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before))
+            }
+            None => String::new(),
         };
         if bare.saturating_mul(PART) <= all {
             if is_full {

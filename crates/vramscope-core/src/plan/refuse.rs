@@ -118,16 +118,14 @@ pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<Str
 /// Why a recording can not be planned whose history begins so late that the program's peak is not in it: at most one step was recorded,
 /// and much more was reserved before its first event than it uses.
 pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option<String> {
-    let (before, used) = (tables.reserved_before(), tables.curves.peak(Quantity::Active).0);
-    (program.recorded_steps <= 1 && before > used.saturating_add(used / 4)).then(|| {
-        format!(
-            "the history in {} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
+    let before = tables.before_earlier_peak().filter(|_| program.recorded_steps <= 1)?;
+    Some(format!(
+        "the history in {} begins too late: {} was reserved before its first event, and it uses {} at most, so the peak of the run is not in it; record \
              from the start, or with more entries",
-            program.recording.source.name,
-            Bytes(before),
-            Bytes(used)
-        )
-    })
+        program.recording.source.name,
+        Bytes(before),
+        Bytes(tables.curves.peak(Quantity::Active).0)
+    ))
 }
 
 /// The share of requests that two recordings of one program have in common at least.

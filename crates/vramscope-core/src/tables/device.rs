@@ -28,6 +28,13 @@ impl DeviceTables {
         }
     }
 
+    /// [`reserved_before`](Self::reserved_before), where it is so much more than was in use since that the peak of the run was probably
+    /// earlier. O(1).
+    pub fn before_earlier_peak(&self) -> Option<u64> {
+        let (before, used) = (self.reserved_before(), self.curves.peak(Quantity::Active).0);
+        (before > used.saturating_add(used / 4)).then_some(before)
+    }
+
     /// Builds the tables of one device: one pass over the events for the lifetimes, then the curves, then the keyframes.
     pub fn build(dev: &DeviceRecording, progress: &Progress) -> Result<DeviceTables, Cancelled> {
         let since = std::time::Instant::now();

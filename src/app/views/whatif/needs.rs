@@ -33,10 +33,13 @@ fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Ne
     Ok(Needs { needed, fixed: between_steps(data) })
 }
 
-/// The least active bytes at the ends of the later half of the steps.
+/// The least active bytes at the ends of the later half of the steps; `None` where what is left of the history does not show a step's peak.
 fn between_steps(data: &DeviceData) -> Option<u64> {
     let device = data.device();
     let steps = data.steps();
+    if steps.len() <= 1 && data.tables.before_earlier_peak().is_some() {
+        return None;
+    }
     let ends: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
     let later = &ends[ends.len() / 2..];
     let active = |&end: &u32| data.tables.curves.at(device, &data.tables.lifetimes, Quantity::Active, end.saturating_sub(1));

@@ -8,7 +8,7 @@ use super::phases::{Phase, Run};
 use super::role::{Because, Role};
 use super::sense::Part;
 use crate::model::StackId;
-use crate::tables::LifetimeId;
+use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A graph that no backward pass uses keeps blocks of at least this many stacks.
 const STACKS_OF_A_GRAPH: usize = 5;
@@ -54,9 +54,12 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
+        let unused = unused_graphs(case, pass);
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {
                 (Role::AutocastCopies, Because::HalfOfWeight)
+            } else if unused.contains(&id) {
+                (Role::Activations, Because::KeptByGraph)
             } else if is_kept(id) && is_graph {
                 let because = if pass.leads_to_backward { Because::LivesToBackward } else { Because::KeptByGraph };
                 (Role::Activations, because)
@@ -67,6 +70,50 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             };
         }
     }
+}
+
+/// The rows of each call of a model in a pass: where another line calls, or where the first allocation of the call comes again.
+fn calls(case: &Case<'_>, pass: &Pass) -> Vec<(u32, u32)> {
+    let mut calls: Vec<(u32, u32)> = Vec::new();
+    let mut current = None;
+    for row in pass.rows.0..pass.rows.1 {
+        let stack = case.tables.lifetimes.stack(case.device, LifetimeId(row));
+        let Some(site) = case.sense(LifetimeId(row)).site else { continue };
+        if current.is_none_or(|(of, first)| of != site || first == stack) {
+            current = Some((site, stack));
+            if let Some(last) = calls.last_mut() {
+                last.1 = row;
+            }
+            calls.push((row, pass.rows.1));
+        }
+    }
+    calls
+}
+
+/// What calls of a model in one pass keep as a graph does, where no backward pass frees it: a teacher's pass without `no_grad`, or an evaluation. A
+/// backward pass behind them frees what another call keeps; `retain_graph` keeps all of it.
+fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
+    let part = |event: u32| case.phases.run_at(event).map(|at| case.phases.runs[at].part);
+    let is_unused = |id: &LifetimeId| case.gone(*id) != NO_EVENT && part(case.gone(*id)) != Some(Part::Backward);
+    let (mut unused, mut is_clear) = (FxHashSet::default(), !pass.leads_to_backward);
+    let calls = calls(case, pass);
+    for (at, &(first, end)) in calls.iter().enumerate() {
+        // What a function names goes when it returns, before the next is called.
+        let returned = case.born(LifetimeId(calls.get(at + 1).map_or(end - 1, |next| next.0)));
+        let kept: Vec<LifetimeId> = (first..end).map(LifetimeId).filter(|&id| case.gone(id) > returned).collect();
+        let stacks: FxHashSet<StackId> = kept.iter().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
+        if stacks.len() < STACKS_OF_A_GRAPH || kept.len() * SHARE_OF_A_GRAPH < (end - first) as usize {
+            continue;
+        }
+        let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.map(|&id| case.size(id)).sum::<u64>();
+        let (all, left) = (bytes(&mut kept.iter()), bytes(&mut kept.iter().filter(|id| is_unused(id))));
+        let number = kept.iter().filter(|id| is_unused(id)).count();
+        is_clear |= left.saturating_mul(2) < all;
+        if left.saturating_mul(10) >= all.saturating_mul(9) && number * 10 >= kept.len() * 9 {
+            unused.extend(kept);
+        }
+    }
+    if is_clear { unused } else { FxHashSet::default() }
 }
 
 /// All that forward passes make.

@@ -29,7 +29,8 @@ fn rules(path: &Path) -> Vec<&'static str> {
 
 /// The rules that say that something is wrong; what only says how memory could be saved is left out.
 fn wrong(path: &Path) -> Vec<&'static str> {
-    let is_wrong = |f: &&Finding| f.saving.is_none() || f.class == Class::Leak;
+    // `batch` says what a healthy step holds.
+    let is_wrong = |f: &&Finding| (f.saving.is_none() && f.rule != "batch") || f.class == Class::Leak;
     diagnoses(path).iter().flat_map(|f| f.findings.iter().filter(is_wrong).map(|x| x.rule)).collect()
 }
 
@@ -309,11 +310,19 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("predict", "gathered", 1_004_381_696),
         ("accumulated", "activations", 1_819_811_328),
         ("kept_outputs", "leak", 912_372_736),
+        ("old_optimizer", "earlier_optimizer", 1_446_577_664),
+        ("ckpt_on_gpu", "loaded_copy", 1_211_016_704),
+        ("data_on_gpu", "waiting_batches", 322_840_064),
     ];
     for (name, rule, counted) in cases {
         let found = recorded(&format!("promised/{name}"), rule);
         let after = found.saving.unwrap().after;
         assert!(after.abs_diff(counted) * 100 < counted, "{name}: {after} promised, {counted} counted");
+    }
+    // Of what a pass makes without a graph, not all is known before.
+    for (name, counted, percent) in [("eval_graph", 1_253_533_696u64, 7), ("teacher_grad", 711_515_648, 17)] {
+        let after = recorded(&format!("promised/{name}"), "unused_graph").saving.unwrap().after;
+        assert!(after > counted && (after - counted) * 100 < counted * percent, "{name}: {after} promised, {counted} counted");
     }
     let graph = recorded("promised/autocast_graph", "autocast_copies");
     assert!(graph.saving.is_none() && graph.sentence.contains("with or without autocast's cache"), "{graph:?}");

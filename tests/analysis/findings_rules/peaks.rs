@@ -248,6 +248,40 @@ fn gradients_that_stay_are_told() {
     assert!(after.abs_diff(1_719_132_160) <= 32 << 20, "{after}");
 }
 
+fn of_tests(name: &str) -> Recording {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+}
+
+/// A search over settings keeps the model of each trial. An average of the weights is no earlier model.
+#[test]
+fn what_is_kept_beside_the_model_is_told() {
+    let found = said(&of_tests("kinds/kept_models.python"), "earlier_model");
+    let sentence = found.sentence.replace('\u{a0}', " ");
+    assert!(sentence.contains("a model 4 times") && sentence.contains(" 3 of the earlier ones are"), "{sentence}");
+    // Weights, gradients and two states of the three: 80.19 MiB each.
+    assert_eq!(found.bytes >> 20, 962);
+    silent(&of_tests("kinds/dit_ema.python"), "earlier_model");
+    silent(&of_tests("kinds/dpo.python.cap50"), "earlier_model");
+    // One that each step makes anew is told as a leak.
+    said(&of_tests("promised/old_optimizer"), "earlier_optimizer");
+    silent(&of_tests("leak_optimizers.leak.python"), "earlier_optimizer");
+    silent(&of_tests("kinds/vqgan.none"), "earlier_optimizer");
+    said(&of_tests("promised/ckpt_on_gpu"), "loaded_copy");
+    silent(&of_tests("promised/data_on_gpu"), "loaded_copy");
+    said(&of_tests("promised/data_on_gpu"), "waiting_batches");
+    silent(&of_tests("plan/server.kv1024"), "waiting_batches");
+}
+
+/// What no other rule is about is told as what it is, also without stacks.
+#[test]
+fn activations_and_temporaries_that_make_the_peak_are_told() {
+    let found = said(&of_tests("kinds/penalty.python"), "batch");
+    assert_eq!(found.title, "Activations and temporaries make the peak");
+    assert!(said(&of_tests("kinds/vqgan.none"), "batch").sentence.contains("are probably activations"));
+    silent(&of_tests("kinds/kept_models.python"), "batch");
+}
+
 /// Weights that make the peak are told, what is live in a file without a history is not called the peak, and gradients that are larger than
 /// the weights are not believed.
 #[test]

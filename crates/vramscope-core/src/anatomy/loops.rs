@@ -24,11 +24,13 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     let full: Vec<&Cycle> = cycles.iter().filter(|c| c.backward.is_some()).collect();
     let fresh = with_fresh_gradients(&full);
     if let Some((site, ends)) = by_optimizer(device, tables, phases) {
-        // Some optimizers allocate in their first step alone. New gradients tell the others; gradients in buckets never come anew.
+        // Some optimizers allocate in their first step alone. New gradients tell the others; gradients in buckets never come anew. Several
+        // passes before that step are its micro-batches.
         if ends.len() == 1 && fresh.len() > 1 {
             return of_cycles(&fresh, events);
         }
-        if ends.len() == 1 && fresh.is_empty() && full.len() > 1 {
+        let is_first = full.get(1).is_some_and(|second| ends.iter().any(|&end| end <= second.start));
+        if ends.len() == 1 && fresh.is_empty() && is_first {
             return of_cycles(&full, events);
         }
         return of_ends(&ends, phases, StepSource::Optimizer(site.map_or_else(String::new, |f| place(stacks, f))));

@@ -131,6 +131,13 @@ pub fn diagnose(
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
+    // What each step makes again and nothing frees is told as a leak.
+    let has_leak = findings.iter().any(|f| f.class == Class::Leak);
+    findings.retain(|f| f.rule != "earlier_optimizer" || !has_leak);
+    let is_about_peak = |f: &Finding| !matches!(f.class, Class::Structure | Class::Hygiene) && f.rule != self::rules::BATCH;
+    if findings.iter().any(is_about_peak) {
+        findings.retain(|f| f.rule != self::rules::BATCH);
+    }
     together::add_pairs(&mut findings, &input);
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();

@@ -94,7 +94,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let bytes = bytes + older;
     // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
-    let is_sure = (is_freed || only_calls(p)) && !trains;
+    let is_sure = (is_freed || only_calls(p)) && (!trains || freed.saturating_mul(10) >= bytes.saturating_mul(9));
     let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
     let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
         .says(sentence);
@@ -121,7 +121,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place(p, &blocks))
             .remedy("with torch.inference_mode():")
             .advice(&format!(
-                "{advice} evaluation and generation under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
+                "{advice} evaluation, generation and the pass of a teacher under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
             ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
     ]
@@ -360,10 +360,13 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         are_named || stacks.iter().any(|&stack| is_softmax(stack))
     };
     let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
+    // Without autocast nothing makes copies of half the size: such blocks are tensors of another shape.
+    let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
     // The graph of the pass before the recording keeps as many, without a stack.
     let is_score = |id: LifetimeId| {
-        let is_older = lifetimes.requested(p.device, id) == size && p.roles.is_of_older_graph(id);
-        is_older || ([size, size / 2].contains(&lifetimes.requested(p.device, id)) && is_attention(id))
+        let requested = lifetimes.requested(p.device, id);
+        let is_older = requested == size && p.roles.is_of_older_graph(id);
+        is_older || ((requested == size || (casts && requested == size / 2)) && is_attention(id))
     };
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
     // The backward pass makes blocks of the same size, without a Python stack.

@@ -185,8 +185,13 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     // Those of this step are made after its forward pass, and the optimizer reads them.
     let runs = &p.roles.anatomy.phases.runs;
     let forward = runs.iter().rfind(|run| run.phase == Phase::Forward && run.events.0 <= p.peak_event).map(|run| run.events.0);
+    // A micro-batch adds to the gradients of the one before: only a step of the optimizer is done with them.
+    let of_runs = runs.iter().filter(|run| run.phase == Phase::Optimizer).map(|run| run.events.1);
+    let of_marks = p.steps.optimizer.iter().map(|&(_, end)| end);
+    let stepped = forward.and_then(|forward| of_runs.chain(of_marks).filter(|&end| end <= forward).max());
     let is_older = |id: LifetimeId| {
-        forward.is_some_and(|f| p.tables.lifetimes.born(id) < f || id.0 < p.tables.lifetimes.initial_count() as u32)
+        let is_initial = id.0 < p.tables.lifetimes.initial_count() as u32;
+        (is_initial && forward.is_some()) || stepped.is_some_and(|stepped| p.tables.lifetimes.born(id) < stepped)
     };
     let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && is_older(b.lifetime));
     if bytes < LEAST || p.steps.is_inferred() || p.roles.anatomy.phases.at(p.peak_event) == Some(Phase::Optimizer) {

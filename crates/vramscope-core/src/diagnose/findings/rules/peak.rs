@@ -12,7 +12,7 @@ use crate::changes::Change;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
-use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, capital, count, counted};
 
 /// What one line of the program allocated over the recording.
 struct AllocatingLine {
@@ -435,5 +435,43 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .check(&check),
+    ]
+}
+
+/// Activations and temporaries are most of the peak of a program that trains. `diagnose` drops it where another rule is about the peak, as
+/// that says more.
+pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
+    let mut parts = [Role::Activations, Role::Temporaries].map(|role| (role, of_role(p, role))).to_vec();
+    let bytes = parts.iter().map(|(_, (_, bytes))| bytes).sum::<u64>();
+    let peak = peak(p);
+    let is_in_pass = match p.roles.anatomy.phases.at(p.peak_event) {
+        Some(phase) => matches!(phase, Phase::Forward | Phase::Backward) && p.trains(),
+        // Without stacks only the optimizer's steps show training. Its own temporaries leave no room for activations.
+        None => p.steps.source.is_optimizer() && parts[0].1.1.saturating_mul(2) >= bytes,
+    };
+    if bytes < LEAST || bytes.saturating_mul(5) < peak.saturating_mul(3) || !is_in_pass {
+        return Vec::new();
+    }
+    parts.retain(|(_, (_, part))| part.saturating_mul(20) >= bytes);
+    parts.sort_by_key(|(_, (_, part))| std::cmp::Reverse(*part));
+    let names: Vec<&str> = parts.iter().map(|(role, _)| role.text()).collect();
+    let told = |(role, (blocks, bytes)): &(Role, (Vec<&BlockAt>, u64))| {
+        format!("{} are {}{}", Bytes(*bytes), probably(p, blocks), role.text())
+    };
+    let told: Vec<String> = parts.iter().map(told).collect();
+    let mut held: Vec<&BlockAt> = parts.iter().flat_map(|(_, (blocks, _))| blocks.iter().copied()).collect();
+    held.sort_by_key(|b| (std::cmp::Reverse(b.size), b.lifetime));
+    let from = match lines(p, &held) {
+        from if from.is_empty() => "their call stacks were not recorded".to_owned(),
+        from => format!("those with a call stack are mostly from {from}"),
+    };
+    vec![
+        Finding::new(super::BATCH, Class::Peak, &format!("{} make the peak", capital(&names.join(" and "))), bytes)
+            .says(format!("Of the {} at the peak {}; {from}.", Bytes(peak), told.join(" and ")))
+            .bytes_of("activations and temporaries", bytes)
+            .bytes_of("peak", peak)
+            .at(place(p, &held))
+            .advice("They grow with the batch: use a smaller micro-batch with accumulation, or smaller inputs.")
+            .check("The peak falls with the batch."),
     ]
 }

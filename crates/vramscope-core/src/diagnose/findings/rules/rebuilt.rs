@@ -1,0 +1,232 @@
+//! What the program keeps beside the model that it runs: an earlier model or optimizer, as in a search over settings or a notebook's cell
+//! run twice; a loaded checkpoint; batches to come.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+
+use super::at_peak::{held, lines, peak, place, probably};
+use super::kept::much;
+use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
+use crate::diagnose::counterfactual::{Saving, peak_after, peak_if_freed};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::model::{FrameId, StackId};
+use crate::tables::{LifetimeId, NO_EVENT};
+use crate::units::{Bytes, counted};
+
+/// The events at which the program begins to make what `key` names, at least two; in between it trains. It is made again where at least four
+/// fifths of the bytes of the time before are made a second time under the same keys, whose second part is a size. O(lifetimes).
+fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u64)>) -> Vec<u32> {
+    let lifetimes = &p.tables.lifetimes;
+    type Made = FxHashMap<(StackId, u64), u64>;
+    let mut by_step: BTreeMap<usize, (u32, Made)> = BTreeMap::new();
+    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId) {
+        let (Some(key), Some(step)) = (key(id), p.steps.of(lifetimes.born(id))) else { continue };
+        let (begins, made) = by_step.entry(step).or_insert_with(|| (lifetimes.born(id), Made::default()));
+        *begins = lifetimes.born(id).min(*begins);
+        *made.entry(key).or_default() += 1;
+    }
+    let (mut begins, mut before): (Vec<u32>, Option<Made>) = (Vec::new(), None);
+    for (begin, made) in by_step.into_values() {
+        let bytes = |made: &Made, most: &dyn Fn(&(StackId, u64)) -> u64| -> u64 {
+            made.iter().map(|(key, &number)| key.1.saturating_mul(number.min(most(key)))).sum()
+        };
+        let is_again = |before: &Made| {
+            let again = bytes(before, &|key| made.get(key).copied().unwrap_or(0));
+            again.saturating_mul(5) >= bytes(before, &|_| u64::MAX).saturating_mul(4)
+        };
+        if before.as_ref().is_none_or(is_again) {
+            begins.push(begin);
+            before = Some(made);
+        }
+    }
+    if begins.len() < 2 { Vec::new() } else { begins }
+}
+
+/// Where the program makes a model. The same lines make its weights again, of the same sizes.
+fn models(p: &RuleInput<'_>) -> Vec<u32> {
+    made_again(p, |id| {
+        let stack = p.stack_of(id).filter(|_| p.roles.of(id) == Role::Weights)?;
+        Some((stack, p.tables.lifetimes.requested(p.device, id)))
+    })
+}
+
+/// Weights, gradients and optimizer state of models that were made before the one that the program trains at the peak.
+pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
+    if p.steps.len() < 2 || p.steps.is_inferred() {
+        return Vec::new();
+    }
+    let begins = models(p);
+    let lifetimes = &p.tables.lifetimes;
+    // Which model a block belongs to, from 1; `None` if it is older than all.
+    let model_of = |id: LifetimeId| {
+        let born = lifetimes.born(id);
+        let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::Gradients | Role::OptimizerState) && born != NO_EVENT;
+        Some(begins.partition_point(|&begin| is_of_model && begin <= born)).filter(|&model| model > 0)
+    };
+    // When the next one is begun.
+    let next = |id: LifetimeId| begins.get(model_of(id)?).copied();
+    let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
+    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
+    let weights: Vec<_> = blocks.iter().copied().filter(|b| p.roles.of(b.lifetime) == Role::Weights).collect();
+    let held = weights.iter().filter_map(|b| model_of(b.lifetime)).collect::<FxHashSet<_>>().len();
+    let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
+    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
+    if saving.is_nothing() || held == 0 {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("earlier_model", Class::Peak, "The model of an earlier run is still held", bytes)
+            .says(format!(
+                "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of weights, gradients and optimizer state.",
+                lines(p, &weights),
+                counted(begins.len() as u64, "time", "times"),
+                if held == 1 { "is" } else { "are" },
+                Bytes(bytes),
+            ))
+            .saves("Freed before the next is made", saving)
+            .bytes_of("of earlier models", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, &blocks))
+            .remedy("del model, optimizer  # and what else holds them, before the next is made")
+            .advice("Whatever still names the old model keeps it: a list of results, the optimizer, a scheduler, a closure, a notebook's variables (Out, _). Keep figures or model.state_dict() on the CPU instead. An ensemble needs them all.")
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
+}
+
+/// State of an optimizer that another one has replaced, which a scheduler or a list keeps.
+pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
+    if p.steps.len() < 2 || p.steps.is_inferred() || !models(p).is_empty() {
+        return Vec::new();
+    }
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
+    let begins = made_again(p, |id| is_state(id).then(|| (StackId::NONE, size(id))));
+    let (Some(&first), Some(&last)) = (begins.first(), begins.iter().rfind(|&&begin| begin <= p.peak_event)) else {
+        return Vec::new();
+    };
+    let is_earlier = |id: LifetimeId| is_state(id) && (first..last).contains(&lifetimes.born(id));
+    // Layers that are unfrozen one after the other get their state late; more than two of a size for each weight are not all in use.
+    let number = |is_one: &dyn Fn(LifetimeId) -> bool| {
+        let mut number: FxHashMap<u64, u64> = FxHashMap::default();
+        held(p, |b| is_one(b.lifetime)).0.iter().for_each(|b| *number.entry(size(b.lifetime)).or_default() += 1);
+        number
+    };
+    let (weights, states) = (number(&|id| p.roles.of(id) == Role::Weights), number(&is_state));
+    let is_more = |id: LifetimeId| states.get(&size(id)) > weights.get(&size(id)).map(|n| n * 2).as_ref();
+    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime) && is_more(b.lifetime)) else { return Vec::new() };
+    let gone = |id: LifetimeId| if is_earlier(id) { lifetimes.gone(id).min(last) } else { lifetimes.gone(id) };
+    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("earlier_optimizer", Class::Peak, "The state of an earlier optimizer is still held", bytes)
+            .says(format!(
+                "Optimizer state for the same weights was made {}, with training in between. {} of what is held at the peak is from before the last time.",
+                counted(begins.len() as u64, "time", "times"),
+                Bytes(bytes),
+            ))
+            .saves("Freed before the next optimizer is made", saving)
+            .bytes_of("of earlier optimizers", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, &blocks))
+            .remedy("del optimizer, scheduler  # before the next optimizer is made")
+            .advice("A scheduler keeps its optimizer, and so does a list or a closure. To change only the learning rate set it in optimizer.param_groups.")
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
+}
+
+/// A checkpoint that was loaded to the GPU and stays beside the weights and states that it was copied into.
+pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
+    let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
+    let made_in = |id: LifetimeId, files: &[&str]| {
+        let is_in = |f: &FrameId| stacks.frame(*f).is_some_and(|f| files.iter().any(|file| stacks.text(f.file).ends_with(file)));
+        p.stack_of(id).is_some_and(|stack| stacks.frames(stack).iter().any(is_in))
+    };
+    let is_loaded = |id: LifetimeId| made_in(id, &["torch/serialization.py", "safetensors/torch.py"]);
+    let Some((blocks, bytes)) = much(p, |b| is_loaded(b.lifetime)) else { return Vec::new() };
+    // A model that was loaded as a whole is no copy, and what the program copies from it is a second model.
+    let is_own = |id: LifetimeId| {
+        let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::OptimizerState);
+        is_of_model && !is_loaded(id) && !made_in(id, &["/copy.py"])
+    };
+    let mut own: FxHashMap<u64, u64> = FxHashMap::default();
+    for b in held(p, |b| is_own(b.lifetime)).0 {
+        *own.entry(lifetimes.requested(p.device, b.lifetime)).or_default() += 1;
+    }
+    let mut copied = 0u64;
+    for b in &blocks {
+        if let Some(left) = own.get_mut(&lifetimes.requested(p.device, b.lifetime)).filter(|left| **left > 0) {
+            (*left, copied) = (*left - 1, copied + b.size);
+        }
+    }
+    let loaded = blocks.iter().map(|b| lifetimes.born(b.lifetime)).filter(|&born| born != NO_EVENT).max();
+    let pass = p.roles.anatomy.phases.runs.iter().filter(|run| run.phase == Phase::Forward).map(|run| run.events.0);
+    let pass = pass.filter(|&begin| loaded.is_some_and(|loaded| begin > loaded)).min().filter(|&begin| begin <= p.peak_event);
+    let Some(pass) = pass.filter(|_| copied.saturating_mul(5) >= bytes.saturating_mul(4)) else { return Vec::new() };
+    let gone = |id: LifetimeId| if is_loaded(id) { lifetimes.gone(id).min(pass) } else { lifetimes.gone(id) };
+    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("loaded_copy", Class::Peak, "A loaded checkpoint stays on the GPU", bytes)
+            .says(format!(
+                "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it, and is held while it runs.",
+                Bytes(bytes),
+                Bytes(saving.before),
+            ))
+            .saves("Freed before the first pass", saving)
+            .bytes_of("loaded", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, &blocks))
+            .remedy("checkpoint = torch.load(path, map_location=\"cpu\")")
+            .advice("load_state_dict copies what it gets. Load to the CPU, and del the checkpoint when the model has it.")
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
+}
+
+/// Batches that were moved to the GPU long before their step.
+pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Fewer may be what a loader fetches ahead.
+    const FEWEST: usize = 8;
+    let lifetimes = &p.tables.lifetimes;
+    if p.steps.len() < 2 || p.steps.is_inferred() || !p.trains() {
+        return Vec::new();
+    }
+    let mut of_line: FxHashMap<(StackId, u64), Vec<LifetimeId>> = FxHashMap::default();
+    for b in held(p, |b| p.roles.of(b.lifetime) == Role::Inputs).0 {
+        if let Some(stack) = p.stack_of(b.lifetime) {
+            of_line.entry((stack, b.requested)).or_default().push(b.lifetime);
+        }
+    }
+    of_line.retain(|_, batches| batches.len() >= FEWEST);
+    // The first of each line may be the batch of the step.
+    let waiting: FxHashSet<LifetimeId> = of_line.into_values().flat_map(|batches| batches.into_iter().skip(1)).collect();
+    let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
+    let is_one = |id: LifetimeId| waiting.contains(&id);
+    let saving = Saving { before: peak(p), after: peak_after(p.device, p.tables, |id, size| if is_one(id) { 0 } else { size }) };
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("waiting_batches", Class::Peak, "Batches wait on the GPU", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",
+                Bytes(bytes),
+                Bytes(saving.before),
+                if blocks.len() == 1 { "is" } else { "are" },
+                probably(p, &blocks),
+                lines(p, &blocks),
+            ))
+            .saves("Without them", saving)
+            .bytes_of("waiting", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, &blocks))
+            .remedy("batch = batch.to(device, non_blocking=True)  # in the loop; the loader with pin_memory=True")
+            .advice("Keep the data in host memory and move each batch when its step begins. Two batches on the GPU are enough to hide the copy.")
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
+}

@@ -106,10 +106,13 @@ impl Limit {
         let keeps = || format!("The history is full and keeps only the last {}.", counted(kept as u64, "event", "events"));
         let all_of_them = record(line, "Without max_entries it keeps them all");
         // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
-        let before = tables.reserved_before();
+        let reserved_before = tables.reserved_before();
         let used = tables.curves.peak(Quantity::Active).0;
-        let earlier = match before > used.saturating_add(used / 4) {
-            true => format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before)),
+        let earlier = match reserved_before > used.saturating_add(used / 4) {
+            true => format!(
+                " {} was reserved before its first event: the peak of the run was probably earlier.",
+                Bytes(reserved_before)
+            ),
             false => String::new(),
         };
         if bare.saturating_mul(PART) <= all {

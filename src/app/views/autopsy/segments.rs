@@ -92,7 +92,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     /// What the title and its caption keep.
     const TITLE: f32 = 330.0;
     /// The least room a name is worth having in.
-    const LEAST: f32 = 44.0;
+    const LEAST: f32 = 100.0;
     if classes.is_empty() {
         return;
     }

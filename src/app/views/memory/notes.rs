@@ -62,7 +62,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", Bytes(s.bytes())));
             let text = format!("{}{}", finding.title, saves.unwrap_or_default());
-            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).clicked();
+            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);
     });

@@ -62,7 +62,7 @@ impl eframe::App for App {
 
     fn save(&mut self, storage: &mut dyn eframe::Storage) {
         if let Some(document) = self.active_document() {
-            self.settings.layouts = document.layouts.clone();
+            self.settings.layouts = document.lasting_layouts();
             if let Some(view) = self.active_document().and_then(Document::view) {
                 self.settings.axis = view.shared.axis;
             }

@@ -17,16 +17,10 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     let (log, name) = match file {
         Some(path) if path != Path::new("-") => {
             if path.is_dir() {
-                return Err(format!("{} is a folder; give a file in it, or a message on standard input", path.display()));
+                return Err(format!("{}: this is a folder; give a file in it, or a message on standard input", path.display()));
             }
             let name = path.display().to_string();
-            (
-                File::open(path)
-                    .map_err(LogError::from)
-                    .and_then(Log::read)
-                    .map_err(|e| format!("{name} cannot be read: {e}"))?,
-                name,
-            )
+            (File::open(path).map_err(LogError::from).and_then(Log::read).map_err(|e| format!("{name}: {e}"))?, name)
         }
         _ => {
             let log = Log::read(std::io::stdin().lock()).map_err(|e| format!("standard input cannot be read: {e}"))?;

@@ -191,5 +191,5 @@ impl Opened {
 /// What to do with a folder where a file is wanted.
 pub(super) fn is_a_folder(path: &Path) -> String {
     let path = path.display();
-    format!("{path} is a folder: \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")
+    format!("{path}: this is a folder; \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")
 }

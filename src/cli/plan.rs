@@ -13,7 +13,8 @@ use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::model::{Format, Progress, Recording, StrId};
 use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{
-    Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, Unexplained, is_no_answer,
+    Change, Changed, Input, Largest, NoPlan, Plan, Predicted, Server, Setting, Side, Size, Trust, Unexplained, holes_sentence,
+    is_no_answer,
 };
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
@@ -33,6 +34,8 @@ pub struct PlanReport {
     pub cap_bytes: Option<u64>,
     /// The quantity that `largest` is of.
     pub largest_of: Option<String>,
+    /// Of the sizes that were tried below the largest under the first setting those that are not sure to fit.
+    pub holes: Vec<u64>,
     /// The memory of a server by use, if the quantity is that of a KV cache; otherwise `null`.
     pub server: Option<Server>,
     /// How many steps the plan has; 0 where none were found.
@@ -117,8 +120,18 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
             let parts_at = if let NoPlan::Parts(parting) = why { parting.sides.to_vec() } else { Vec::new() };
             let fits = FitsEntry { reason, parts_at, ..FitsEntry::default() };
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let report =
-                PlanReport { fits, at, largest, changes, cap_bytes: cap, largest_of: None, server: None, steps: 0, notes };
+            let report = PlanReport {
+                fits,
+                at,
+                largest,
+                changes,
+                cap_bytes: cap,
+                largest_of: None,
+                holes: Vec::new(),
+                server: None,
+                steps: 0,
+                notes,
+            };
             print_json(out, &report)?;
             return Err(report.fits.reason.unwrap_or_default().into());
         }
@@ -133,6 +146,9 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let setting = settings.first().cloned().unwrap_or_else(|| plan.own_setting(cap));
     Ok(print(out, &text(&plan, &report, &setting, card, args.held))?)
 }
+
+/// Sizes below the largest that are tried too.
+const HOLES_TRIED: u64 = 48;
 
 /// One `--change`.
 enum Asked {
@@ -194,6 +210,8 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         Some(name) => plan.largest_by_setting(name, &size, &settings),
         None => Vec::new(),
     };
+    let of_largest = args.largest.as_ref().zip(largest.first());
+    let holes = of_largest.map_or(Vec::new(), |(name, best)| plan.holes(name, best, &size, &first, HOLES_TRIED));
     let (explained_bytes, unexplained_bytes, unexplained) = match plan.model() {
         Some(model) => {
             let (explained, unexplained) = model.explained();
@@ -234,6 +252,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         changes,
         cap_bytes: cap,
         largest_of: name,
+        holes,
         server: plan.server(),
         steps,
         notes: plan.notes().to_vec(),
@@ -335,7 +354,8 @@ fn largest_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
     let size = report.at.first().map_or(&plan.programs()[plan.largest_at()].at, |p| &p.size);
     let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
     let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
-    format!("{with}{}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.ends_at_failure()))
+    let holes = holes_sentence(best.size, &report.holes).map_or(String::new(), |said| format!(" {said}"));
+    format!("{with}{}{holes}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.ends_at_failure()))
 }
 
 /// A line for each wanted size.

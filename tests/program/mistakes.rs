@@ -214,7 +214,7 @@ fn a_page_of_ranks_is_of_a_folder_and_nothing_else_is() {
     for (args, says) in [
         (vec!["export", "--to", "svg", "--view", "ranks", &file, &out], "is no folder: --view ranks"),
         (vec!["screenshot", "--svg", "--view", "ranks", &file, &out], "is no folder: --view ranks"),
-        (vec!["export", "--to", "svg", "--view", "timeline", &path, &out], "is a folder: --view ranks"),
+        (vec!["export", "--to", "svg", "--view", "timeline", &path, &out], "is a folder; --view ranks"),
     ] {
         let output = run(&args);
         let sentence = stderr(&output);

@@ -1,9 +1,9 @@
-//! Sentences shown once, at the bottom right, until they are read or dismissed: at most three, the newest last, the others counted above.
+//! Sentences shown once, above the status bar, until they are read or dismissed: at most three, the newest last, the others counted above.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use egui::{Align2, Id, Pos2, Rect, Sense, Ui, Vec2, vec2};
+use egui::{Align, Layout, Panel, Sense, Ui, vec2};
 
 use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, text};
@@ -34,22 +34,17 @@ impl Notice {
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
-    /// Where they are on screen, the lower right corner, and how much room they took.
-    place: Option<(Pos2, Vec2)>,
 }
 
 /// Long enough to read a sentence; a complaint has more to think about.
 const SHOWN_FOR: Duration = Duration::from_secs(6);
 const TROUBLE_FOR: Duration = Duration::from_secs(10);
 
-/// As many as are on screen at once: they lie over what is there.
+/// As many as are on screen at once: they take room from what is there.
 const MOST: usize = 3;
 
 /// As many new recordings as have a button each.
 const NAMED: usize = 3;
-
-/// Points of a notice's text and buttons: with its frame no wider than the inspector that it lies over.
-const WIDTH: f32 = 260.0;
 
 impl Notifications {
     /// Shows a sentence; the same sentence twice only starts its time again.
@@ -139,53 +134,34 @@ impl Notifications {
         self.notices.len().saturating_sub(MOST)
     }
 
-    /// Draws them and drops the old ones.
-    pub fn ui(&mut self, ui: &Ui, tokens: &Tokens, actions: &Actions) {
+    /// Draws them and drops the old ones. They have a place of their own above the status bar, and lie over nothing.
+    pub fn ui(&mut self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) {
         self.notices.retain(|n| !n.is_over());
         if self.notices.is_empty() {
             return;
         }
-        ui.ctx().request_repaint_after(Duration::from_secs(1));
+        ui.request_repaint_after(Duration::from_secs(1));
         let first = self.first_shown();
-        let mut closed = None;
-        let mut all_closed = false;
-        let id = Id::unique("notices");
-        let (corner, size) = self.place.unwrap_or((Pos2::ZERO, vec2(WIDTH, 48.0)));
-        // It keeps its place, once what is below it is there too.
-        let is_new = |n: &Notice| n.since.is_none_or(|since| since.elapsed() < Duration::from_secs(1));
-        let corner = if self.notices.iter().any(is_new) { Pos2::ZERO } else { corner };
-        let corner = free_place(ui, id, corner, size);
-        let area = egui::Area::new(id).pivot(Align2::RIGHT_BOTTOM).fixed_pos(corner);
-        // Without fading: after a picture was taken they are simply there again.
-        let shown = area.fade_in(false).show(ui.ctx(), |ui| {
-            ui.spacing_mut().item_spacing.y = 8.0;
+        let (mut closed, mut all_closed) = (None, false);
+        let frame = egui::Frame::new().fill(tokens.s3).inner_margin(egui::Margin::symmetric(12, 4));
+        let shown = Panel::bottom("notices").frame(frame).show_separator_line(false).resizable(false).show(ui, |ui| {
             if first > 0 {
-                all_closed = framed(ui, tokens.line2, tokens, |ui| {
-                    ui.horizontal(|ui| {
-                        ui.label(text::caption(counted(first as u64, "more", "more")).color(tokens.text2));
-                        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
-                            Push::plain("Close all").small().show(ui).clicked()
-                        })
-                        .inner
-                    })
-                    .inner
+                line(ui, |ui| {
+                    all_closed = Push::plain("Close all").small().show(ui).clicked();
+                    ui.label(text::caption(counted(first as u64, "more", "more")).color(tokens.text2));
                 });
             }
             for (i, notice) in self.notices.iter_mut().enumerate().skip(first) {
                 notice.since.get_or_insert_with(Instant::now);
-                let edge = if notice.is_trouble { tokens.amber } else { tokens.line2 };
-                if framed(ui, edge, tokens, |ui| ui.push_id(i, |ui| notice.ui(ui, tokens, actions)).inner) {
+                if ui.push_id(i, |ui| notice.ui(ui, tokens, actions)).inner {
                     closed = Some(i);
                 }
             }
         });
         let drawn = shown.response.rect;
-        if self.place.is_none_or(|(_, size)| size != drawn.size()) {
-            ui.ctx().request_repaint();
-        }
-        self.place = Some((corner, drawn.size()));
+        ui.painter().hline(drawn.x_range(), drawn.top() + 0.5, egui::Stroke::new(1.0, tokens.line2));
         // Who reads is not hurried.
-        if shown.response.contains_pointer() || ui.ctx().pointer_hover_pos().is_some_and(|at| drawn.contains(at)) {
+        if ui.pointer_hover_pos().is_some_and(|at| drawn.contains(at)) {
             self.notices.iter_mut().filter(|n| n.since.is_some()).for_each(|n| n.since = Some(Instant::now()));
         }
         if all_closed {
@@ -194,46 +170,6 @@ impl Notifications {
             self.notices.remove(i);
         }
     }
-}
-
-/// The lower right corner of a place where notices of a size cover no control and no text: where they were, else the next free one
-/// up the right edge and then to the left, else the one where they cover least. A canvas that fills a pane is no control: something
-/// of it always stays free.
-fn free_place(ui: &Ui, own: Id, before: Pos2, size: Vec2) -> Pos2 {
-    const LARGEST: f32 = 40.0;
-    let ctx = ui.ctx();
-    let screen = ctx.content_rect();
-    let first = screen.right_bottom() - vec2(16.0, 40.0);
-    let mut taken: Vec<Rect> = ctx.viewport(|of| {
-        let widgets = of.prev_pass.widgets.layers().filter(|(layer, _)| layer.id != own).flat_map(|(_, widgets)| widgets);
-        let is_control = |w: &&egui::WidgetRect| w.enabled && w.sense.interactive() && w.interact_rect.height() <= LARGEST;
-        widgets.filter(is_control).map(|w| w.interact_rect).collect()
-    });
-    ctx.graphics(|graphics| {
-        for drawn in graphics.get(ui.layer_id()).into_iter().flat_map(|list| list.all_entries()) {
-            if let egui::Shape::Text(text) = &drawn.shape {
-                taken.push(text.galley.rect.translate(text.pos.to_vec2()).intersect(drawn.clip_rect));
-            }
-        }
-    });
-    let covered = |corner: &Pos2| {
-        let place = Rect::from_min_size(*corner - size, size);
-        let areas = taken.iter().map(|part| part.intersect(place)).filter(Rect::is_positive).map(|part| part.area());
-        if screen.contains_rect(place) { areas.sum() } else { f32::INFINITY }
-    };
-    let (across, down) = (screen.width() as u32 / 80, screen.height() as u32 / 24);
-    let places = (0..across).flat_map(|x| (0..down).map(move |y| first - vec2(x as f32 * 80.0, y as f32 * 24.0)));
-    let mut best = (f32::INFINITY, first);
-    for place in std::iter::once(before).chain(places) {
-        let covers = covered(&place);
-        if covers < best.0 {
-            best = (covers, place);
-        }
-        if covers <= 0.0 {
-            break;
-        }
-    }
-    best.1
 }
 
 /// A name short enough for a button: what is too long loses its middle.
@@ -247,48 +183,35 @@ fn short(name: &str) -> String {
     format!("{}…{}", head.iter().collect::<String>(), tail.iter().collect::<String>())
 }
 
-fn framed<R>(ui: &mut Ui, edge: egui::Color32, tokens: &Tokens, contents: impl FnOnce(&mut Ui) -> R) -> R {
-    let frame = egui::Frame::new()
-        .fill(tokens.s3)
-        .stroke(egui::Stroke::new(1.0, edge))
-        .corner_radius(6)
-        .inner_margin(egui::Margin::symmetric(12, 8));
-    let inner = frame.show(ui, |ui| {
-        ui.set_width(WIDTH);
-        contents(ui)
+/// A line of the notices, filled from its right end.
+fn line(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
+    ui.horizontal(|ui| {
+        ui.spacing_mut().item_spacing.x = 8.0;
+        ui.with_layout(Layout::right_to_left(Align::Center), contents);
     });
-    inner.inner
 }
 
 impl Notice {
     /// Draws it; true when it was closed or one of its buttons clicked.
     fn ui(&self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) -> bool {
         let mut is_done = false;
-        ui.horizontal_top(|ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
-            if self.is_trouble {
-                let (place, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
-                Icon::Warning.paint(ui.painter(), place.center(), 16.0, tokens.amber);
+        line(ui, |ui| {
+            is_done = icon_button(ui, Icon::Close, "Close this notice").clicked();
+            for (at, (button, action)) in self.offers.iter().enumerate().rev() {
+                let push = if at == 0 { Push::primary(button) } else { Push::outlined(button) };
+                if push.small().show(ui).clicked() {
+                    actions.send(action.clone());
+                    is_done = true;
+                }
             }
-            let room = ui.available_width() - 28.0;
-            ui.allocate_ui(vec2(room, 20.0), |ui| {
-                ui.set_width(room);
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                if self.is_trouble {
+                    let (place, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
+                    Icon::Warning.paint(ui.painter(), place.center(), 16.0, tokens.amber);
+                }
                 ui.add(egui::Label::new(text::body(&self.text).color(tokens.text1)).wrap());
             });
-            is_done = icon_button(ui, Icon::Close, "Close this notice").clicked();
         });
-        if !self.offers.is_empty() {
-            ui.add_space(2.0);
-            ui.horizontal_wrapped(|ui| {
-                for (at, (button, action)) in self.offers.iter().enumerate() {
-                    let push = if at == 0 { Push::primary(button) } else { Push::outlined(button) };
-                    if push.show(ui).clicked() {
-                        actions.send(action.clone());
-                        is_done = true;
-                    }
-                }
-            });
-        }
         is_done
     }
 }

@@ -280,7 +280,7 @@ pub struct Document {
     pub left: (Vec<Left>, bool),
     /// Arrangement of each workspace.
     pub layouts: Layouts,
-    /// Views that a link of the Overview added: they are of this document, and new ones begin without them.
+    /// Views that were added to be looked at: they are of this document, and new ones begin without them, until panes are moved.
     pub visitors: Vec<(Workspace, ViewKind)>,
     /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,

@@ -188,8 +188,13 @@ fn row(ui: &mut Ui, tokens: &Tokens, hit: &Hit, chosen: bool) -> bool {
     let mut job = egui::text::LayoutJob::simple_singleline(hit.detail.clone(), Type::Mono.font(), tokens.text3);
     job.wrap = egui::text::TextWrapping::truncate_at_width((right.left() - title.right() - 28.0).max(0.0));
     let galley = ui.painter().layout_job(job);
+    let is_cut = galley.elided;
     ui.painter().galley(egui::pos2(title.right() + 12.0, y - galley.size().y / 2.0), galley, tokens.text3);
-    response.clicked()
+    let is_clicked = response.clicked();
+    if is_cut {
+        response.on_hover_text(&hit.detail);
+    }
+    is_clicked
 }
 
 /// Everything that matches the query, best first.
@@ -206,7 +211,7 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
             continue;
         }
         let title = command.text();
-        let Some(score) = score(&title, query) else { continue };
+        let Some(score) = score(&title, query).or_else(|| said_in(command.tooltip(), query)) else { continue };
         let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
@@ -325,23 +330,34 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-/// Scores how well a title matches a query: all letters must occur in order; beginnings of words and unbroken runs count more.
-/// `None` when it does not match.
+/// The score of a command whose name does not match, but whose sentence has a word that begins with the query: below all names.
+fn said_in(sentence: &str, query: &str) -> Option<i32> {
+    let query = query.to_lowercase();
+    let is_said = sentence.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(&query));
+    (query.len() >= 3 && is_said).then_some(40)
+}
+
+/// Scores how well a title matches a query: all letters must occur in order, and each begins a word or follows the one before it;
+/// unbroken runs count more. `None` when it does not match.
 fn score(title: &str, query: &str) -> Option<i32> {
     if query.is_empty() {
         return Some(0);
     }
     let title: Vec<char> = title.to_lowercase().chars().collect();
-    let mut at = 0;
-    let mut total = 0;
-    let mut run = 0;
-    for wanted in query.to_lowercase().chars().filter(|c| !c.is_whitespace()) {
-        let found = (at..title.len()).find(|&i| title[i] == wanted)?;
-        run = if found == at && at > 0 { run + 1 } else { 0 };
-        let starts_word = found == 0 || !title[found - 1].is_alphanumeric();
-        total += 1 + 4 * run + if starts_word { 6 } else { 0 } - ((found - at) as i32 / 4);
-        at = found + 1;
-    }
+    let query: Vec<char> = query.to_lowercase().chars().filter(|c| !c.is_whitespace()).collect();
+    let is_start = |i: usize| i == 0 || !title[i - 1].is_alphanumeric() || !title[i].is_alphanumeric();
+    // The word to begin at may come later: "tour" of "Take the tour".
+    let begun = |begin: usize| {
+        let (mut at, mut total, mut run) = (begin, 0, 0);
+        for (n, &wanted) in query.iter().enumerate() {
+            let found = (at..title.len()).find(|&i| title[i] == wanted && (is_start(i) || (i == at && n > 0)))?;
+            run = if found == at && n > 0 { run + 1 } else { 0 };
+            total += 1 + 4 * run + if is_start(found) { 6 } else { 0 } - ((found - at) as i32 / 4);
+            at = found + 1;
+        }
+        Some(total - begin as i32 / 4)
+    };
+    let total = (0..title.len()).filter(|&i| is_start(i)).filter_map(begun).max()?;
     // Scattered single letters do not count as a match for a longer query.
     (total > query.len() as i32).then(|| 100 + total * 10 - title.len() as i32)
 }
@@ -356,7 +372,10 @@ mod tests {
         let worse = score("Copy stack back", "peak");
         assert!(good.is_some());
         assert!(worse.is_none() || worse < good);
-        assert!(score("Zoom in", "zi").is_some());
+        assert!(score("Zoom in", "zi").is_some() && score("Take the tour", "tour").is_some());
+        assert_eq!(score("Workspace: OOM autopsy", "copy"), None, "letters inside of words are no match");
+        let plan = said_in(Command::Show(crate::app::state::ViewKind::Plan).tooltip(), "checkpoint");
+        assert!(plan.is_some() && plan < score("Checkpoint", "checkpoint"));
         assert!(score("Zoom in", "q").is_none());
         assert_eq!(score("anything", ""), Some(0));
     }

@@ -13,7 +13,7 @@ use crate::app::jobs::Jobs;
 use crate::app::picture::{save_png, write};
 use crate::app::state::{Action, Command, ViewKind, Workspace};
 use crate::app::window::App;
-use crate::app::window::pictures::{Patience, draw, settings};
+use crate::app::window::pictures::{Patience, UNFINISHED, draw, settings};
 use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::model::Progress;
 
@@ -53,7 +53,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     if let Some(error) = refusal(&shot.out, &sources, true) {
         return Err(error.to_string());
     }
-    if shot.is_svg { export_svg(shot).map(|()| None) } else { screenshot(shot.clone()) }
+    if shot.is_svg { export_svg(shot) } else { screenshot(shot.clone()) }
 }
 
 /// One sentence that lists the views, when neither a view nor a workspace has this name.
@@ -73,7 +73,7 @@ pub fn unknown_view(name: &str) -> Option<String> {
 
 /// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver. Fails when the view is
 /// unknown, the recording cannot be opened, or the file cannot be written.
-fn export_svg(shot: &Screenshot) -> Result<(), String> {
+fn export_svg(shot: &Screenshot) -> Result<Option<String>, String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
     }
@@ -91,9 +91,10 @@ fn export_svg(shot: &Screenshot) -> Result<(), String> {
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }
-        if app.is_idle() { place(app, shot, &mut is_placed) } else { Ok(false) }
+        let is_over = patience.is_over(app, &shot.view);
+        if app.is_idle() || is_over { place(app, shot, &mut is_placed) } else { Ok(false) }
     })?;
-    write(&shot.out, &text)
+    write(&shot.out, &text).map(|()| (!app.is_idle()).then(|| UNFINISHED.to_owned()))
 }
 
 /// Opens the files of a picture. To redact paths it reads the recording right here, since no user is waiting. Fails when the
@@ -263,7 +264,10 @@ impl eframe::App for Photographer {
         }
         if let Some(taken) = &self.taken {
             if let Ok(image) = taken.try_recv() {
-                let result = save_png(&image, &self.shot.out).map(|()| smaller(self.shot.size, image.size));
+                let result = save_png(&image, &self.shot.out).map(|()| {
+                    let unfinished = || (!self.app.is_idle()).then(|| UNFINISHED.to_owned());
+                    smaller(self.shot.size, image.size).or_else(unfinished)
+                });
                 self.finish(ctx, result);
             }
             ctx.request_repaint();
@@ -279,7 +283,9 @@ impl eframe::App for Photographer {
             self.finish(ctx, Err(sentence));
             return;
         }
-        let is_ready = if self.app.is_idle() { place(&mut self.app, &self.shot, &mut self.is_placed) } else { Ok(false) };
+        let is_over = self.patience.is_over(&self.app, &self.shot.view);
+        let is_ready =
+            if self.app.is_idle() || is_over { place(&mut self.app, &self.shot, &mut self.is_placed) } else { Ok(false) };
         match is_ready {
             Ok(true) => {}
             Ok(false) => self.calm_frames = 0,

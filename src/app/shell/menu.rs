@@ -6,7 +6,9 @@ use super::heights::{MENU_BAR, TAB_BAR};
 use crate::app::data::device::holds;
 use crate::app::state::{Action, ColourBy, Command, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::{Cut, Icon, icon_button, label, menu_item, paint_key_cap, paint_logo, selector_button, told_at};
+use crate::app::widgets::{
+    Cut, Icon, icon_button, label, menu_item, paint_key_cap, paint_logo, segmented, selector_button, told_at,
+};
 use crate::app::window::App;
 use vramscope_core::units::counted;
 
@@ -179,6 +181,9 @@ fn entry(app: &App, ui: &mut Ui, command: Command) {
     }
 }
 
+/// So many devices stand beside each other, so that one sees that there are others; more are in a menu.
+const BESIDE: usize = 3;
+
 fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let Some(document) = app.active_document() else { return };
     let (Some(recording), Some(view)) = (&document.recording, document.view()) else { return };
@@ -195,6 +200,20 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     }
     if recording.devices.len() == 1 {
         ui.label(text::body(title(view.data.index)).color(tokens.text1));
+        return;
+    }
+    if recording.devices.len() <= BESIDE {
+        let failed = view.data.failed_devices();
+        let names = recording.devices.iter().enumerate();
+        let names: Vec<String> =
+            names.map(|(i, d)| format!("{}{}", d.id, if failed.contains(&i) { ", failed" } else { "" })).collect();
+        let mut at = view.data.index;
+        if segmented(ui, "Device", &mut at, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
+            app.actions.send(Action::SetDevice(at));
+        }
+        if let Some(name) = &view.data.device().name {
+            ui.label(text::body(name).color(tokens.text2));
+        }
         return;
     }
     let mut chosen = None;

@@ -43,15 +43,15 @@ pub(super) fn draw(app: &mut App, ui: &mut Ui) {
         .frame(bar(tokens.s2))
         .show_separator_line(false)
         .show(ui, |ui| status::status_bar(app, ui, tokens));
+    if !app.pictures.is_taking() {
+        app.notices.ui(ui, tokens, &app.actions);
+    }
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         line_above(ui, tokens);
         panes::centre(app, ui, tokens);
     });
     overlays::draw_tour(app, ui, tokens);
     overlays::draw(app, ui, tokens);
-    if !app.pictures.is_taking() {
-        app.notices.ui(ui, tokens, &app.actions);
-    }
     app.hover.draw(ui, tokens);
 }
 

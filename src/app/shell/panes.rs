@@ -185,6 +185,8 @@ fn workspace_ui(
         }
         let docked = before.filter(|before| before != tree);
         if let Some(before) = docked {
+            // Now it is an arrangement of the user's own.
+            document.visitors.retain(|visitor| visitor.0 != workspace);
             document.remember(Left::Layout(workspace, Box::new(before)));
         }
         hidden

@@ -151,7 +151,7 @@ const NAMES: &[Name] = &[
         kind: ViewKind::Plan,
         title: "Plan",
         name: "plan",
-        about: "What this program needs at other sizes and on other cards, the largest that fits, and what makes more fit; from one recording or several.",
+        about: "What this program needs at other sizes and on other cards, the largest batch that fits, and what makes more fit: checkpointing, another optimizer, offloading and more.",
     },
     Name {
         kind: ViewKind::Live,

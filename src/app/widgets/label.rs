@@ -33,11 +33,12 @@ pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width:
     painter.layout_job(job)
 }
 
-/// Lays out text in up to two lines of `width` points, close enough for one row; what does not fit is cut with "…".
-pub fn in_two_lines(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32) -> Arc<Galley> {
+/// Lays out text in up to `lines` lines of `width` points, close enough for one row; what does not fit is cut with "…".
+pub fn in_lines(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32, lines: usize) -> Arc<Galley> {
     let close = TextFormat { line_height: Some(kind.line() - 2.0), ..format(kind, colour) };
     let mut job = LayoutJob::single_section(text.to_owned(), close);
-    job.wrap = TextWrapping { max_width: width.max(0.0), max_rows: 2, break_anywhere: false, overflow_character: Some('…') };
+    job.wrap =
+        TextWrapping { max_width: width.max(0.0), max_rows: lines, break_anywhere: false, overflow_character: Some('…') };
     painter.layout_job(job)
 }
 

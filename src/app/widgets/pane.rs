@@ -64,10 +64,14 @@ impl<'a> PaneHeader<'a> {
         let title =
             label::text_in(ui.painter(), inner.with_max_x((free - 8.0).max(inner.left())), self.title, Type::Title, t.text1);
         let room = inner.across(title.right() + 8.0, free - 8.0);
+        let fits = |text: &str| label::width(ui.painter(), text, Type::Caption);
         if room.width() > 24.0 {
-            let fits = |text: &str| label::width(ui.painter(), text, Type::Caption);
             let caption = whole_parts(self.caption, room.width(), fits);
             label::text_in(ui.painter(), room, caption, Type::Caption, t.text3);
+        }
+        let is_cut = title.width() + 1.0 < label::width(ui.painter(), self.title, Type::Title);
+        if is_cut || (!self.caption.is_empty() && fits(self.caption) > room.width()) {
+            return response.on_hover_text(format!("{}\n{}", self.title, self.caption).trim_end());
         }
         response
     }

@@ -189,6 +189,10 @@ impl App {
                 self.shown = Some(view);
                 if let Some(document) = self.active_document_mut() {
                     let w = document.arrangement();
+                    let tree = document.layouts.tree(w);
+                    if workspace::find(tree, view).is_none() {
+                        document.visitors.push((w, view));
+                    }
                     workspace::show(document.layouts.tree(w), w, view);
                 }
             }
@@ -205,9 +209,6 @@ impl App {
         if !is_hidden && pane.is_some_and(|pane| tree.active_tiles().contains(&pane)) {
             workspace::close(tree, w, view);
             return;
-        }
-        if pane.is_none() {
-            document.visitors.push((w, view));
         }
         self.run(Command::Show(view), ctx);
     }

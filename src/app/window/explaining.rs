@@ -23,7 +23,7 @@ impl App {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             actions.send(match (messages_of(&path), open_regular(&path)) {
                 (Some(log), _) => Action::Explain(log),
-                (None, Err(error)) => Action::NothingToExplain(format!("{name} cannot be read: {}.", why(&error))),
+                (None, Err(error)) => Action::NothingToExplain(format!("{name}: {}.", why(&error))),
                 (None, Ok(_)) => Action::NothingToExplain(format!("{name} holds no out-of-memory message.")),
             });
         });

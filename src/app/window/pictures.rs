@@ -176,17 +176,25 @@ impl App {
 /// How long a picture may stand still, unfinished, before it is given up.
 const STUCK: Duration = Duration::from_secs(120);
 
+/// As long as a picture waits for the last answers of a view that has first ones.
+const LONG_ENOUGH: Duration = Duration::from_secs(60);
+
+/// Said where it did not wait for all.
+pub(in crate::app) const UNFINISHED: &str = "the picture shows what was worked out in a minute; the window goes on to the end";
+
 /// Notices when nothing moves any more: what never comes to an end must not keep a script waiting.
 #[derive(Debug)]
 pub(in crate::app) struct Patience {
     seen: Option<u64>,
     since: Instant,
     limit: Duration,
+    /// When the view was there first.
+    ready: Option<Instant>,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Patience { seen: None, since: Instant::now(), limit: STUCK }
+        Patience { seen: None, since: Instant::now(), limit: STUCK, ready: None }
     }
 }
 
@@ -194,6 +202,14 @@ impl Patience {
     /// Looks how far the app is. Fails when that has not changed for two minutes.
     pub(in crate::app) fn check(&mut self, app: &App, view: &str) -> Result<(), String> {
         self.look(app.pace(), view)
+    }
+
+    /// True once a view that tries many things has had a minute for them: the picture is of what there is then.
+    pub(in crate::app) fn is_over(&mut self, app: &App, view: &str) -> bool {
+        if self.ready.is_none() && app.active_document().is_some_and(|d| d.view().is_some()) {
+            self.ready = Some(Instant::now());
+        }
+        matches!(view, "plan" | "what-if" | "whatif") && self.ready.is_some_and(|ready| ready.elapsed() > LONG_ENOUGH)
     }
 
     fn look(&mut self, pace: u64, view: &str) -> Result<(), String> {

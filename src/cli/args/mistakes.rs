@@ -142,7 +142,7 @@ fn not_of_this(subject: &Path, view: &str) -> Option<String> {
     match (subject.is_dir(), view) {
         (true, "ranks" | WHOLE) => None,
         (true, _) => Some(format!(
-            "{path} is a folder: --view ranks draws what the recordings in it say together; for {view} name one of its files"
+            "{path}: this is a folder; --view ranks draws what the recordings in it say together; for {view} name one of its files"
         )),
         (false, "ranks") => Some(format!("{path} is no folder: --view ranks draws a folder of recordings; name the folder")),
         (false, _) => None,

@@ -255,7 +255,7 @@ fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool, all: u64) {
         let times = if held.count > 0 { format!("{} ×", count(held.count)) } else { String::new() };
         page.figure(times).bar(class, held.bytes, whole);
         if has_roles {
-            page.cell(held.role.map_or("", role_text));
+            page.cell(if held.role_text.is_empty() { held.role.map_or("", role_text) } else { &held.role_text });
         }
         page.raw("</tr>\n");
     };

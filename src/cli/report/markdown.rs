@@ -186,6 +186,7 @@ fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
         let mut out = format!("| {title} | bytes | blocks |{head}\n|---|---:|---:|{rule}\n");
         for held in rows.iter().take(ROWS) {
             let role = held.role.map_or("", |r| Role::from_name(r).map_or(r, Role::text));
+            let role = if held.role_text.is_empty() { role } else { &held.role_text };
             let role = if head.is_empty() { String::new() } else { format!(" {role} |") };
             out += &format!("| {} | {} | {} |{role}\n", text.code(&held.name), Bytes(held.bytes), count(held.count));
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Phase, Role};
 use vramscope_core::diagnose::leaks::{Growth, cannot_tell, growth, leaking};
-use vramscope_core::diagnose::limits::Limit;
+use vramscope_core::diagnose::limits::{Limit, NO_GPU_MEMORY};
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
@@ -117,7 +117,7 @@ pub(in crate::cli) struct Held {
     pub(in crate::cli) role: Option<&'static str>,
     /// The role in words, where the name does not say it.
     #[serde(skip)]
-    role_text: String,
+    pub(in crate::cli) role_text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::cli) parts: Vec<Held>,
 }
@@ -210,6 +210,11 @@ impl Doing {
             let line = limit.line.as_ref().map(|line| format!("    {line}\n")).unwrap_or_default();
             format!("  {whose}{}\n{line}", limit.sentence)
         })
+    }
+
+    /// What is lacking is what one asks for.
+    pub(super) fn is_beside_the_point(&self) -> bool {
+        self.limit.as_ref().is_some_and(|limit| limit.sentence == NO_GPU_MEMORY)
     }
 
     /// What was held at the peak, without a full stop.

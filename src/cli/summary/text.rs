@@ -14,7 +14,11 @@ const OOMS: usize = 5;
 
 pub(super) fn of(s: &Summary) -> String {
     let caveat = s.load.caveat.as_ref().map(|caveat| format!("{caveat}: ")).unwrap_or_default();
-    let mut out = format!("{}: {caveat}{}\n", s.file, headline(s));
+    let first = s.devices.iter().filter_map(|d| d.doing.as_ref()).find(|doing| doing.is_beside_the_point());
+    let mut out = match first {
+        Some(doing) => format!("{}: {}  {caveat}{}\n", s.file, doing.limit("").trim_start(), headline(s)),
+        None => format!("{}: {caveat}{}\n", s.file, headline(s)),
+    };
     if s.never_ran {
         out += "  This run was predicted and never made.\n";
     }
@@ -27,7 +31,7 @@ pub(super) fn of(s: &Summary) -> String {
         let limit = doing.limit("");
         match s.devices.iter().filter_map(|d| d.doing.as_ref()).filter(|d| d.limit("") == limit).count() {
             // A limit of several devices is printed once.
-            2.. if out.contains(&limit) => {}
+            _ if out.contains(limit.trim_start()) => {}
             2.. => out += &limit,
             _ => out += &doing.limit(&whose),
         }

@@ -27,6 +27,10 @@ pub struct Limit {
 /// A history whose number of events is a multiple of this was cut to its newest events: `max_entries` is a round number.
 const ROUND: usize = 1_000;
 
+/// The sentence of a trace that [`lacks_gpu_memory`]: no figure is of the memory that one asks for, so it comes before all of them.
+pub const NO_GPU_MEMORY: &str =
+    "The program ran on a GPU, and the trace has no memory of it: all figures are of the CPU's memory. This records both:";
+
 /// Memory older than the history is mentioned if it is more than one part in this many.
 const PART: u64 = 10;
 
@@ -88,8 +92,7 @@ impl Limit {
             return Some(Limit { sentence, line: Some(records_stacks(recording)) });
         }
         if lacks_gpu_memory(recording) {
-            let sentence = "The program ran on a GPU, and the trace has no memory of it: all figures are of the CPU's memory. This records both:";
-            return Some(Limit { sentence: sentence.to_owned(), line: Some(records_stacks(recording)) });
+            return Some(Limit { sentence: NO_GPU_MEMORY.to_owned(), line: Some(records_stacks(recording)) });
         }
         let has_python = || {
             let stacks = &recording.stacks;

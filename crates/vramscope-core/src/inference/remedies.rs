@@ -125,6 +125,8 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     } else if is_alone_in(|r| r.peak_reserved_bytes) {
         let is_estimate = rows.iter().any(|r| !r.oom && r.is_estimate());
         format!("passes with the lowest peak{}", if is_estimate { ", as far as that can be estimated" } else { "" })
+    } else if others.iter().any(|r| r.peak_reserved_bytes < best.peak_reserved_bytes) {
+        "surely passes, where those with a lower peak only may".to_owned()
     } else {
         "passes, and no other has a lower peak".to_owned()
     };

@@ -108,6 +108,22 @@ impl Plan {
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }
 
+    /// Of at most `most` sizes below the largest that fits those that are not sure to fit, ascending.
+    pub fn holes(&self, name: &str, largest: &Largest, size: &Size, setting: &Setting, most: u64) -> Vec<u64> {
+        if largest.has_no_end() {
+            return Vec::new();
+        }
+        let step = (largest.size / most.max(1)).max(1) as usize;
+        let asked: Vec<u64> = (1..largest.size).rev().step_by(step).collect();
+        let is_hole = |value: &u64| {
+            let at = self.at(&size.with(name, *value), setting);
+            at.oom || at.oom_varies
+        };
+        let mut holes: Vec<u64> = asked.into_par_iter().filter(is_hole).collect();
+        holes.sort_unstable();
+        holes
+    }
+
     /// True if the verdict changes with slightly more or less room, because sizes without a law may be slightly different.
     pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
         let is_open = !self.is_recorded(size) && !self.is_known_to_fail(size, setting);

@@ -33,6 +33,14 @@ pub fn is_no_answer(sure: u64, may: u64) -> bool {
     sure > 0 && may / WIDEST > sure
 }
 
+/// That not every size below one that fits is sure to fit, where that is so: a request may find a hole at one size and none at a
+/// smaller one.
+pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
+    let (first, more) = holes.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!(" and {} more", count(more.len() as u64)) };
+    Some(format!("Not every size below {} is sure to fit: at {}{more} the blocks lie otherwise.", count(sure), count(*first)))
+}
+
 impl Predicted {
     /// `fits`, `probably fits`, `may fit` or `does not fit`.
     pub fn ends(&self, limit: u64) -> &'static str {

@@ -36,7 +36,7 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
         sorts(Column::figure("block", 76.0, |c, l: &Line| c.figure(Bytes(l.life.block).with_decimals(), t.text2)), Order::Block)
             .goes(4),
         sorts(
-            Column::text("role", Width::Exact(98.0), |c, l: &Line| {
+            Column::text("role", Width::Exact(122.0), |c, l: &Line| {
                 if let Some(roles) = cx.roles {
                     let is_probable = roles.is_probable(cx.data.device(), &cx.data.tables, l.life.id);
                     c.text(roles.of(l.life.id).words(is_probable), Type::Body, t.text2);

@@ -91,8 +91,6 @@ pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
 pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     /// What the title and its caption keep.
     const TITLE: f32 = 330.0;
-    /// The least room a name is worth having in.
-    const LEAST: f32 = 44.0;
     if classes.is_empty() {
         return;
     }
@@ -102,6 +100,8 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
         let name = cx.colours.classes.get(usize::from(class))?.name.clone();
         Some((Swatch::Fill(cx.colours.colour(class, t)), name))
     }));
+    // The least room a name is worth having in: of a place the end tells enough, of a range of sizes no part does.
+    let least = if entries.iter().any(|e| e.1.contains(".py:")) { 60.0 } else { 100.0 };
     let gap = ui.spacing().item_spacing.x + 8.0;
     let around = |(swatch, _): &(Swatch, String)| swatch.size().x + 6.0 + gap;
     let text = |ui: &Ui, name: &str| label::width(ui.painter(), name, Type::Caption) + 1.0;
@@ -111,12 +111,12 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     let sum = |most: f32, n: usize| (0..n).map(|i| around(&entries[i]) + names[i].min(most)).sum::<f32>();
     let mut shown = entries.len();
     let more = |n: usize| format!("{n} more");
-    while shown > 1 && sum(LEAST, shown) + if shown < entries.len() { text(ui, &more(9)) + gap } else { 0.0 } > room {
+    while shown > 1 && sum(least, shown) + if shown < entries.len() { text(ui, &more(9)) + gap } else { 0.0 } > room {
         shown -= 1;
     }
     let left_out = entries.len() - shown;
     let kept = if left_out > 0 { text(ui, &more(left_out)) + gap } else { 0.0 };
-    let (mut low, mut high) = (LEAST, names.iter().copied().fold(LEAST, f32::max));
+    let (mut low, mut high) = (least, names.iter().copied().fold(least, f32::max));
     for _ in 0..12 {
         let middle = f32::midpoint(low, high);
         if sum(middle, shown) + kept > room { high = middle } else { low = middle }

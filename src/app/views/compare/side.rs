@@ -127,7 +127,9 @@ fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [
     let (rect, _) = row::told(ui, 20.0, Role::Label, || format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2]));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let p = ui.painter();
-    let column = ((inner.width() - 150.0) / 3.0).clamp(60.0, 92.0);
+    // Names of roles are long, figures of what is reserved are.
+    let names = if swatch.is_some() || kind == Type::Column { 150.0 } else { 110.0 };
+    let column = ((inner.width() - names) / 3.0).clamp(60.0, 92.0);
     for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
         let right = inner.right() - column * (2 - i) as f32;
         let cell = inner.across(right - column + 6.0, right);

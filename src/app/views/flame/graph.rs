@@ -373,7 +373,7 @@ impl FlameView {
             notes.push(format!("{} of torch folded", counted(built.flame.folded_frames, "frame", "frames")));
         }
         let notes = notes.join(" · ");
-        told_at(ui, rect, "notes", Sense::hover(), egui::Role::Label, || &notes);
+        told_at(ui, rect, "notes", Sense::hover(), egui::Role::Label, || &notes).on_hover_text(&notes);
         let is_two = rect.height() > 30.0;
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
         // The colours come before the notes, which are cut where both do not fit. From right to left, as far as there is room.

@@ -338,22 +338,29 @@ impl View for FlameView {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let room = ui.available_width();
-        check(ui, "tree", &mut self.shows_tree);
-        if room > 560.0 {
+        // In a narrow pane those that matter least go first; the title keeps its room.
+        let room = ui.available_width() - 90.0;
+        if room > 360.0 {
+            check(ui, "tree", &mut self.shows_tree);
+        }
+        if room > 590.0 {
             selector(ui, "colour", &mut self.colour, &["role", "function"]);
         }
         // A comparison has sums by stack and role but not by phase.
         let choices = By::ALL.map(By::name);
         let choices = &choices[..choices.len() - usize::from(compared(cx).is_some())];
-        selector(ui, "by", &mut self.by, choices);
-        selector(ui, "root", &mut self.root, &["top", "leaf"]);
+        if room > 240.0 {
+            selector(ui, "by", &mut self.by, choices);
+        }
+        if room > 300.0 {
+            selector(ui, "root", &mut self.root, &["top", "leaf"]);
+        }
         let mut hides = !self.shows_internals;
         let library = match cx.data.recording.source.format {
             Format::JaxMemoryProfile => "hide JAX internals",
             _ => "hide torch internals",
         };
-        if check(ui, library, &mut hides) {
+        if room > 500.0 && check(ui, library, &mut hides) {
             self.shows_internals = !hides;
         }
         let mut measure = self.measure_of(compared(cx).is_some());
@@ -364,7 +371,7 @@ impl View for FlameView {
                 cx.actions.send(crate::app::state::action::Action::Notify(tip.to_owned()));
             }
         }
-        if ui.available_width() > 150.0 {
+        if ui.available_width() > 240.0 {
             let field = Field::new("Filter frames").hint("filter frames").icon(Icon::Search).width(130.0).small();
             let field = field.show(ui, &mut self.find);
             if field.changed() {

@@ -271,7 +271,7 @@ pub fn same_stack(data: &DeviceData, state: &State, stack: StackId) -> Vec<Fact>
     if let Some((_, request)) = served {
         let enough = mine.iter().filter(|b| b.hole_if_freed() >= request).count();
         if enough > 0 {
-            facts.push(Fact::new("freeing one block", format!("enough: any of {}", count(enough as u64))));
+            facts.push(Fact::new("freeing one", format!("enough: any of {}", count(enough as u64))));
         }
     }
     facts

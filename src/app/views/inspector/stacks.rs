@@ -227,7 +227,8 @@ fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     let room = inner.with_min_x(inner.left() + 20.0);
     label::text_in(ui.painter(), room, text, Type::Body, ink);
     crate::app::widgets::button::focus_ring(ui, &response, 2);
-    response.clicked()
+    let is_cut = label::width(ui.painter(), text, Type::Body) > room.width();
+    if is_cut { response.on_hover_text(text) } else { response }.clicked()
 }
 
 #[cfg(test)]

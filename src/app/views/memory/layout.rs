@@ -3,7 +3,7 @@
 use crate::app::state::ViewKind;
 use std::collections::HashSet;
 
-use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, Which};
+use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, RoleHeld, Which};
 use vramscope_core::model::FrameId;
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
 
@@ -87,6 +87,8 @@ fn percent(tenths: u64, bytes: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
     pub role: Role,
+    /// The role in words, or what a trace's total holds beyond its blocks.
+    pub name: &'static str,
     /// Bytes of whole blocks.
     pub bytes: u64,
     /// Number of live blocks.
@@ -102,12 +104,20 @@ pub struct RoleRow {
 /// The table by role, most bytes first, what is not known after what is, and last the roles that hold something only at other times.
 pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
     let absent = elsewhere.iter().filter(|&&role| role != Role::Unknown && held.role(role).count == 0);
-    let mut all: Vec<_> = held.roles.iter().copied().chain(absent.map(|&role| held.role(role))).collect();
-    all.sort_by_key(|r| (r.bytes == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
-    let bytes: Vec<u64> = all.iter().map(|r| r.bytes).collect();
+    let known = held.roles.iter().copied().chain(absent.map(|&role| held.role(role)));
+    let mut all: Vec<_> = known.map(|r| (r, r.role.text())).collect();
+    // What a trace's total holds beyond its blocks has the name that it has everywhere.
+    if let Some((unknown, _)) = all.iter_mut().find(|(r, _)| r.role == Role::Unknown) {
+        unknown.bytes = unknown.bytes.saturating_sub(held.beyond.all());
+    }
+    all.retain(|(r, _)| r.role != Role::Unknown || r.bytes > 0);
+    all.extend(held.beyond.named().map(|(name, bytes)| (RoleHeld { role: Role::Unknown, bytes, count: 0, probable: 0 }, name)));
+    all.sort_by_key(|(r, _)| (r.bytes == 0, r.role == Role::Unknown, std::cmp::Reverse(r.bytes), r.role));
+    let bytes: Vec<u64> = all.iter().map(|(r, _)| r.bytes).collect();
     let rows = all.iter().zip(apportion(&bytes, 1000));
-    rows.map(|(r, share)| RoleRow {
+    rows.map(|((r, name), share)| RoleRow {
         role: r.role,
+        name,
         bytes: r.bytes,
         count: r.count,
         is_probable: r.is_probable(),
@@ -147,6 +157,8 @@ pub struct Row {
     pub line: Option<FrameId>,
     /// The role of most of it, where it has one.
     pub role: Option<Role>,
+    /// All its roles in words, largest first.
+    pub roles: String,
     /// Bytes of whole blocks.
     pub bytes: u64,
     /// Number of live blocks.
@@ -247,6 +259,10 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, folds: Folds<'_>) -> Vec<Row> {
         name: l.place.clone(),
         line: l.frame,
         role: Some(l.role),
+        roles: std::iter::once(l.role_text())
+            .chain(l.other_roles.iter().map(|r| r.text().to_owned()))
+            .collect::<Vec<_>>()
+            .join(", "),
         bytes: l.bytes,
         count: l.count,
         which: Some(l.which()),
@@ -258,7 +274,6 @@ pub fn line_rows(lines: &[LineHeld], bytes: u64, folds: Folds<'_>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vramscope_core::anatomy::RoleHeld;
     use vramscope_core::tables::LifetimeId;
 
     const M: u64 = MEBIBYTE;
@@ -311,6 +326,15 @@ mod tests {
                 (Role::Gradients, "0", "0", false),
             ]
         );
+    }
+
+    #[test]
+    fn what_a_trace_holds_beyond_its_blocks_has_its_own_name() {
+        let roles = vec![RoleHeld { role: Role::Unknown, bytes: 30 * M, count: 1, probable: 0 }];
+        let beyond = vramscope_core::model::Beyond { before: 20 * M, grew: 0 };
+        let held = Composition { bytes: 30 * M, count: 1, roles, beyond, ..Composition::default() };
+        let told: Vec<_> = role_rows(&held, &[]).into_iter().map(|r| (r.name, r.bytes / M)).collect();
+        assert_eq!(told, [("held before profiling", 20), ("unknown", 10)]);
     }
 
     #[test]

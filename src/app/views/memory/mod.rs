@@ -150,10 +150,13 @@ impl Memory {
             let more = if others < cx.findings.map(|f| f.findings.len()) { " more" } else { "" };
             let caption = others.map(|n| format!("{n}{more}")).unwrap_or_default();
             let link = if self.hides_findings { notes::FINDINGS_LINK } else { 0.0 };
-            let head = PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
-            self.hides_findings = head.rect.bottom() - top - link > ui.clip_rect().height() - HEAD_OF_A_FINDING;
-            if std::mem::take(&mut self.shows_findings) {
-                ui.scroll_to_rect(head.rect, Some(egui::Align::Min));
+            // Of a watch there is nothing above to part them from.
+            if has_blocks || others.is_some_and(|n| n > 0) {
+                let head = PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
+                self.hides_findings = head.rect.bottom() - top - link > ui.clip_rect().height() - HEAD_OF_A_FINDING;
+                if std::mem::take(&mut self.shows_findings) {
+                    ui.scroll_to_rect(head.rect, Some(egui::Align::Min));
+                }
             }
             self.findings.others(ui, cx);
         }

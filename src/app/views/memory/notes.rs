@@ -13,7 +13,7 @@ use crate::app::widgets::{
     Cut, Icon, anchor, focus_ring, label, link_with, padded, record_links, recorded_by, row, rule, told_at,
 };
 use vramscope_core::diagnose::findings::Finding;
-use vramscope_core::diagnose::limits::RECORD;
+use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
 use vramscope_core::units::Bytes;
 
 /// Height of the link to the findings.
@@ -28,6 +28,10 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     padded(ui, |ui| {
         if cx.data.recording.source.format.never_ran() {
             ui.label(Type::Caption.text("predicted, never ran").color(t.amber));
+        }
+        let is_first = found.limit.as_ref().is_some_and(|limit| limit.sentence == NO_GPU_MEMORY);
+        if is_first {
+            limits(ui, cx, found);
         }
         let mut job = egui::text::LayoutJob::default();
         job.wrap.max_width = ui.available_width();
@@ -49,14 +53,8 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             ui.add_space(4.0);
             label::paragraph(ui, &format!("{}.", vramscope_core::units::capital(&caveat)), Type::Body, t.amber);
         }
-        if let Some(limit) = &found.limit {
-            ui.add_space(4.0);
-            label::paragraph(ui, &limit.sentence, Type::Body, t.amber);
-            if let Some(line) = limit.line {
-                ui.add_space(2.0);
-                record_links(ui, &cx.words().say(line));
-                ui.add_space(6.0);
-            }
+        if !is_first {
+            limits(ui, cx, found);
         }
         label::paragraph(ui, &found.lead(), Type::Lead, t.text1);
         if let Some(finding) = below {
@@ -64,7 +62,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", Bytes(s.bytes())));
             let text = format!("{}{}", finding.title, saves.unwrap_or_default());
-            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).clicked();
+            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);
     });
@@ -72,6 +70,20 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     let bottom = pos2(ui.max_rect().right(), ui.cursor().top() - 2.0);
     anchor::mark(ui, "sentence", Rect::from_min_max(top, bottom));
     is_clicked
+}
+
+/// What the recording lacks, where that decides the answer; the line that records it is behind links.
+fn limits(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
+    let Some(limit) = &found.limit else { return };
+    ui.add_space(4.0);
+    let said = limit.sentence.replace("This records", "One line records").replace("This line tells", "One line tells");
+    let said = said.strip_suffix(':').map_or(said.clone(), |said| format!("{said}."));
+    label::paragraph(ui, &said, Type::Body, cx.tokens.amber);
+    if let Some(line) = limit.line {
+        ui.add_space(2.0);
+        record_links(ui, &cx.words().say(line));
+        ui.add_space(6.0);
+    }
 }
 
 /// That memory does not grow, where it does not.

@@ -40,10 +40,10 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         let mut part = None;
         if let Some((from, to)) = *span {
             let place = Rect::from_x_y_ranges(bar.left() + from..=bar.left() + to, bar.y_range());
-            let response = ui.interact(place, ui.scope_id().with(("role of the bar", class)), Sense::click());
+            let response = ui.interact(place, ui.scope_id().with(("role of the bar", row.name)), Sense::click());
             part = Some((place, response));
         }
-        let name = format!("{}: {} {unit}, {} %", row.role.text(), row.figure, row.share);
+        let name = format!("{}: {} {unit}, {} %", row.name, row.figure, row.share);
         let response = ListRow::new(&name).height(ROW_DENSE).selected(is_chosen).show_painted(ui);
         let is_over = response.hovered() || part.as_ref().is_some_and(|(_, r)| r.hovered());
         if is_over {
@@ -58,7 +58,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
             batch.paint(ui.painter());
         }
         role_row(ui, response.rect, row, ink);
-        let tip = Tip::new(row.role.text())
+        let tip = Tip::new(row.name)
             .swatch(role_paint(row.role).colour(t))
             .row("bytes", Bytes(row.bytes).to_string())
             .row("share", format!("{} %", row.share))
@@ -127,9 +127,15 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let mut room = rect.across(columns.inner.left() + 16.0, shown.left() - 8.0);
     // In a narrow pane what it is matters more than its share.
     let beside = columns.at(1).right() - label::width(p, &row.share, Type::Mono) - 4.0;
-    if role_width(p, row.role, row.is_probable) <= beside - room.left() {
+    let is_beyond = row.name != row.role.text();
+    let needs = if is_beyond { label::width(p, row.name, Type::Body) } else { role_width(p, row.role, row.is_probable) };
+    if needs <= beside - room.left() {
         label::text_in_right(p, columns.at(1), &row.share, Type::Mono, t.text3);
         room.max.x = beside;
     }
-    paint_role(p, t, row.role, row.is_probable, room, name);
+    if is_beyond {
+        label::text_in(p, room, row.name, Type::Body, name);
+    } else {
+        paint_role(p, t, row.role, row.is_probable, room, name);
+    }
 }

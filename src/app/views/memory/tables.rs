@@ -44,7 +44,11 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
     columns.figures(ui, &figures[..columns.shown()]);
     let room = response.rect.across(left + 16.0, columns.names_end(ui, row));
     let link = named(ui, cx, row, room);
-    let tip = Tip::new(&row.name)
+    let mut tip = Tip::new(&row.name);
+    if !row.roles.is_empty() {
+        tip = tip.row(if row.roles.contains(',') { "roles" } else { "role" }, row.roles.clone());
+    }
+    let tip = tip
         .row("bytes", Bytes(row.bytes).to_string())
         .row("share", format!("{share} %"))
         .row("blocks", if row.count == 0 { "not recorded".to_owned() } else { blocks });

@@ -189,7 +189,7 @@ impl PlanView {
         let code = [&row.code.pytorch, &row.code.hf_trainer, &row.code.lightning];
         let head = match (row.is_best, &row.kind) {
             (true, _) => format!("Cheapest for {}", scene.named(scene.wanted)),
-            (false, _) if scene.knows => format!("Chosen, at {}", scene.named(scene.wanted)),
+            (false, _) if scene.knows => format!("Chosen, for the wanted {}", scene.named(scene.wanted)),
             (false, _) => "Chosen".to_owned(),
         };
         let peak = row.figures.as_ref().map_or(String::new(), |f| Bytes(f.peak).to_string());

@@ -330,7 +330,7 @@ fn build(
 
 fn open(path: &Path, progress: &Progress) -> Result<Arc<DeviceData>, String> {
     let recording = Arc::new(formats::open(path, progress).map_err(|e| e.to_string())?);
-    let index = recording.busiest_device().ok_or_else(|| format!("{} holds no device's memory", path.display()))?;
+    let index = recording.busiest_device().ok_or_else(|| format!("{}: it holds no device's memory", path.display()))?;
     prepare(&recording, index, progress)
 }
 

@@ -29,7 +29,8 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     let left_width = if pane.width() >= 1400.0 { 320.0 } else { 264.0f32.min(pane.width() * 0.4) };
     let left = pane.with_max_x((pane.left() + left_width).round());
     let rest = pane.with_min_x(left.right() + 1.0);
-    let right_width = if pane.width() >= 1400.0 { 340.0 } else { 300.0 };
+    // With a curve each role tells how it grows, which takes room.
+    let right_width = if has_curve && rest.width() >= 900.0 { 340.0 } else { 300.0 };
     let has_right = rest.width() >= 560.0 + right_width;
     if !has_curve {
         let right = has_right.then(|| rest.with_min_x((pane.right() - right_width).round()));

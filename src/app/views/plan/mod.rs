@@ -353,6 +353,13 @@ impl PlanView {
             if page == 0 {
                 self.order_menu(ui, scene);
             }
+            // The size in sight is another one: the rows can be of it too.
+            if scene.knows && scene.chosen != scene.wanted {
+                let words = format!("Try them at {}", scene.named(scene.chosen));
+                if Push::plain(&words).small().show(ui).on_hover_text("Makes the size in sight the wanted one.").clicked() {
+                    self.wanted = Some(scene.chosen);
+                }
+            }
         });
         if !has_right {
             self.page = page;

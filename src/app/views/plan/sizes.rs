@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vramscope_core::plan::cards::CONTEXT;
-use vramscope_core::plan::{is_no_answer, surety};
+use vramscope_core::plan::{holes_sentence, is_no_answer, surety};
 use vramscope_core::units::{Bytes, NBSP, capital, count};
 
 use super::runs::Point;
@@ -76,11 +76,9 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     // A request may find a hole at one size and none at a smaller one.
     let is_hole =
         |(size, p): &&(u64, Arc<Point>)| scene.fits.is_some_and(|(sure, _)| *size < sure) && outcome(&p.capped) != Outcome::Fits;
-    let holes: Vec<String> = scene.points.iter().filter(is_hole).map(|p| count(p.0)).collect();
-    if let Some(first) = holes.first() {
-        let more = if holes.len() > 1 { format!(" and {} more", count(holes.len() as u64 - 1)) } else { String::new() };
-        let sure = scene.fits.map_or(0, |fits| fits.0);
-        say(format!("Below {} not every size is sure: at {first}{more} blocks lie otherwise. ", count(sure)), Ink::Plain);
+    let holes: Vec<u64> = scene.points.iter().filter(is_hole).map(|p| p.0).collect();
+    if let Some(said) = holes_sentence(scene.fits.map_or(0, |fits| fits.0), &holes) {
+        say(format!("{said} "), Ink::Plain);
     }
     let open = scene.largest.as_ref().filter(|l| !l.certain && scene.fits.is_some_and(|f| f.0 > 0 && f.0 == f.1));
     if let Some(at) = open.and_then(|l| l.at.as_ref()) {

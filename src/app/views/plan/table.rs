@@ -1,6 +1,6 @@
 //! The table of changes and settings.
 
-use egui::Ui;
+use egui::{Rect, Ui, vec2};
 use std::sync::Arc;
 
 use super::ViewContext;
@@ -68,6 +68,8 @@ impl PlanView {
         let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(known).map_or(f64::MAX, of);
         // Where it is narrow the bars go first: what a change costs is told nowhere else.
         let least = if scene.knows { 800.0 } else { 700.0 };
+        // Where there is no curve the table is narrow and has room below: what a change costs takes a third line.
+        let (height, most_lines) = if scene.knows { (ROW, 2) } else { (ROW + 14.0, 3) };
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("", Width::Exact(10.0), |c, l: &Line<'_>| {
                 let is_filled = l.1.is_part || l.0 == selected || l.1.kind == Kind::Own;
@@ -85,9 +87,14 @@ impl PlanView {
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
                 let ink = if useless(row).is_some() { t.text3 } else { t.text1 };
                 if row.title.contains(' ') {
-                    label::lay(c.p, room.left_center(), label::in_two_lines(c.p, &row.title, kind, ink, room.width()), ink);
+                    label::lay(
+                        c.p,
+                        room.left_center(),
+                        label::in_lines(c.p, &row.title, kind, ink, room.width(), most_lines),
+                        ink,
+                    );
                 } else {
-                    conf_name(c.p, room, &row.title, kind, ink);
+                    conf_name(c.p, Rect::from_center_size(room.center(), vec2(room.width(), ROW)), &row.title, kind, ink);
                 }
             }),
             Column::text("reserved, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {
@@ -96,7 +103,7 @@ impl PlanView {
                     c.bar(&if scene.limit as f64 <= scale { bar.tick(scene.limit as f64, t.red) } else { bar });
                 }
             })
-            .from(900.0),
+            .from(1100.0),
             Column::figure(unit.unit(), 64.0, |c, l: &Line<'_>| match known(l.1) {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
@@ -128,8 +135,8 @@ impl PlanView {
             .by(Order::Largest, |i| -figure(i, |f| -(f.largest.map_or(0, |l| l[0]) as f64)))
             .from(if scene.knows { 520.0 } else { f32::INFINITY }),
             Column::text("what it costs", Width::Share(1.4, 160.0), |c, &(_, row): &Line<'_>| match (useless(row), known(row)) {
-                (Some(why), _) => in_cell(c, &format!("does not apply: {why}"), t.text3),
-                (_, Some(f)) => in_cell(c, &f.costs(|n| unit.sized(whole(n))), t.text2),
+                (Some(why), _) => in_cell(c, &format!("does not apply: {why}"), t.text3, most_lines),
+                (_, Some(f)) => in_cell(c, &f.costs(|n| unit.sized(whole(n))), t.text2, most_lines),
                 _ => {}
             })
             .by(Order::Price, |i| {
@@ -148,7 +155,7 @@ impl PlanView {
         let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(first_order(scene), false));
         // The figures come one by one, so the order is made anew each time.
         let rows = Arc::new(());
-        let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(ROW).lines().selected(Some(selected));
+        let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(height).lines().selected(Some(selected));
         let out = table.show(ui, scene.rows.len(), |i| Some((i, scene.rows.get(i)?)), |_, l| spoken(l.1));
         let pointer = ui.input(|i| i.pointer.interact_pos());
         let is_box = |(_, row): &&(usize, egui::Response)| {
@@ -183,9 +190,9 @@ impl PlanView {
     }
 }
 
-/// A sentence of a cell, on two lines where one is not enough.
-fn in_cell(c: &Cell<'_>, text: &str, ink: egui::Color32) {
-    label::lay(c.p, c.rect.left_center(), label::in_two_lines(c.p, text, Type::Body, ink, c.rect.width()), ink);
+/// A sentence of a cell, on several lines where one is not enough.
+fn in_cell(c: &Cell<'_>, text: &str, ink: egui::Color32, lines: usize) {
+    label::lay(c.p, c.rect.left_center(), label::in_lines(c.p, text, Type::Body, ink, c.rect.width(), lines), ink);
 }
 
 /// A row where it cannot be seen.

@@ -233,11 +233,11 @@ pub fn around(
                 let figure = label::text_in_right(painter, strip, &figure, Type::Mono, tokens.red);
                 let rest = strip.with_max_x(figure.left() - 6.0);
                 let names = if scale.is_beyond {
-                    [format!("holes to {}", Bytes(largest)), format!("hole {}", Bytes(largest))]
+                    [format!("holes to {}", Bytes(largest)), format!("hole {}", Bytes(largest)), "hole".to_owned()]
                 } else {
-                    ["largest hole", "hole"].map(str::to_owned)
+                    ["largest hole", "hole", ""].map(str::to_owned)
                 };
-                let text = names.iter().find(|n| label::width(painter, n, Type::Caption) <= rest.width()).unwrap_or(&names[1]);
+                let text = names.iter().find(|n| label::width(painter, n, Type::Caption) <= rest.width()).unwrap_or(&names[2]);
                 terms.push((label::text_in(painter, rest, text, Type::Caption, tokens.text3), Term::LargestHole));
                 terms.push((figure, Term::Request));
             }

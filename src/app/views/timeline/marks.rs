@@ -126,9 +126,10 @@ impl Marks {
         self.levels = self.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
     }
 
-    /// The profiler's annotations are the steps themselves: they have the numbers that the steps have everywhere.
+    /// Where the profiler's annotations are the steps themselves they have the numbers that the steps have everywhere.
     fn number_steps(&mut self, names: &StackTable, steps: &Steps) {
-        for range in self.ranges.iter_mut().filter(|_| steps.continued_by.is_none()) {
+        let are_steps = matches!(&steps.source, StepSource::Annotation(name) if name == "ProfilerStep");
+        for range in self.ranges.iter_mut().filter(|_| are_steps && steps.continued_by.is_none()) {
             if let Named::Annotation(_, name) = range.named
                 && names.text(name).starts_with("ProfilerStep#")
                 && let Some(step) = steps.of(range.first)

@@ -138,12 +138,12 @@ impl View for WhatIfView {
         {
             self.limit_text = Bytes(own.limit).limit();
         }
-        // What findings and the autopsy put first is what is shown first, with the line to copy.
+        // What findings and the autopsy put first is what is shown first, with the line to copy: right below the recorded setting.
         if !self.is_chosen
             && let Some((best, _)) = self.best()
-            && self.selected != best
         {
-            self.selected = best;
+            self.selected = best.min(1);
+            self.settings[self.selected..=best].rotate_right(1);
         }
         let pane_rect = ui.max_rect();
         let areas = layout::areas(pane_rect, self.settings.len());

@@ -9,7 +9,7 @@ use super::model::WhatIfView;
 use crate::app::data::device::DeviceData;
 use crate::app::theme::Type;
 use crate::app::widgets::{Push, label, link_with, pane};
-use vramscope_core::inference::Needed;
+use vramscope_core::inference::{Horizon, Needed};
 use vramscope_core::model::{AllocConf, Cancelled, Progress};
 use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::Bytes;
@@ -33,9 +33,13 @@ fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Ne
     Ok(Needs { needed, fixed: between_steps(data) })
 }
 
-/// The least active bytes at the ends of the later half of the steps; `None` where what is left of the history does not show a step's peak.
+/// The least active bytes at the ends of the later half of the steps. `None` of a run that ends at its failure, as what a larger batch would
+/// ask for is not in it, and where what is left of the history does not show a step's peak.
 fn between_steps(data: &DeviceData) -> Option<u64> {
     let device = data.device();
+    if Horizon::of(device).is_some() {
+        return None;
+    }
     let steps = data.steps();
     if steps.len() <= 1 && data.tables.before_earlier_peak().is_some() {
         return None;

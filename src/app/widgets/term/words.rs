@@ -167,7 +167,7 @@ impl Term {
             "request" | "the request" => Term::Request,
             "blocker" | "blockers" | "wastes" | "between" => Term::Blocker,
             "what to free" => Term::WhatToFree,
-            "freeing one block" | "the smallest of them" => Term::Alone,
+            "freeing one block" | "freeing one" | "the smallest of them" => Term::Alone,
             "age" => Term::Age,
             "if freed" => Term::IfFreed,
             "a step adds" | "a stretch of the recording adds" | "steps that add" | "kept from evaluation" => Term::Growth,

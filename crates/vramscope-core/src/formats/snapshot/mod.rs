@@ -178,12 +178,8 @@ fn set_end_aside(device: &mut DeviceRecording, report: &mut LoadReport) {
     let segments = std::mem::take(&mut device.segments);
     device.blocks.clear();
     device.has_final_state = false;
-    report.warn_many(WarningKind::Skipped, segments.len() as u64, None, || {
-        format!(
-            "the segments of {} in the file are those after its whole trace, of which the end is missing; the state was found from \
-             the events that are there",
-            device.id
-        )
+    report.warn_many(WarningKind::Skipped, u64::from(!segments.is_empty()), None, || {
+        format!("the last events are missing, so what {} holds at the end is worked out from those that were read", device.id)
     });
     let without_stack = |s: Segment| Segment { stack: StackId::NONE, blocks: 0..0, ..s };
     device.later_segments = segments.into_iter().map(without_stack).collect();

@@ -167,36 +167,16 @@ fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
     lengths.into_iter().rev().take(MOST_LENGTHS).collect()
 }
 
-/// The lines with the same prefix as the first one, without that prefix and without a common ending.
+/// The lines with the same prefix as the first one, without it and what ends a text in a list.
 fn under_prefix<'a>(lines: &[Line<'a>], length: usize, is_blind: bool) -> Vec<(usize, &'a str)> {
     let Some(prefix) = lines.first().and_then(|l| l.rest.get(..length)) else { return Vec::new() };
-    let mut group: Vec<(usize, &str)> = lines
-        .iter()
-        .filter_map(|line| {
-            let (whole, taken) = shared(prefix.as_bytes(), line.rest.as_bytes(), is_blind);
-            (whole == length).then(|| line.rest.get(taken..)).flatten().map(|rest| (line.index, rest))
-        })
-        .collect();
-    if length > 0
-        && let Some(end) = shared_end(&group)
-    {
-        for (_, rest) in &mut group {
-            let (whole, taken) = shared_back(end, rest);
-            if whole == end.len() {
-                *rest = rest.get(..rest.len() - taken).unwrap_or(rest);
-            }
-        }
-    }
-    group
-}
-
-/// The common ending of the first three lines, from a closing character on: a quotation mark, a bar, a bracket.
-fn shared_end<'a>(group: &[(usize, &'a str)]) -> Option<&'a str> {
-    let [(_, first), (_, second), rest @ ..] = group else { return None };
-    let length = shared_back(first, second).0;
-    let end = first.get(first.len() - length..)?;
-    let end = end.get(end.find(['"', '\'', '|', '}', ']', '<', '\\'])?..)?;
-    rest.first().is_none_or(|(_, third)| shared_back(end, third).0 == end.len()).then_some(end)
+    let is_quoted = prefix.ends_with(['"', '\'']);
+    let of_group = |line: &Line<'a>| {
+        let (whole, taken) = shared(prefix.as_bytes(), line.rest.as_bytes(), is_blind);
+        let rest = line.rest.get(taken..).filter(|_| whole == length)?;
+        Some((line.index, if is_quoted { rest.trim_end_matches(['"', '\'', ',']) } else { rest }))
+    };
+    lines.iter().filter_map(of_group).collect()
 }
 
 /// Length of the common beginning of two texts, in bytes of each; with `is_blind` all numbers count as equal.
@@ -214,12 +194,6 @@ fn shared(a: &[u8], b: &[u8], is_blind: bool) -> (usize, usize) {
         }
     }
     (i, j)
-}
-
-/// Length of the common ending, with all numbers equal.
-fn shared_back(a: &str, b: &str) -> (usize, usize) {
-    let back = |text: &str| text.bytes().rev().collect::<Vec<u8>>();
-    shared(&back(a), &back(b), true)
 }
 
 #[cfg(test)]

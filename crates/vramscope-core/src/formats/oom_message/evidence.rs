@@ -47,10 +47,9 @@ fn is_patch(window: &Window<'_>) -> bool {
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.
 fn is_alert_rule(window: &Window<'_>) -> bool {
-    const KEYS: [&str; 6] = ["alert:", "expr:", "summary:", "description:", "message:", "title:"];
-    let begins = |line: &str, key: &str| line.trim_start_matches(['-', ' ']).starts_with(key);
-    let has = |key: &str| window.around(ALERT.0, ALERT.1).lines().any(|line| begins(line, key));
-    KEYS.iter().any(|key| begins(window.raw_line(), key)) && has("expr:") && (has("alert:") || has("annotations:"))
+    let around = window.around(ALERT.0, ALERT.1);
+    let has = |key: &str| around.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with(key));
+    has("expr:") && (has("alert:") || has("annotations:"))
 }
 
 /// Lines above and below a line of an alert rule in which its keys stand.

@@ -47,10 +47,9 @@ fn is_patch(window: &Window<'_>) -> bool {
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.
 fn is_alert_rule(window: &Window<'_>) -> bool {
-    const KEYS: [&str; 6] = ["alert:", "expr:", "summary:", "description:", "message:", "title:"];
-    let begins = |line: &str, key: &str| line.trim_start_matches(['-', ' ']).starts_with(key);
-    let has = |key: &str| window.around(ALERT.0, ALERT.1).lines().any(|line| begins(line, key));
-    KEYS.iter().any(|key| begins(window.raw_line(), key)) && has("expr:") && (has("alert:") || has("annotations:"))
+    let around = window.around(ALERT.0, ALERT.1);
+    let has = |key: &str| around.lines().any(|line| line.trim_start_matches(['-', ' ']).starts_with(key));
+    has("expr:") && (has("alert:") || has("annotations:"))
 }
 
 /// Lines above and below a line of an alert rule in which its keys stand.
@@ -255,7 +254,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
-    let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']);
+    let is_told = || words("told under").any(|key| low.starts_with(key));
+    let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']) && !is_told();
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
     let is_value = before.trim_end().ends_with('=') || after.trim_start().starts_with('=');
     // A thrown error may quote the code that checked.
@@ -283,7 +283,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let both = both.replace("errors", "");
     // Words such as "failed to allocate memory", other than names, tell themselves that it happened.
     let is_telling = anchor.contains(' ') && tells("failing", anchor);
-    matches!(trust, Trust::Phrase | Trust::Sized) || is_telling || tells("error", &both)
+    trust == Trust::Phrase || is_telling || tells("error", &both)
 }
 
 /// True in a list of names of errors, one a line.

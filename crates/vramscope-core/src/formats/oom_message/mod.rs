@@ -369,6 +369,8 @@ pub fn main_message(found: &[OomMessage]) -> usize {
     (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
 }
 
+/// Places of general words that are examined at each end of a text.
+const MOST_GENERAL: usize = 1_000;
 /// Less than the context of any process takes on a card.
 const CONTEXT: u64 = 64 << 20;
 /// From this size on PyTorch prints "more than 1EB" instead of the request's size.
@@ -432,6 +434,10 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         };
         let known: BTreeSet<usize> = engine::starts(low, false).iter().filter_map(is_known).collect();
         starts.retain(|&(at, _)| !known.contains(&squeezed.line_index(at)));
+        // Of words that healthy logs repeat in each line, the first and the last are enough.
+        if starts.len() > 2 * MOST_GENERAL {
+            starts.drain(MOST_GENERAL..starts.len() - MOST_GENERAL);
+        }
     }
     let mut out: Vec<OomMessage> = Vec::new();
     let mut covered = 0;

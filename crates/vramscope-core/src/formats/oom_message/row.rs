@@ -38,8 +38,6 @@ pub(super) enum Trust {
     Sure,
     /// A failure if figures follow; otherwise like [`Trust::Name`].
     Figures,
-    /// An error if figures follow, otherwise nothing.
-    Sized,
     /// An error, except in code or advice.
     Phrase,
     /// The name of an error: words beside it must say that it happened.
@@ -57,6 +55,8 @@ pub(super) struct Row {
     pub(super) anchor: &'static str,
     /// One of these must occur near the anchor; empty if the anchor is enough.
     pub(super) near: Vec<&'static str>,
+    /// Of each of these lists one must occur in the anchor's line; of a list that begins with `!`, none.
+    pub(super) line: Vec<&'static str>,
     /// The meaning of each number; see `engine` for the syntax.
     pub(super) fields: Vec<&'static str>,
     /// `warning`: the program continues after the message. `attempt`: it tries again with less. `whole`: words that other messages
@@ -88,6 +88,7 @@ impl Row {
             trust,
             anchor,
             near: parts("near").collect(),
+            line: entry.all("line").collect(),
             fields: parts("fields").collect(),
             marks: Vec::new(),
             says: entry.all("says").next().unwrap_or(""),

@@ -167,36 +167,16 @@ fn shared_prefixes(lines: &[Line<'_>], is_blind: bool) -> Vec<usize> {
     lengths.into_iter().rev().take(MOST_LENGTHS).collect()
 }
 
-/// The lines with the same prefix as the first one, without that prefix and without a common ending.
+/// The lines with the same prefix as the first one, without it and what ends a text in a list.
 fn under_prefix<'a>(lines: &[Line<'a>], length: usize, is_blind: bool) -> Vec<(usize, &'a str)> {
     let Some(prefix) = lines.first().and_then(|l| l.rest.get(..length)) else { return Vec::new() };
-    let mut group: Vec<(usize, &str)> = lines
-        .iter()
-        .filter_map(|line| {
-            let (whole, taken) = shared(prefix.as_bytes(), line.rest.as_bytes(), is_blind);
-            (whole == length).then(|| line.rest.get(taken..)).flatten().map(|rest| (line.index, rest))
-        })
-        .collect();
-    if length > 0
-        && let Some(end) = shared_end(&group)
-    {
-        for (_, rest) in &mut group {
-            let (whole, taken) = shared_back(end, rest);
-            if whole == end.len() {
-                *rest = rest.get(..rest.len() - taken).unwrap_or(rest);
-            }
-        }
-    }
-    group
-}
-
-/// The common ending of the first three lines, from a closing character on: a quotation mark, a bar, a bracket.
-fn shared_end<'a>(group: &[(usize, &'a str)]) -> Option<&'a str> {
-    let [(_, first), (_, second), rest @ ..] = group else { return None };
-    let length = shared_back(first, second).0;
-    let end = first.get(first.len() - length..)?;
-    let end = end.get(end.find(['"', '\'', '|', '}', ']', '<', '\\'])?..)?;
-    rest.first().is_none_or(|(_, third)| shared_back(end, third).0 == end.len()).then_some(end)
+    let is_quoted = prefix.ends_with(['"', '\'']);
+    let of_group = |line: &Line<'a>| {
+        let (whole, taken) = shared(prefix.as_bytes(), line.rest.as_bytes(), is_blind);
+        let rest = line.rest.get(taken..).filter(|_| whole == length)?;
+        Some((line.index, if is_quoted { rest.trim_end_matches(['"', '\'', ',']) } else { rest }))
+    };
+    lines.iter().filter_map(of_group).collect()
 }
 
 /// Length of the common beginning of two texts, in bytes of each; with `is_blind` all numbers count as equal.
@@ -216,32 +196,17 @@ fn shared(a: &[u8], b: &[u8], is_blind: bool) -> (usize, usize) {
     (i, j)
 }
 
-/// Length of the common ending, with all numbers equal.
-fn shared_back(a: &str, b: &str) -> (usize, usize) {
-    let back = |text: &str| text.bytes().rev().collect::<Vec<u8>>();
-    shared(&back(a), &back(b), true)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::tests::told;
     use super::super::{find_all, parse};
 
     const NEW: &str = "CUDA out of memory. Tried to allocate 1.99 GiB. GPU 0 has a total capacity of 23.56 GiB of which 1.23 GiB is free. Including non-PyTorch memory, this process has 22.27 GiB memory in use. Of the allocated memory 14.73 GiB is allocated by PyTorch, and 6.39 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
     const OLD: &str = "CUDA out of memory. Tried to allocate 3.00 GiB (GPU 1; 79.35 GiB total capacity; 33.66 GiB already allocated; 735.69 MiB free; 34.89 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory";
 
-    /// Breaks a text between words into lines of at most `width` letters.
-    fn wrapped(text: &str, width: usize) -> Vec<String> {
-        let mut lines = vec![String::new()];
-        for word in text.split(' ') {
-            let line = lines.last_mut().unwrap();
-            if !line.is_empty() && line.len() + 1 + word.len() > width {
-                lines.push(word.to_owned());
-            } else {
-                let gap = if line.is_empty() { "" } else { " " };
-                line.push_str(&format!("{gap}{word}"));
-            }
-        }
-        lines
+    /// A text in lines of so many words.
+    fn wrapped(text: &str, words: usize) -> Vec<String> {
+        text.split(' ').collect::<Vec<_>>().chunks(words).map(|line| line.join(" ")).collect()
     }
 
     type Decorate = fn(usize, &str) -> String;
@@ -269,7 +234,7 @@ mod tests {
         for text in [NEW, OLD] {
             let plain = parse(text).unwrap();
             for (name, decorate) in DECORATIONS {
-                for width in [44, 60, 70, 118] {
+                for width in [9, 10, 12, 20] {
                     for class in ["", "torch.OutOfMemoryError: "] {
                         let lines = wrapped(&format!("{class}{text}"), width);
                         let log: Vec<String> = lines.iter().enumerate().map(|(i, l)| decorate(i, l)).collect();
@@ -277,11 +242,7 @@ mod tests {
                         let all = find_all(&log);
                         assert_eq!(all.len(), 1, "{name}, {width}:\n{log}");
                         let m = &all[0];
-                        assert_eq!(
-                            (m.figures, &m.processes, m.gpu),
-                            (plain.figures, &plain.processes, plain.gpu),
-                            "{name}, {width}:\n{log}"
-                        );
+                        assert_eq!(told(m), told(&plain), "{name}, {width}:\n{log}");
                         assert_eq!((m.line, m.rank), (3, (name == "pdsh").then_some(3)), "{name}, {width}:\n{log}");
                         assert!(m.unread().is_empty() && m.negative.is_empty());
                     }
@@ -292,14 +253,8 @@ mod tests {
 
     #[test]
     fn lines_of_several_ranks_are_told_apart() {
-        let texts: Vec<String> = (0..4)
-            .map(|r| {
-                NEW.replace("1.99 GiB", &format!("{}.50 GiB", r + 2))
-                    .replace("GPU 0", &format!("GPU {r}"))
-                    .replace("14.73", &format!("15.8{r}"))
-                    .replace("6.39", &format!("5.3{r}"))
-            })
-            .collect();
+        let texts: Vec<String> =
+            (0..4).map(|r| NEW.replace("1.99 GiB", &format!("{}.50 GiB", r + 2)).replace("GPU 0", &format!("GPU {r}"))).collect();
         let decorations: [(Decorate, bool); 7] = [
             (|r, l| format!("[rank{r}]: {l}"), true),
             (|r, l| format!("{r}: {l}"), true),
@@ -310,27 +265,15 @@ mod tests {
             (|r, l| format!("2025-01-01T00:00:07Z (Worker pid={}) {l}", 310 + r), false),
         ];
         for (decorate, has_rank) in decorations {
-            for (ranks, width) in [(2, 74), (4, 60), (3, 118)] {
+            for (ranks, width) in [(2, 12), (4, 9), (3, 19)] {
                 let lines: Vec<Vec<String>> = texts[..ranks].iter().map(|t| wrapped(t, width)).collect();
                 let most = lines.iter().map(Vec::len).max().unwrap();
-                let mut log = String::new();
-                for i in 0..most {
-                    for (r, of_rank) in lines.iter().enumerate() {
-                        if let Some(line) = of_rank.get(i) {
-                            log.push_str(&decorate(r, line));
-                            log.push('\n');
-                        }
-                    }
-                }
+                let line = |i: usize, r: usize| Some(decorate(r, lines[r].get(i)?) + "\n");
+                let log: String = (0..most).flat_map(|i| (0..ranks).filter_map(move |r| line(i, r))).collect();
                 let all = find_all(&log);
                 assert_eq!(all.len(), ranks, "{log}");
                 for (r, m) in all.iter().enumerate() {
-                    let plain = parse(&texts[r]).unwrap();
-                    assert_eq!(
-                        (m.figures, &m.processes, m.gpu),
-                        (plain.figures, &plain.processes, plain.gpu),
-                        "rank {r}:\n{log}"
-                    );
+                    assert_eq!(told(m), told(&parse(&texts[r]).unwrap()), "rank {r}:\n{log}");
                     assert_eq!((m.line as usize, m.rank), (r + 1, has_rank.then_some(r as u32)), "{log}");
                 }
             }

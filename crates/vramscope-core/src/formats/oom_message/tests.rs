@@ -39,6 +39,11 @@ fn derived_figures_of_pytorch_are_sums_of_printed_ones() {
     let m = parse("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has a total capacity of 2.00 GiB of which 1.47 GiB is free. Process 4242 has 200.00 MiB memory in use. Including non-PyTorch memory, this process has 342.00 MiB memory in use. Of the allocated memory 225.00 MiB is allocated by PyTorch, with 13.00 MiB allocated in private pools (e.g., CUDA Graphs), and 17.00 MiB is reserved by PyTorch but unallocated. expandable_segments is enabled. If instead").unwrap();
     assert_eq!([m.live(), m.outside_pytorch()].map(nearest), [Some(212 * MEBIBYTE), Some(100 * MEBIBYTE)]);
     assert!(m.seen.contains("expands"));
+    // PyTorch's own warning has the exact bytes of the failure that follows.
+    let warning = "CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate 524287000 bytes (free: 5000, total: 150109211033).";
+    let f = parse(&format!("{warning}\n{MODERN}")).unwrap().figures;
+    assert_eq!(f.requested.zip(f.capacity), Some((Figure::exact(524_287_000), Figure::exact(150_109_211_033))));
+    assert!(f.free.is_some_and(|free| free.slack > 0), "of another moment");
 }
 
 #[test]
@@ -85,51 +90,6 @@ fn cut_messages_give_what_is_left() {
     assert!(parse(&MODERN[..200]).unwrap().figures.capacity.is_some());
 }
 
-/// A warning is no failure; it gives the exact bytes to the failure that follows.
-#[test]
-fn pytorch_s_warnings_belong_to_the_failure_that_follows() {
-    let warning = |rank: u32, bytes: u64, free: u64| {
-        format!(
-            "[rank{rank}]:[W903 13:41:51.709566905 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device {rank} while trying to \
-             allocate {bytes} bytes (free: {free}, total: 33668857856).\n"
-        )
-    };
-    let failure = |rank: u32| {
-        format!(
-            "[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 10.00 GiB. GPU {rank} has a total capacity of 31.36 GiB of \
-             which 9.86 GiB is free. Of the allocated memory 20.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.\n"
-        )
-    };
-    let (asked, free) = (10_737_418_240, 10_583_277_568);
-    let alone = find_all(&[warning(0, asked, 5_000), warning(0, asked, free)].concat());
-    assert_eq!((alone.len(), alone[0].is_warning, alone[0].warnings), (1, true, 2));
-    assert_eq!(alone[0].figures.free, Some(Figure::exact(free)), "of the last time");
-    let log = [
-        warning(0, 20_971_520, 13_107_200),
-        warning(0, asked, 5_000),
-        warning(1, asked, 7_000),
-        warning(0, asked, free),
-        failure(0),
-        failure(1),
-    ]
-    .concat();
-    let all = find_all(&log);
-    assert_eq!(
-        all.iter().map(|m| (m.rank, m.is_warning, m.warnings)).collect::<Vec<_>>(),
-        [(Some(0), true, 1), (Some(0), false, 2), (Some(1), false, 1)]
-    );
-    let f = &all[1].figures;
-    assert_eq!(
-        (f.requested, f.capacity, f.free),
-        (Some(Figure::exact(asked)), Some(Figure::exact(33_668_857_856)), Some(Figure::exact(free)))
-    );
-    // Free memory at the warning differs from free memory at the failure.
-    assert!(all[2].figures.free.is_some_and(|f| f.slack > 0));
-    assert_eq!(parse(&log).unwrap().rank, Some(0));
-    assert!(!parse(&log).unwrap().is_warning, "failures before warnings");
-    assert_eq!(parse(&log).unwrap().dialect.name(), "pytorch-2.13+");
-}
-
 /// A server's processes log an error in turn, each below a long traceback.
 #[test]
 fn layers_of_a_server_s_failure_are_one() {
@@ -139,21 +99,6 @@ fn layers_of_a_server_s_failure_are_one() {
         assert_eq!(find_all(&twice).len(), 1, "{twice}");
         assert_eq!(find_all(&twice.replace("vllm/v1/engine/core", "train/loop").replace("EngineCore", "Job")).len(), 2);
     }
-}
-
-#[test]
-fn ranks_of_one_job_on_a_card_are_known_by_their_ids() {
-    let message = |rank: u32, others: &[u32]| {
-        let others: String = others.iter().map(|pid| format!("Process {pid} has 9.00 GiB memory in use. ")).collect();
-        format!(
-            "[rank{rank}]: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 39.50 GiB of which 1.00 GiB is free. \
-             {others}Including non-PyTorch memory, this process has 9.50 GiB memory in use.\n"
-        )
-    };
-    let peers = |text: &str| find_all(text).iter().map(|m| m.seen.contains("peers")).collect::<Vec<_>>();
-    assert_eq!(peers(&message(0, &[4101, 4102, 4104])), [true]);
-    assert_eq!(peers(&message(0, &[311, 4102, 90_201])), [false]);
-    assert_eq!(peers(&[message(0, &[311, 4102]), message(1, &[311, 90_201])].concat()), [true, true]);
 }
 
 /// Its errors do not tell who compiled the program, so the lines around each of them are searched.
@@ -192,8 +137,10 @@ fn texts(table: &'static str) -> Vec<(&'static str, String, Vec<&'static str>)> 
 fn texts_are_read_as_expected() {
     let rank = |m: &OomMessage| m.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
     let kind = |m: &OomMessage| {
-        let kinds = [(!m.is_failure(), ", no failure"), (m.seen.contains("expands"), ", expands")];
-        kinds.map(|(is, told)| if is { told } else { "" }).concat()
+        let seen = ["expands", "peers"].into_iter().filter(|what| m.seen.contains(what)).map(str::to_owned);
+        let warned = (m.warnings > 0).then(|| format!("warned {}", m.warnings));
+        let kinds = (!m.is_failure()).then(|| "no failure".to_owned()).into_iter().chain(seen).chain(warned);
+        kinds.map(|kind| format!(", {kind}")).collect::<String>()
     };
     let line = |m: &OomMessage| format!("{}, line {}{}{}: {}", m.dialect.name(), m.line, rank(m), kind(m), told(m));
     let mut wrong = String::new();

@@ -192,7 +192,6 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Fewer may be what a loader fetches ahead.
     const FEWEST: usize = 8;
-    let lifetimes = &p.tables.lifetimes;
     if p.steps.len() < 2 || p.steps.is_inferred() || !p.trains() {
         return Vec::new();
     }

@@ -23,7 +23,7 @@ pub(super) fn of(s: &Summary) -> String {
         out += "  This run was predicted and never made.\n";
     }
     let is_one = s.devices.len() == 1;
-    for (device, doing) in s.in_order().filter_map(|d| Some((d, d.doing.as_ref()?))) {
+    for (device, doing) in s.in_order().filter(|d| matters(s, d)).filter_map(|d| Some((d, d.doing.as_ref()?))) {
         let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
         if s.devices.iter().any(|d| !d.ooms.is_empty()) {
             out += &format!("  {whose}{}.\n", doing.peak());
@@ -41,7 +41,8 @@ pub(super) fn of(s: &Summary) -> String {
     let read = Micros((s.load.seconds * 1e6) as i64);
     out += &format!("  {}, {}, {}, read in {read}\n", s.format, Bytes(s.load.bytes), counted(s.load.events, "event", "events"));
     if s.counters.is_empty() {
-        for device in s.in_order() {
+        let has_any = s.devices.iter().any(|d| !is_empty(d));
+        for device in s.in_order().filter(|d| !has_any || !is_empty(d)) {
             out += &device_text(device);
             let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
             out += &device.doing.as_ref().map_or_else(String::new, |doing| doing.lines(&whose, device.events == 0));
@@ -169,22 +170,12 @@ fn headline(s: &Summary) -> String {
         let each = s.devices.iter().zip(&s.counters).map(|(d, c)| format!("{}: {}", d.label, c.sentence));
         return each.collect::<Vec<_>>().join(" ");
     }
-    let is_empty = |d: &DeviceSummary| {
-        let holds = d.events > 0 || d.segments > 0 || d.active_bytes.peak > 0;
-        !holds && d.bands.is_none() && d.watched.is_none()
-    };
     let (empty, held): (Vec<&DeviceSummary>, Vec<&DeviceSummary>) = s.in_order().partition(|d| is_empty(d));
     // Where all are empty, each says so itself.
     if held.is_empty() && !empty.is_empty() {
         return format!("{}.", empty.into_iter().map(peak).collect::<Vec<_>>().join(". "));
     }
-    // Next to gigabytes on a card a few bytes elsewhere are no answer: the table below has them.
-    let most = held.iter().map(|d| d.active_bytes.peak.max(d.reserved_bytes.peak)).max().unwrap_or(0);
-    let is_told = |d: &&DeviceSummary| {
-        let bytes = d.active_bytes.peak.max(d.reserved_bytes.peak);
-        bytes >= MEBIBYTE || bytes.saturating_mul(100) >= most
-    };
-    let mut peaks: Vec<String> = held.into_iter().filter(is_told).map(peak).collect();
+    let mut peaks: Vec<String> = held.into_iter().filter(|d| matters(s, d)).map(peak).collect();
     if !empty.is_empty() {
         let names: Vec<String> = empty.iter().map(|d| d.label.clone()).collect();
         peaks.push(format!("No memory on {}", listed(&names)));
@@ -194,6 +185,19 @@ fn headline(s: &Summary) -> String {
         return format!("{}.", why.unwrap_or("it has no events and no segments: nothing was on a GPU, or recording was off"));
     }
     format!("{}.", peaks.join(". "))
+}
+
+/// True for a device on which nothing was ever held.
+fn is_empty(d: &DeviceSummary) -> bool {
+    let holds = d.segments > 0 || d.active_bytes.peak > 0 || d.reserved_bytes.peak > 0 || !d.ooms.is_empty();
+    !holds && d.bands.is_none() && d.watched.is_none()
+}
+
+/// False for a device that held next to nothing beside another: a few bytes next to gigabytes on a card are no answer. Its table has them.
+fn matters(s: &Summary, d: &DeviceSummary) -> bool {
+    let bytes = |d: &DeviceSummary| d.active_bytes.peak.max(d.reserved_bytes.peak);
+    let most = s.devices.iter().map(bytes).max().unwrap_or(0);
+    bytes(d) >= MEBIBYTE || bytes(d).saturating_mul(100) >= most
 }
 
 /// What a device held at most, and what was reserved for it, without a full stop.

@@ -86,7 +86,12 @@ impl Anatomy {
                 }
             }
             Some(found) => found,
-            None => by_stacks(),
+            None => {
+                let found = by_stacks();
+                // Requests that repeat within the one step of an optimizer that is marked are those of its parameters.
+                let single = if found.is_inferred() { steps::single(recording, device, tables) } else { None };
+                single.unwrap_or(found)
+            }
         };
         steps.ends = steps::ends(device, tables, &phases, &steps.bounds);
         Anatomy { phases, steps }

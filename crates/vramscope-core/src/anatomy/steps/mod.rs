@@ -197,6 +197,11 @@ pub(super) fn annotated(
     by_annotation(recording, device, tables, has_stacks).or_else(|| by_range(recording, device, tables))
 }
 
+/// The step that the only mark of an optimizer ends; `None` where there is none or several.
+pub(super) fn single(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
+    by_annotation(recording, device, tables, false).filter(|steps| steps.source.is_optimizer() && steps.len() == 1)
+}
+
 /// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the
 /// first is set-up. An optimizer step does not say where its own step began.
 fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, has_stacks: bool) -> Option<Steps> {

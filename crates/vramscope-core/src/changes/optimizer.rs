@@ -39,11 +39,16 @@ pub(super) fn is_of_own_code(draft: &Draft<'_>) -> bool {
     own > 0 && own.saturating_mul(2) > bytes(&mut made.iter().copied())
 }
 
+/// What the optimizer keeps, without the fp32 copies of half-precision weights, which every optimizer needs.
+fn state(draft: &Draft<'_>) -> Vec<u32> {
+    draft.which(|r| r.role == Role::OptimizerState && !draft.program.rows[r.of as usize].is_master)
+}
+
 /// State in eight bits: a byte an element and four for each 256. Returns the bytes of an element before.
 pub(super) fn eight_bit(draft: &mut Draft<'_>) -> u64 {
     fused(draft);
     let each = draft.bytes_of_element();
-    for row in draft.which(|r| r.role == Role::OptimizerState) {
+    for row in state(draft) {
         // Tensors of fewer than 4,096 elements stay as they are.
         if draft.size(row) >= each * 4096 {
             draft.rows[row as usize].part = (65, 64 * each as u32);
@@ -55,7 +60,7 @@ pub(super) fn eight_bit(draft: &mut Draft<'_>) -> u64 {
 /// SGD without momentum: no state, and nothing on the way.
 pub(super) fn sgd(draft: &mut Draft<'_>) {
     fused(draft);
-    for row in draft.which(|r| r.role == Role::OptimizerState) {
+    for row in state(draft) {
         draft.rows[row as usize].drop_it();
     }
 }

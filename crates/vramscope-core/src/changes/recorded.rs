@@ -57,6 +57,7 @@ impl Recorded {
                     key,
                     loose: key,
                     role: roles.of(id),
+                    is_master: roles.is_master_copy(id),
                     phase: roles.anatomy.phases.of(id).unwrap_or(between),
                     event: lifetimes.born(id),
                     lap: 0,

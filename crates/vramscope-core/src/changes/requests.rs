@@ -30,6 +30,8 @@ pub struct Row {
     pub loose: u64,
     /// What the block is for.
     pub role: Role,
+    /// The fp32 copy of a half-precision weight. The optimizer needs it whatever its state.
+    pub is_master: bool,
     /// What the program was doing.
     pub phase: Phase,
     /// The event that asked; [`u32::MAX`] for a block older than the recording.

@@ -101,12 +101,12 @@ impl Program {
         let (mut rows, mut asks) = (Vec::new(), Vec::with_capacity(device.events.len()));
         let mut row_of_slot = vec![NEVER; requests.slots() as usize];
         let mut start = FxHashMap::default();
-        let older_role: FxHashMap<u64, (Role, StackId)> = (0..lifetimes.initial_count() as u32)
+        let older_role: FxHashMap<u64, (Role, bool, StackId)> = (0..lifetimes.initial_count() as u32)
             .map(LifetimeId)
-            .map(|id| (lifetimes.address(device, id), (roles.of(id), lifetimes.stack(device, id))))
+            .map(|id| (lifetimes.address(device, id), (roles.of(id), roles.is_master_copy(id), lifetimes.stack(device, id))))
             .collect();
         for (slot, address, size, stream) in requests.blocks_before_at() {
-            let (role, stack) = older_role.get(&address).copied().unwrap_or((Role::Unknown, StackId::NONE));
+            let (role, is_master, stack) = older_role.get(&address).copied().unwrap_or((Role::Unknown, false, StackId::NONE));
             start.insert(slot, rows.len() as u32);
             row_of_slot[slot as usize] = rows.len() as u32;
             rows.push(Row {
@@ -119,6 +119,7 @@ impl Program {
                 key: 0,
                 loose: 0,
                 role,
+                is_master,
                 phase: Phase::Load,
                 event: NEVER,
                 lap: 0,
@@ -157,6 +158,7 @@ impl Program {
                         key,
                         loose,
                         role: roles.of(id),
+                        is_master: roles.is_master_copy(id),
                         phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
                         event: event as u32,
                         lap: 0,

@@ -123,6 +123,8 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let (of_weights, weights) = of_role(p, Role::Weights);
+    // Copies of half-precision weights stay fp32.
+    let masters = held(p, |b| p.roles.is_master_copy(b.lifetime)).1;
     let title = if is_large { "Optimizer state takes a large share" } else { "Optimizer state could be smaller" };
     // More goes than the state itself: the temporaries of a step on all weights.
     let with = match saving.bytes() > bytes {
@@ -156,7 +158,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
                     in_eight_bits(optimizer, part)
                 ),
             })
-            .check(&format!("Optimizer state falls to about {}.", Bytes(bytes / (64 * answer.bytes_of_state.max(1)) * 65))),
+            .check(&format!("Optimizer state falls to about {}.", Bytes(masters + (bytes - masters) / (64 * answer.bytes_of_state.max(1)) * 65))),
     ]
 }
 

@@ -12,6 +12,8 @@ use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A graph that no backward pass uses keeps blocks of at least this many stacks.
 const STACKS_OF_A_GRAPH: usize = 5;
+/// Or at least so many blocks of fewer.
+const BLOCKS_OF_A_GRAPH: usize = 4;
 /// And at least one in this many of the pass's blocks.
 const SHARE_OF_A_GRAPH: usize = 5;
 /// Maximum number of blocks that one operator makes: copies of its arguments, a workspace, its result.
@@ -72,14 +74,15 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
     }
 }
 
-/// The rows of each call of a model in a pass: where another line calls, or where the first allocation of the call comes again.
-fn calls(case: &Case<'_>, pass: &Pass) -> Vec<(u32, u32)> {
+/// The rows of each line that calls a model in a pass; of `each` call, where the first allocation of one comes again. The layers of a container
+/// look like calls too.
+fn calls(case: &Case<'_>, pass: &Pass, each: bool) -> Vec<(u32, u32)> {
     let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut current = None;
     for row in pass.rows.0..pass.rows.1 {
         let stack = case.tables.lifetimes.stack(case.device, LifetimeId(row));
         let Some(site) = case.sense(LifetimeId(row)).site else { continue };
-        if current.is_none_or(|(of, first)| of != site || first == stack) {
+        if current.is_none_or(|(of, first)| of != site || (each && first == stack)) {
             current = Some((site, stack));
             if let Some(last) = calls.last_mut() {
                 last.1 = row;
@@ -96,13 +99,17 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
     let part = |event: u32| case.phases.run_at(event).map(|at| case.phases.runs[at].part);
     let is_unused = |id: &LifetimeId| case.gone(*id) != NO_EVENT && part(case.gone(*id)) != Some(Part::Backward);
     let (mut unused, mut is_clear) = (FxHashSet::default(), !pass.leads_to_backward);
-    let calls = calls(case, pass);
-    for (at, &(first, end)) in calls.iter().enumerate() {
+    let calls = [false, true].map(|each| calls(case, pass, each));
+    let last = pass.rows.1;
+    for &(first, end) in calls.iter().flatten() {
         // What a function names goes when it returns, before the next is called.
-        let returned = case.born(LifetimeId(calls.get(at + 1).map_or(end - 1, |next| next.0)));
+        let returned = case.born(LifetimeId(if end < last { end } else { end - 1 }));
         let kept: Vec<LifetimeId> = (first..end).map(LifetimeId).filter(|&id| case.gone(id) > returned).collect();
         let stacks: FxHashSet<StackId> = kept.iter().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
-        if stacks.len() < STACKS_OF_A_GRAPH || kept.len() * SHARE_OF_A_GRAPH < (end - first) as usize {
+        // The layers of a container of torch's have the same few stacks: of these most blocks are kept.
+        let is_graph = stacks.len() >= STACKS_OF_A_GRAPH && kept.len() * SHARE_OF_A_GRAPH >= (end - first) as usize;
+        let is_of_few = stacks.len() > 1 && kept.len() >= BLOCKS_OF_A_GRAPH && kept.len() * 2 >= (end - first) as usize;
+        if !is_graph && !is_of_few {
             continue;
         }
         let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.map(|&id| case.size(id)).sum::<u64>();

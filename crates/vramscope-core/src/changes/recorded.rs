@@ -58,6 +58,7 @@ impl Recorded {
                     loose: key,
                     role: roles.of(id),
                     is_master: roles.is_master_copy(id),
+                    is_unneeded: roles.is_kept_by_graph(id),
                     phase: roles.anatomy.phases.of(id).unwrap_or(between),
                     event: lifetimes.born(id),
                     lap: 0,

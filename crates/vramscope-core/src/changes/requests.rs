@@ -32,6 +32,8 @@ pub struct Row {
     pub role: Role,
     /// The fp32 copy of a half-precision weight. The optimizer needs it whatever its state.
     pub is_master: bool,
+    /// Kept by a graph that no backward pass uses.
+    pub is_unneeded: bool,
     /// What the program was doing.
     pub phase: Phase,
     /// The event that asked; [`u32::MAX`] for a block older than the recording.

@@ -14,11 +14,9 @@ pub(super) fn no_grad(draft: &mut Draft<'_>) -> bool {
     let mut edits = Edits::default();
     let mut found: FxHashSet<u32> = FxHashSet::default();
     for step in 0..=draft.steps() {
-        let passes = draft.passes(step);
-        let needed = |r: &Draw| passes.iter().any(|p| p.backward.is_some() && (p.forward.0..=p.forward.1).contains(&r.born));
         let is_kept = |r: &Draw| {
             let runs = matches!(r.phase, Phase::Forward | Phase::Evaluation | Phase::Generation);
-            r.role == Role::Activations && r.born != NEVER && runs && !needed(r)
+            draft.program.rows[r.of as usize].is_unneeded && r.born != NEVER && runs
         };
         let mut last: FxHashMap<FrameId, u32> = FxHashMap::default();
         for row in draft.of_step(step, is_kept) {

@@ -104,9 +104,9 @@ pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
     let name = |p: &Program| p.recording.source.name.clone();
     if let Some(p) = programs.iter().find(|p| p.recorded_steps >= 3 && variation(&course(p)) > ALIKE) {
         out.push(format!(
-            "The steps of {} differ in size: the plan is of these lengths in this order, with the largest once more at the end. A longer \
-             batch needs more than it says.",
-            name(p)
+            "The steps of {} differ in size: the plan is of these sizes in this order{}. A larger one needs more than it says.",
+            name(p),
+            if largest(p) == Some(1) { ", with the first, the largest, once more at the end" } else { "" }
         ));
     }
     if let Some(p) =

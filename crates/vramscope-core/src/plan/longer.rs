@@ -29,14 +29,14 @@ enum Fate {
     Once,
 }
 
-/// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ, the largest
-/// is repeated once first.
+/// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ and the first is the largest, it
+/// is repeated once first: the state was not there yet. Later ones show their peak themselves, as steps with an evaluation do.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
     if last == 0 || program.ends_at_failure {
         return program;
     }
-    let largest = evenness::largest(&program).filter(|step| *step < last);
+    let largest = evenness::largest(&program).filter(|&step| step == 1 && step < last);
     let program = match largest {
         Some(step) => repeated(program, step, 1),
         None => program,

@@ -352,9 +352,29 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         g.rhythm = Rhythm::None;
     }
     together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
+    let mut went: FxHashMap<(usize, u64), u64> = FxHashMap::default();
+    for &(freed, id) in old.values().flatten() {
+        if let Some(step) = step_of(bounds, freed) {
+            *went.entry((step, lifetimes.requested(device, id))).or_default() += 1;
+        }
+    }
     let fewest_freed = if ends_with_optimizer(steps) { FEWEST_FREED_TRAINING } else { FEWEST_FREED };
     if count >= fewest_freed {
         found.extend(freed_together(device, tables, bounds, old, fewest_freed));
+    }
+    for g in found.iter_mut().filter(|g| g.is_leak()) {
+        let mut taken: FxHashMap<(usize, u64), u64> = FxHashMap::default();
+        let replaces = |&&id: &&LifetimeId| {
+            let Some(step) = step_of(bounds, lifetimes.born(id)) else { return false };
+            let key = (step, lifetimes.requested(device, id));
+            let taken = taken.entry(key).or_default();
+            *taken += 1;
+            went.get(&key).is_some_and(|&went| *taken <= went)
+        };
+        // A buffer whose oldest entry makes room for each new one, whatever line filled it.
+        if g.survivors.iter().filter(replaces).count() * 5 >= g.survivors.len() * 4 {
+            g.rhythm = Rhythm::None;
+        }
     }
     let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
     if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {

@@ -68,10 +68,14 @@ pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     }
     let mut names: Vec<(String, u64)> = by_name.into_iter().collect();
     names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    let names: Vec<String> = names.into_iter().take(3).map(|n| n.0).collect();
-    match names.as_slice() {
+    together(&names.iter().take(3).map(|n| n.0.as_str()).collect::<Vec<_>>())
+}
+
+/// `a, b and c`.
+pub(super) fn together(names: &[&str]) -> String {
+    match names {
         [] => String::new(),
-        [one] => one.clone(),
+        [one] => (*one).to_owned(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }

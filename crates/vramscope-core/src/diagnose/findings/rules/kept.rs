@@ -247,6 +247,13 @@ pub(super) fn unused_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
+/// True for what `copy.deepcopy` makes: a whole model cannot be made in parts.
+fn is_deep_copy(p: &RuleInput<'_>, id: LifetimeId) -> bool {
+    let is_of_copy =
+        |f: &FrameId| p.recording.stacks.frame(*f).is_some_and(|f| p.recording.stacks.text(f.file).ends_with("/copy.py"));
+    p.stack_of(id).is_some_and(|stack| p.recording.stacks.frames(stack).iter().any(is_of_copy))
+}
+
 /// Temporaries of one line that make the peak of a program that does not train: a training step always has some. `diagnose` drops it
 /// where another rule is about the largest of them.
 pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
@@ -262,8 +269,10 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let lifetimes = &p.tables.lifetimes;
     // What is still there at the end is not known to be short-lived.
-    let is_one =
-        |id: LifetimeId| p.roles.of(id) == Role::Temporaries && p.stack_of(id).is_some() && lifetimes.gone(id) != NO_EVENT;
+    let is_one = |id: LifetimeId| {
+        let is_short = p.roles.of(id) == Role::Temporaries && lifetimes.gone(id) != NO_EVENT;
+        is_short && p.stack_of(id).is_some() && !is_deep_copy(p, id)
+    };
     let (blocks, _) = held(p, |b| is_one(b.lifetime));
     let mut by_line: FxHashMap<String, (u64, Vec<&BlockAt>)> = FxHashMap::default();
     for b in blocks {

@@ -398,7 +398,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         probably(p, &blocks),
         match losses {
             0..=2 => String::new(),
-            losses => format!(" {} losses had been computed by then, and no backward pass had begun.", count(losses)),
+            losses => format!(" {} losses had been computed by then.", count(losses)),
         },
     ));
     // It would be made again where it is needed.

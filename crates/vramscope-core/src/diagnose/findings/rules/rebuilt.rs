@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-use super::at_peak::{held, lines, peak, place, probably};
+use super::at_peak::{held, lines, peak, place, probably, together};
 use super::kept::much;
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
@@ -69,6 +69,9 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
     let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
     let weights: Vec<_> = blocks.iter().copied().filter(|b| p.roles.of(b.lifetime) == Role::Weights).collect();
+    let of_model = [Role::Weights, Role::Gradients, Role::OptimizerState].into_iter();
+    let kinds: Vec<&str> =
+        of_model.filter(|&role| blocks.iter().any(|b| p.roles.of(b.lifetime) == role)).map(Role::text).collect();
     let held = weights.iter().filter_map(|b| model_of(b.lifetime)).collect::<FxHashSet<_>>().len();
     let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
     let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
@@ -78,17 +81,18 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("earlier_model", Class::Peak, "The model of an earlier run is still held", bytes)
             .says(format!(
-                "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of weights, gradients and optimizer state.",
+                "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of {}.",
                 lines(p, &weights),
                 counted(begins.len() as u64, "time", "times"),
                 if held == 1 { "is" } else { "are" },
                 Bytes(bytes),
+                together(&kinds),
             ))
             .saves("Freed before the next is made", saving)
             .bytes_of("of earlier models", bytes)
             .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
-            .remedy("del model, optimizer  # and what else holds them, before the next is made")
+            .at(place(p, &weights))
+            .remedy("del model, optimizer  # and what else names them, as a list of results")
             .advice("Whatever still names the old model keeps it: a list of results, the optimizer, a scheduler, a closure, a notebook's variables (Out, _). Keep figures or model.state_dict() on the CPU instead. An ensemble needs them all.")
             .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
     ]

@@ -84,7 +84,9 @@ fn is_of_scores(draft: &Draft<'_>, stack: StackId) -> bool {
     let attends = |name: &str| name.contains("attention") || name.contains("attn");
     let is_inside = || frames().any(|f| stacks.text(f.file).ends_with("nn/modules/module.py") || attends(stacks.text(f.name)));
     let names = || frames().map(|f| stacks.text(f.name));
-    let is_other = |name: &str| ["log_softmax", "cross_entropy", "loss", "_scaled_dot_product_"].iter().any(|n| name.contains(n));
+    // A program's own function may have the kernel's name in its own.
+    let is_fused = |name: &str| name.split("::").any(|part| part.starts_with("_scaled_dot_product_"));
+    let is_other = |name: &str| is_fused(name) || ["log_softmax", "cross_entropy", "loss"].iter().any(|n| name.contains(n));
     names().any(|name| name.contains("softmax")) && !names().any(is_other) && is_inside()
 }
 

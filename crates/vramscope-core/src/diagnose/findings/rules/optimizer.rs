@@ -212,7 +212,7 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(peak),
                 probably(p, &blocks)
             ))
-            .saves("Freed right after optimizer.step()", saving)
+            .saves("If they are freed right after optimizer.step(),", saving)
             .bytes_of("gradients", bytes)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))

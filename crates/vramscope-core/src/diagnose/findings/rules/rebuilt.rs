@@ -88,7 +88,7 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(bytes),
                 together(&kinds),
             ))
-            .saves("Freed before the next is made", saving)
+            .saves("If they are freed before the next is made,", saving)
             .bytes_of("of earlier models", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, &weights))
@@ -132,7 +132,7 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
                 counted(begins.len() as u64, "time", "times"),
                 Bytes(bytes),
             ))
-            .saves("Freed before the next optimizer is made", saving)
+            .saves("If it is freed before the next optimizer is made,", saving)
             .bytes_of("of earlier optimizers", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, &blocks))
@@ -182,7 +182,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(bytes),
                 Bytes(saving.before),
             ))
-            .saves("Freed before the first pass", saving)
+            .saves("If it is freed before the first pass,", saving)
             .bytes_of("loaded", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, &blocks))

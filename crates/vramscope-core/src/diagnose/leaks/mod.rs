@@ -352,36 +352,49 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         g.rhythm = Rhythm::None;
     }
     together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-    let mut went: FxHashMap<(usize, u64), u64> = FxHashMap::default();
-    for &(freed, id) in old.values().flatten() {
-        if let Some(step) = step_of(bounds, freed) {
-            *went.entry((step, lifetimes.requested(device, id))).or_default() += 1;
-        }
-    }
     let fewest_freed = if ends_with_optimizer(steps) { FEWEST_FREED_TRAINING } else { FEWEST_FREED };
     if count >= fewest_freed {
         found.extend(freed_together(device, tables, bounds, old, fewest_freed));
     }
-    for g in found.iter_mut().filter(|g| g.is_leak()) {
-        let mut taken: FxHashMap<(usize, u64), u64> = FxHashMap::default();
-        let replaces = |&&id: &&LifetimeId| {
-            let Some(step) = step_of(bounds, lifetimes.born(id)) else { return false };
-            let key = (step, lifetimes.requested(device, id));
-            let taken = taken.entry(key).or_default();
-            *taken += 1;
-            went.get(&key).is_some_and(|&went| *taken <= went)
-        };
-        // A buffer whose oldest entry makes room for each new one, whatever line filled it.
-        if g.survivors.iter().filter(replaces).count() * 5 >= g.survivors.len() * 4 {
-            g.rhythm = Rhythm::None;
-        }
-    }
+    unmark_replaced(&mut found, device, tables, bounds);
     let all: u64 = found.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
     if all < LEAST || all.saturating_mul(50) < tables.curves.peak(Quantity::Requested).0 {
         found.iter_mut().for_each(|g| g.rhythm = Rhythm::None);
     }
     found.sort_by_key(|g| (std::cmp::Reverse(g.bytes), g.stack));
     found
+}
+
+/// Takes back what replaces something older: a buffer whose oldest entry makes room for each new one, whatever line filled it.
+fn unmark_replaced(found: &mut [Growth], device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) {
+    if !found.iter().any(Growth::is_leak) {
+        return;
+    }
+    let lifetimes = &tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(device, id);
+    // By step and size: what went in it and is older than the two before.
+    let mut went: FxHashMap<(usize, u64), u64> = FxHashMap::default();
+    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+        let (born, freed) = (step_of(bounds, lifetimes.born(id)), freed_at(tables, id));
+        if let Some(step) = step_of(bounds, freed)
+            && born.is_none_or(|born| born + 2 < step)
+        {
+            *went.entry((step, size(id))).or_default() += 1;
+        }
+    }
+    for g in found.iter_mut().filter(|g| g.is_leak()) {
+        let mut taken: FxHashMap<(usize, u64), u64> = FxHashMap::default();
+        let replaces = |&&id: &&LifetimeId| {
+            let Some(step) = step_of(bounds, lifetimes.born(id)) else { return false };
+            let key = (step, size(id));
+            let taken = taken.entry(key).or_default();
+            *taken += 1;
+            went.get(&key).is_some_and(|&went| *taken <= went)
+        };
+        if g.survivors.iter().filter(replaces).count() * 5 >= g.survivors.len() * 4 {
+            g.rhythm = Rhythm::None;
+        }
+    }
 }
 
 /// Something that outlived several steps and was then freed.

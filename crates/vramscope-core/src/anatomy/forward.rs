@@ -112,7 +112,7 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
         if !is_graph && !is_of_few {
             continue;
         }
-        let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.map(|&id| case.size(id)).sum::<u64>();
+        let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.fold(0u64, |sum, &id| sum.saturating_add(case.size(id)));
         let (all, left) = (bytes(&mut kept.iter()), bytes(&mut kept.iter().filter(|id| is_unused(id))));
         let number = kept.iter().filter(|id| is_unused(id)).count();
         is_clear |= left.saturating_mul(2) < all;

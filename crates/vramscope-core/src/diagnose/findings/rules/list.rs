@@ -410,7 +410,7 @@ pub const RULES: &[Rule] = &[
         name: "earlier_model",
         class: Class::Peak,
         finds: "A model that was made again while the one before is held",
-        when: "known steps; the lines and sizes of ≥ 4/5 of a model's weights come again after a step; weights, gradients and state of those before the last are ≥ 64 MiB and ≥ 10 % of the peak, and freeing them lowers it by ≥ 1 %",
+        when: "known steps, two or more for each model; the lines and sizes of ≥ 4/5 of a model's weights come again after a step; weights, gradients and state of those before the last are ≥ 64 MiB and ≥ 10 % of the peak, and freeing them lowers it by ≥ 1 %",
         source: "measured on own recordings",
         measured: "",
         shown_by: "`kinds/kept_models.python` of the tests' recordings",

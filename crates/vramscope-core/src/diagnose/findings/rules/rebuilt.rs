@@ -29,7 +29,7 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
     let (mut begins, mut before): (Vec<u32>, Option<Made>) = (Vec::new(), None);
     for (begin, made) in by_step.into_values() {
         let bytes = |made: &Made, most: &dyn Fn(&(StackId, u64)) -> u64| -> u64 {
-            made.iter().map(|(key, &number)| key.1.saturating_mul(number.min(most(key)))).sum()
+            made.iter().fold(0, |sum: u64, (key, &number)| sum.saturating_add(key.1.saturating_mul(number.min(most(key)))))
         };
         let is_again = |before: &Made| {
             let again = bytes(before, &|key| made.get(key).copied().unwrap_or(0));
@@ -40,7 +40,8 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
             before = Some(made);
         }
     }
-    if begins.len() < 2 { Vec::new() } else { begins }
+    // What nearly every step makes anew is updated like this.
+    if begins.len() < 2 || begins.len() * 2 > p.steps.len() { Vec::new() } else { begins }
 }
 
 /// Where the program makes a model. The same lines make its weights again, of the same sizes.
@@ -163,7 +164,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut copied = 0u64;
     for b in &blocks {
         if let Some(left) = own.get_mut(&lifetimes.requested(p.device, b.lifetime)).filter(|left| **left > 0) {
-            (*left, copied) = (*left - 1, copied + b.size);
+            (*left, copied) = (*left - 1, copied.saturating_add(b.size));
         }
     }
     let loaded = blocks.iter().map(|b| lifetimes.born(b.lifetime)).filter(|&born| born != NO_EVENT).max();

@@ -11,7 +11,7 @@ use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_after, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{FrameId, StackId};
-use crate::tables::{LifetimeId, NO_EVENT};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, counted};
 
 /// The events at which the program begins to make what `key` names, at least two; in between it trains. It is made again where at least four
@@ -52,6 +52,27 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     })
 }
 
+/// The finding about what is held without need at the peak, which would be `after` without it; none where the peak stays. `says` is its
+/// first sentence, and `change` what has to be done.
+fn needless(
+    p: &RuleInput<'_>,
+    (rule, title): (&'static str, &str),
+    (blocks, bytes): (&[&BlockAt], u64),
+    after: u64,
+    (says, change): (String, &str),
+) -> Option<Finding> {
+    let saving = Saving { before: peak(p), after };
+    (!saving.is_nothing()).then(|| {
+        Finding::new(rule, Class::Peak, title, bytes)
+            .says(says)
+            .saves(change, saving)
+            .bytes_of("held without need", bytes)
+            .bytes_of("peak", saving.before)
+            .at(place(p, blocks))
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after)))
+    })
+}
+
 /// Weights, gradients and optimizer state of models that were made before the one that the program trains at the peak.
 pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
@@ -75,28 +96,26 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
         of_model.filter(|&role| blocks.iter().any(|b| p.roles.of(b.lifetime) == role)).map(Role::text).collect();
     let held = weights.iter().filter_map(|b| model_of(b.lifetime)).collect::<FxHashSet<_>>().len();
     let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
-    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
-    if saving.is_nothing() || held == 0 {
+    if held == 0 {
         return Vec::new();
     }
-    vec![
-        Finding::new("earlier_model", Class::Peak, "The model of an earlier run is still held", bytes)
-            .says(format!(
-                "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of {}.",
-                lines(p, &weights),
-                counted(begins.len() as u64, "time", "times"),
-                if held == 1 { "is" } else { "are" },
-                Bytes(bytes),
-                together(&kinds),
-            ))
-            .saves("If they are freed before the next is made,", saving)
-            .bytes_of("of earlier models", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &weights))
+    let says = format!(
+        "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of {}.",
+        lines(p, &weights),
+        counted(begins.len() as u64, "time", "times"),
+        if held == 1 { "is" } else { "are" },
+        Bytes(bytes),
+        together(&kinds),
+    );
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    let name = ("earlier_model", "The model of an earlier run is still held");
+    let found = needless(p, name, (&weights, bytes), after, (says, "If they are freed before the next is made,"));
+    let told = |finding: Finding| {
+        finding
             .remedy("del model, optimizer  # and what else names them, as a list of results")
             .advice("Whatever still names the old model keeps it: a list of results, the optimizer, a scheduler, a closure, a notebook's variables (Out, _). Keep figures or model.state_dict() on the CPU instead. An ensemble needs them all.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
-    ]
+    };
+    found.map(told).into_iter().collect()
 }
 
 /// State of an optimizer that another one has replaced, which a scheduler or a list keeps.
@@ -122,25 +141,20 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_more = |id: LifetimeId| states.get(&size(id)) > weights.get(&size(id)).map(|n| n * 2).as_ref();
     let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime) && is_more(b.lifetime)) else { return Vec::new() };
     let gone = |id: LifetimeId| if is_earlier(id) { lifetimes.gone(id).min(last) } else { lifetimes.gone(id) };
-    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
-    if saving.is_nothing() {
-        return Vec::new();
-    }
-    vec![
-        Finding::new("earlier_optimizer", Class::Peak, "The state of an earlier optimizer is still held", bytes)
-            .says(format!(
-                "Optimizer state for the same weights was made {}, with training in between. {} of what is held at the peak is from before the last time.",
-                counted(begins.len() as u64, "time", "times"),
-                Bytes(bytes),
-            ))
-            .saves("If it is freed before the next optimizer is made,", saving)
-            .bytes_of("of earlier optimizers", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
+    let says = format!(
+        "Optimizer state for the same weights was made {}, with training in between. {} of what is held at the peak is from before the last time.",
+        counted(begins.len() as u64, "time", "times"),
+        Bytes(bytes),
+    );
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    let name = ("earlier_optimizer", "The state of an earlier optimizer is still held");
+    let found = needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the next optimizer is made,"));
+    let told = |finding: Finding| {
+        finding
             .remedy("del optimizer, scheduler  # before the next optimizer is made")
             .advice("A scheduler keeps its optimizer, and so does a list or a closure. To change only the learning rate set it in optimizer.param_groups.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
-    ]
+    };
+    found.map(told).into_iter().collect()
 }
 
 /// A checkpoint that was loaded to the GPU and stays beside the weights and states that it was copied into.
@@ -172,25 +186,20 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let pass = pass.filter(|&begin| loaded.is_some_and(|loaded| begin > loaded)).min().filter(|&begin| begin <= p.peak_event);
     let Some(pass) = pass.filter(|_| copied.saturating_mul(5) >= bytes.saturating_mul(4)) else { return Vec::new() };
     let gone = |id: LifetimeId| if is_loaded(id) { lifetimes.gone(id).min(pass) } else { lifetimes.gone(id) };
-    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, |_, size| size, gone) };
-    if saving.is_nothing() {
-        return Vec::new();
-    }
-    vec![
-        Finding::new("loaded_copy", Class::Peak, "A loaded checkpoint stays on the GPU", bytes)
-            .says(format!(
-                "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it, and is held while it runs.",
-                Bytes(bytes),
-                Bytes(saving.before),
-            ))
-            .saves("If it is freed before the first pass,", saving)
-            .bytes_of("loaded", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
+    let says = format!(
+        "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it, and is held while it runs.",
+        Bytes(bytes),
+        Bytes(peak(p)),
+    );
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    let name = ("loaded_copy", "A loaded checkpoint stays on the GPU");
+    let found = needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the first pass,"));
+    let told = |finding: Finding| {
+        finding
             .remedy("checkpoint = torch.load(path, map_location=\"cpu\")")
             .advice("load_state_dict copies what it gets. Load to the CPU, and del the checkpoint when the model has it.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
-    ]
+    };
+    found.map(told).into_iter().collect()
 }
 
 /// Batches that were moved to the GPU long before their step.
@@ -211,26 +220,20 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
     let waiting: FxHashSet<LifetimeId> = of_line.into_values().flat_map(|batches| batches.into_iter().skip(1)).collect();
     let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
     let is_one = |id: LifetimeId| waiting.contains(&id);
-    let saving = Saving { before: peak(p), after: peak_after(p.device, p.tables, |id, size| if is_one(id) { 0 } else { size }) };
-    if saving.is_nothing() {
-        return Vec::new();
-    }
-    vec![
-        Finding::new("waiting_batches", Class::Peak, "Batches wait on the GPU", bytes)
-            .says(format!(
-                "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",
-                Bytes(bytes),
-                Bytes(saving.before),
-                if blocks.len() == 1 { "is" } else { "are" },
-                probably(p, &blocks),
-                lines(p, &blocks),
-            ))
-            .saves("Without them", saving)
-            .bytes_of("waiting", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
+    let after = peak_after(p.device, p.tables, |id, size| if is_one(id) { 0 } else { size });
+    let says = format!(
+        "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",
+        Bytes(bytes),
+        Bytes(peak(p)),
+        if blocks.len() == 1 { "is" } else { "are" },
+        probably(p, &blocks),
+        lines(p, &blocks),
+    );
+    let found = needless(p, ("waiting_batches", "Batches wait on the GPU"), (&blocks, bytes), after, (says, "Without them"));
+    let told = |finding: Finding| {
+        finding
             .remedy("batch = batch.to(device, non_blocking=True)  # in the loop; the loader with pin_memory=True")
             .advice("Keep the data in host memory and move each batch when its step begins. Two batches on the GPU are enough to hide the copy.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
-    ]
+    };
+    found.map(told).into_iter().collect()
 }

@@ -111,7 +111,9 @@ impl Limit {
         // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
         let earlier = match tables.before_earlier_peak() {
             Some(before) => {
-                format!(" {} was reserved before its first event: the peak of the run was probably earlier.", Bytes(before))
+                // Pieces that do not fit may leave as much behind, where only the step before is missing.
+                let was = if is_full { "was probably" } else { "may have been" };
+                format!(" {} was reserved before its first event: the peak of the run {was} earlier.", Bytes(before))
             }
             None => String::new(),
         };

@@ -133,7 +133,7 @@ pub fn diagnose(
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
     // What each step makes again and nothing frees is told as a leak.
     let has_leak = findings.iter().any(|f| f.class == Class::Leak);
-    findings.retain(|f| f.rule != "earlier_optimizer" || !has_leak);
+    findings.retain(|f| !["earlier_optimizer", "kept_copies"].contains(&f.rule) || !has_leak);
     let is_about_peak = |f: &Finding| !matches!(f.class, Class::Structure | Class::Hygiene) && f.rule != self::rules::BATCH;
     if findings.iter().any(is_about_peak) {
         findings.retain(|f| f.rule != self::rules::BATCH);
@@ -143,7 +143,8 @@ pub fn diagnose(
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
-        (f.rule != self::rules::TRUNCATED, rank(f, &input), !is_last(f), saved, f.rule)
+        let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP].contains(&f.rule);
+        (!is_limit, rank(f, &input), !is_last(f), saved, f.rule)
     });
     if let Some(event) = device.events.failure_at_end() {
         with_failed_request(&mut findings, device.events.size[event as usize]);

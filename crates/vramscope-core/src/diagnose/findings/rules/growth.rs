@@ -25,8 +25,10 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
     let is_small = |g: &Growth| g.survivors.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
     let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
-    let kept = kept.or_else(|| of_backward(p, &grown)).or_else(|| outputs(p, &grown, has_stacks));
-    let keeps_losses = has_stacks && kept.is_none() && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
+    let may_keep_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
+    let kept = kept.or_else(|| of_backward(p, &grown));
+    let kept = kept.or_else(|| of_forward(p, &grown).filter(|_| !may_keep_losses).or_else(|| outputs(p, &grown, has_stacks)));
+    let keeps_losses = may_keep_losses && kept.is_none();
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
     let (what_adds, slope) = adds(&all, what);
@@ -175,6 +177,19 @@ fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'s
     (has_stacks && its.saturating_mul(SHARE) >= all && its > 0).then_some((
         "The backward pass made many of them, and its own graph may keep them: create_graph=True or retain_graph=True.",
         "Call backward() without create_graph and retain_graph, or use torch.autograd.grad(…, create_graph=True) and set gradients to None after the step.",
+    ))
+}
+
+/// Most of what the forward passes kept for backward passes that then ran and did not free it. Outputs and features are fewer.
+fn of_forward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
+    let lifetimes = &p.tables.lifetimes;
+    let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
+    let (its, all) = bytes_of(p, grown, is_activation);
+    let made = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_activation(id));
+    let made = made.fold(0u64, |sum, id| sum.saturating_add(lifetimes.requested(p.device, id)));
+    (p.trains() && its.saturating_mul(2) > all.max(made)).then_some((
+        "They are activations that the backward pass did not free: retain_graph=True, or a state that goes from step to step with its graph.",
+        "Detach what one step hands to the next (state = state.detach()), and call backward() without retain_graph.",
     ))
 }
 

@@ -96,8 +96,11 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
     let is_sure = (is_freed || only_calls(p)) && (!trains || freed.saturating_mul(10) >= bytes.saturating_mul(9));
     let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
-    let finding = Finding::new("unused_graph", Class::Peak, "Autograd keeps a graph that nothing in this recording uses", bytes)
-        .says(sentence);
+    let title = match is_freed || is_sure {
+        true => "Autograd keeps a graph that nothing in this recording uses",
+        false => "The recording ends with a graph that no backward pass has used yet",
+    };
+    let finding = Finding::new("unused_graph", Class::Peak, title, bytes).says(sentence);
     // Without a graph a tensor goes when the next layer has made its own, and none outlives its pass.
     let lifetimes = &p.tables.lifetimes;
     let of_next = made_by_next_layer(p, |id| p.roles.is_kept_by_graph(id));

@@ -1,7 +1,7 @@
 //! The rules in the order in which they are tried.
 
-use super::{BATCH, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
-use super::{autocast, beside, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure, untrained};
+use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
+use super::{autocast, beside, broadcast, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure, untrained};
 use crate::diagnose::findings::Class;
 
 /// Every rule, by class.
@@ -387,6 +387,16 @@ pub const RULES: &[Rule] = &[
         run: untrained::untrained_gradients,
     },
     Rule {
+        name: "broadcast",
+        class: Class::Peak,
+        finds: "Predictions and targets of two shapes, which a loss compares each with each",
+        when: "known steps of training; the largest block at the peak is a square matrix of 2, 4 or 8 bytes a value, a vector of its side is among the three blocks made before the first such block of the step, and another is live; it is ≥ 4 times as large as all other blocks, and all such matrices are ≥ 64 MiB and ≥ 50 % of the peak",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/broadcast_loss` of the tests' recordings",
+        run: broadcast::broadcast,
+    },
+    Rule {
         name: "unused_cache",
         class: Class::Peak,
         finds: "Keys and values that a pass keeps, and nothing generates tokens with",
@@ -437,6 +447,16 @@ pub const RULES: &[Rule] = &[
         run: rebuilt::loaded_copy,
     },
     Rule {
+        name: "kept_copies",
+        class: Class::Peak,
+        finds: "Copies of a whole model that one line made in several steps",
+        when: "known steps; at the peak weights that one line made in two or more steps, in each ≥ 4/5 of all weights from other lines; what is from before the last time is ≥ 64 MiB and ≥ 10 % of the peak, and freeing it lowers the peak by ≥ 1 %; and no leak",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/deep_copy_best` of the tests' recordings",
+        run: rebuilt::kept_copies,
+    },
+    Rule {
         name: "waiting_batches",
         class: Class::Peak,
         finds: "Batches on the GPU long before their step",
@@ -455,6 +475,16 @@ pub const RULES: &[Rule] = &[
         measured: "7 of 7",
         shown_by: "generated: three temporaries beside a weight",
         run: kept::temporaries,
+    },
+    Rule {
+        name: FIRST_STEP,
+        class: Class::Hygiene,
+        finds: "A recording that ends with the first step, so that later steps need more",
+        when: "training without a failure; all optimizer state was made in the recording and no forward pass comes after it; the highest moment before it, with the state, is ≥ 64 MiB and ≥ 10 % above the peak",
+        source: "measured on published recordings",
+        measured: "",
+        shown_by: "`plan/gpt.b8.one_step` of the tests' recordings",
+        run: optimizer::first_step,
     },
     Rule {
         name: "optimizer_state",

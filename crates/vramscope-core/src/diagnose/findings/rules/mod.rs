@@ -6,6 +6,7 @@
 mod at_peak;
 mod autocast;
 mod beside;
+mod broadcast;
 mod gathered;
 mod growth;
 mod hygiene;
@@ -31,6 +32,8 @@ pub use self::table::{Rule, as_table};
 
 /// The rule whose finding comes before all others, because it puts them in doubt.
 pub(super) const TRUNCATED: &str = "truncated";
+/// The rule of a recording whose later steps need more, which comes first too.
+pub(super) const FIRST_STEP: &str = "first_step";
 /// The rule that is silent about blocks that another finding is about.
 pub(super) const TEMPORARIES: &str = "temporaries";
 /// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.

@@ -6,10 +6,53 @@ use super::shared::{FOREACH, REDUCER};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::changes::Change;
-use crate::diagnose::counterfactual::peak_with;
+use crate::diagnose::counterfactual::{peak_if_freed, peak_with};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
+
+/// The recording ends with the first step of an optimizer, so no pass in it has the state beside its activations.
+pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
+    let states = || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_state(id));
+    let bytes = states().fold(0u64, |sum, id| sum.saturating_add(lifetimes.block_size(id)));
+    // What is older is there in every pass.
+    let made = states().map(|id| lifetimes.born(id)).fold(None, |first: Option<u32>, born| match born {
+        NO_EVENT => Some(0),
+        _ => Some(first.map_or(born, |first| first.min(born))),
+    });
+    let Some(made) = made.filter(|&made| made > 0 && p.ooms.is_empty()) else { return Vec::new() };
+    let runs = &p.roles.anatomy.phases.runs;
+    if !p.trains() || runs.iter().any(|run| run.phase == Phase::Forward && run.events.1 > made) {
+        return Vec::new();
+    }
+    // The same pass once more, with the state from its start.
+    let before = peak_if_freed(p.device, p.tables, |id, size| if is_state(id) { 0 } else { size }, |id| lifetimes.gone(id).min(made));
+    let next = before.saturating_add(bytes);
+    let more = next.saturating_sub(peak(p));
+    if more < LEAST || more.saturating_mul(10) < peak(p) {
+        return Vec::new();
+    }
+    let ids: Vec<LifetimeId> = states().take(1000).collect();
+    let stack = ids.first().and_then(|&id| p.stack_of(id));
+    let place = Place { event: Some(made), stack, lifetimes: ids, range: None };
+    vec![
+        Finding::new(super::FIRST_STEP, Class::Hygiene, "Every later step needs more than this first one", more)
+            .says(format!(
+                "The recording ends with the first optimizer step, which makes {} of state. From then on the state is there through forward and backward: a later step needs about {}, {} more than the peak recorded here.",
+                Bytes(bytes),
+                Bytes(next),
+                Bytes(more)
+            ))
+            .bytes_of("optimizer state", bytes)
+            .bytes_of("peak of a later step", next)
+            .bytes_of("peak", peak(p))
+            .at(place)
+            .advice("Record at least two steps: the second shows what the run needs.")
+            .check("The recording has a forward pass after the first optimizer step."),
+    ]
+}
 
 /// Temporaries as large as the weights inside the optimizer's step, also if they are not at the recording's peak.
 pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {

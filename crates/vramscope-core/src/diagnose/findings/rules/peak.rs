@@ -9,6 +9,7 @@ use super::shared::{JOINS, LOSS, VAE};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
+use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
 use crate::model::{BlockState, Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
@@ -307,9 +308,12 @@ pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// How many times one line computed a loss while all these activations stayed, each time after others were made. A model with several
-/// outputs makes most of them before the first loss.
-fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> u64 {
+/// Within so many events of its first block a loss makes its others.
+const OF_A_LOSS: u32 = 12;
+
+/// A line that computed a loss more than twice while all these activations stayed, each time after others were made, and how often. A
+/// model with several outputs makes most of them before the first loss.
+fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<(StackId, u64)> {
     let mut sorted: Vec<&BlockAt> =
         blocks.iter().copied().filter(|b| step_of(p, b.lifetime) == p.steps.of(p.peak_event)).collect();
     sorted.sort_unstable_by_key(|b| b.lifetime);
@@ -324,8 +328,30 @@ fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> u64 {
         after_first += if is_loss || times.is_empty() { 0 } else { b.size };
         was_loss = is_loss;
     }
-    let most = times.into_values().max().unwrap_or(0);
-    if after_first.saturating_mul(2) >= all { most } else { 0 }
+    let most = times.into_iter().max_by_key(|&(stack, times)| (times, stack));
+    most.filter(|&(_, times)| times > 2 && after_first.saturating_mul(2) >= all)
+}
+
+/// What the peak would be if a backward pass followed each loss that this line computes: each graph then goes before the next is made.
+fn backward_each(p: &RuleInput<'_>, loss: StackId) -> Saving {
+    let lifetimes = &p.tables.lifetimes;
+    let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let losses: Vec<u32> = ids().filter(|&id| p.stack_of(id) == Some(loss)).map(|id| lifetimes.born(id)).collect();
+    let is_kept = |id: LifetimeId| p.roles.of(id) == Role::Activations;
+    let kept: Vec<u32> = ids().filter(|&id| is_kept(id)).map(|id| lifetimes.born(id)).collect();
+    let next = |events: &[u32], after: u32| events.get(events.partition_point(|&event| event < after)).copied();
+    let gone = |id: LifetimeId| {
+        let loss = next(&losses, lifetimes.born(id)).filter(|_| is_kept(id));
+        // A loss is a few blocks.
+        let others = loss.and_then(|loss| next(&kept, loss.saturating_add(OF_A_LOSS)));
+        others.map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next))
+    };
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    // The gradients are then there from the first pass on.
+    let step = p.steps.of(p.peak_event);
+    let is_made = |&id: &LifetimeId| p.roles.of(id) == Role::Gradients && p.steps.of(lifetimes.born(id)) == step;
+    let gradients = ids().filter(is_made).fold(0u64, |sum, id| sum.saturating_add(lifetimes.block_size(id)));
+    Saving { before: peak(p), after: after.saturating_add(gradients) }
 }
 
 /// Activations kept for the backward pass: at least a third of the peak, if checkpointing would lower it by a fifth, or half where
@@ -364,6 +390,11 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     // A third more time for less is no advice.
     let is_little = change.as_ref().is_some_and(|c| c.0.bytes().saturating_mul(20) < peak);
     let change = change.filter(|_| !is_little);
+    let losses = summed_losses(p, &blocks);
+    let change = match losses {
+        Some((loss, _)) => Some((backward_each(p, loss), "If a backward pass follows each,".to_owned())),
+        None => change,
+    };
     let saving = change.as_ref().map(|c| c.0);
     let from = lines(p, &blocks);
     let of_lines: u64 = blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()).map(|b| b.size).sum();
@@ -390,22 +421,18 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         () => format!(", most of them from {from}"),
     };
     let title = if is_half { "Activations make the peak" } else { "Activations hold much of the peak" };
-    let losses = summed_losses(p, &blocks);
     let finding = Finding::new("activations", Class::Peak, title, bytes).says(format!(
         "{} of the {} at the peak are {}activations kept for the backward pass{origin}.{}",
         Bytes(bytes),
         Bytes(peak),
         probably(p, &blocks),
-        match losses {
-            0..=2 => String::new(),
-            losses => format!(" {} losses had been computed by then.", count(losses)),
-        },
+        losses.map_or(String::new(), |(_, losses)| format!(" {} losses had been computed by then.", count(losses))),
     ));
     // It would be made again where it is needed.
     let single = blocks.first().filter(|b| b.size.saturating_mul(2) > bytes && saving.is_none());
     let helps = single.is_none() && !is_little && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
-        _ if losses > 2 => "The peak falls to about that of one loss.".to_owned(),
+        Some(saving) if losses.is_some() => format!("The peak falls to about {}.", Bytes(saving.after)),
         Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
         _ if !helps => "The peak falls with the batch.".to_owned(),
         _ => "The peak falls; a step takes about a third longer.".to_owned(),
@@ -415,7 +442,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         None => finding,
     };
     let finding = match helps {
-        _ if losses > 2 => finding.remedy("loss.backward()  # for each loss, in place of their sum").advice(
+        _ if losses.is_some() => finding.remedy("loss.backward()  # for each loss, in place of their sum").advice(
             "Gradients add up, and each graph goes with its backward pass. Detach what goes on to the next pass, such as an RNN's state: h = h.detach().",
         ),
         true => {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::at_peak::{held, lines, peak, place, probably, together};
 use super::kept::much;
-use crate::anatomy::Phase;
+use crate::anatomy::{Phase, line_of};
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_after, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -202,6 +202,61 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     found.map(told).into_iter().collect()
 }
 
+/// Copies of a whole model, or of its states, that one line made in several steps, as of the best weights so far; the last is in use.
+pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
+    if p.steps.len() < 2 || p.steps.is_inferred() {
+        return Vec::new();
+    }
+    let lifetimes = &p.tables.lifetimes;
+    let is_weight = |id: LifetimeId| p.roles.of(id) == Role::Weights;
+    let line = |id: LifetimeId| p.stack_of(id).filter(|_| is_weight(id)).and_then(|stack| line_of(&p.recording.stacks, stack));
+    // By line and step: when the first block was made, and the bytes.
+    let mut sets: BTreeMap<(FrameId, usize), (u32, u64)> = BTreeMap::new();
+    let mut of_line: FxHashMap<FrameId, u64> = FxHashMap::default();
+    let (weights, all) = held(p, |b| is_weight(b.lifetime));
+    for b in weights {
+        let born = lifetimes.born(b.lifetime);
+        let Some(line) = line(b.lifetime) else { continue };
+        *of_line.entry(line).or_default() += b.size;
+        if let Some(step) = p.steps.of(born) {
+            let (first, bytes) = sets.entry((line, step)).or_insert((born, 0));
+            (*first, *bytes) = (born.min(*first), bytes.saturating_add(b.size));
+        }
+    }
+    // Of each line: when it made each of several copies that are as large as all weights from elsewhere.
+    let mut copies: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
+    for (&(line, _), &(first, bytes)) in &sets {
+        let others = all.saturating_sub(of_line.get(&line).copied().unwrap_or(0));
+        if others > 0 && bytes.saturating_mul(5) >= others.saturating_mul(4) {
+            copies.entry(line).or_default().push(first);
+        }
+    }
+    copies.retain(|_, made| made.len() > 1);
+    let next = |id: LifetimeId| {
+        let made = copies.get(&line(id)?)?;
+        made.get(made.partition_point(|&first| first <= lifetimes.born(id))).copied()
+    };
+    let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
+    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
+    let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
+    let number = copies.values().map(Vec::len).max().unwrap_or(0) as u64;
+    let says = format!(
+        "{} copied a whole model {}, with training in between, and every copy is held: {} in the earlier ones.",
+        lines(p, &blocks),
+        counted(number, "time", "times"),
+        Bytes(bytes),
+    );
+    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
+    let name = ("kept_copies", "Earlier copies of the model are still held");
+    let found = needless(p, name, (&blocks, bytes), after, (says, "With the last copy alone"));
+    let told = |finding: Finding| {
+        finding
+            .remedy("best = {k: v.cpu() for k, v in model.state_dict().items()}")
+            .advice("Keep one copy, on the CPU or in a file, and replace it. deepcopy of an optimizer's state_dict() copies its state too.")
+    };
+    found.map(told).into_iter().collect()
+}
+
 /// Batches that were moved to the GPU long before their step.
 pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Fewer may be what a loader fetches ahead.
@@ -216,11 +271,16 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     of_line.retain(|_, batches| batches.len() >= FEWEST);
-    // The first of each line may be the batch of the step.
-    let waiting: FxHashSet<LifetimeId> = of_line.into_values().flat_map(|batches| batches.into_iter().skip(1)).collect();
+    // One of each line is the batch of the step.
+    let own = of_line.keys().fold(0u64, |sum, &(_, size)| sum.saturating_add(size));
+    let waiting: FxHashSet<LifetimeId> = of_line.values().flat_map(|batches| batches.iter().skip(1)).copied().collect();
     let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
-    let is_one = |id: LifetimeId| waiting.contains(&id);
-    let after = peak_after(p.device, p.tables, |id, size| if is_one(id) { 0 } else { size });
+    // Where others take the place of those that were used, as many wait in every step.
+    let is_one = |id: LifetimeId, size: u64| p.stack_of(id).is_some_and(|stack| of_line.contains_key(&(stack, size)));
+    let after = peak_after(p.device, p.tables, |id, size| {
+        if is_one(id, p.tables.lifetimes.requested(p.device, id)) { 0 } else { size }
+    });
+    let after = after.saturating_add(own);
     let says = format!(
         "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",
         Bytes(bytes),

@@ -15,6 +15,8 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 
 /// Fewer gradients than this are chance.
 const FEWEST: usize = 4;
+/// State of at most so many bytes is a number and belongs to no size.
+const NUMBER: u64 = 8;
 /// Gradients of fewer bytes are not worth a finding.
 const LEAST_GRADIENTS: u64 = 16 * MEBIBYTE;
 /// Without activations of their own they are from here on.
@@ -52,8 +54,13 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     made.sort_by_key(|&id| !(from..after).contains(&lifetimes.born(id)));
     let mut of_size: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     made.iter().for_each(|&id| of_size.entry(size(id)).or_default().0 += 1);
+    let mut is_all_matched = true;
     for id in live(Role::OptimizerState) {
-        of_size.entry(size(id)).and_modify(|of| of.1 += 1);
+        match of_size.get_mut(&size(id)) {
+            Some(of) => of.1 += 1,
+            // A counter of steps is a number.
+            None => is_all_matched &= size(id) <= NUMBER,
+        }
     }
     // Adam keeps two blocks for each weight, SGD with momentum one. Two models may have weights of one size.
     let exact =
@@ -80,7 +87,9 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     let without = |(gradients, states): (usize, usize)| gradients.saturating_sub(states.div_ceil(each));
     let blocks = of_size.values().map(|&of| without(of)).sum();
     let bytes = of_size.iter().map(|(size, &of)| size * without(of) as u64).sum();
-    let is_enough = trained.len() >= FEWEST && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
+    // A head alone trains, or an image that the network looks at: few match, and all of the state does.
+    let fewest = if is_all_matched { 1 } else { FEWEST };
+    let is_enough = trained.len() >= fewest && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
     let last_trained = trained.iter().map(|&id| lifetimes.born(id)).filter(|&born| born != NO_EVENT).max()?;
     let of_twin = is_twin.then_some(trained.len());
     let trained = trained.into_iter().map(size).collect();
@@ -164,15 +173,13 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
             kept => format!(" For these alone the forward pass keeps {} of activations.", Bytes(kept)),
         }
     );
-    let (with, remedy, advice) = match is_apart {
+    let (with, advice) = match is_apart {
         true => (
             "Without them",
-            "with torch.no_grad():  # around the call of the frozen model",
-            "A teacher or a reference model needs no graph: under no_grad() it keeps nothing for a backward pass.",
+            "Weights that need no gradient keep nothing for the backward pass. A teacher or a reference model can also be called under torch.no_grad().",
         ),
         false => (
             "Without the gradients alone",
-            "frozen.requires_grad_(False)",
             "Layers that do not train pass gradients on without keeping their own inputs, where the weights need no gradient.",
         ),
     };
@@ -185,7 +192,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("gradients without state", bytes)
             .bytes_of("peak", peak(p))
             .at(place)
-            .remedy(remedy)
+            .remedy("frozen.requires_grad_(False)  # the model, or the layers, that no optimizer updates")
             .advice(advice)
             .check("The backward pass makes gradients of the trained weights only."),
     ]

@@ -1,0 +1,76 @@
+//! A loss that compares every prediction with every target: [n, 1] minus [n] is [n, n].
+
+use super::at_peak::{LEAST, held, lines, peak, place, saving};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::tables::LifetimeId;
+use crate::units::{Bytes, count};
+
+/// Bytes of a value that a tensor may have.
+const WIDTHS: [u64; 3] = [2, 4, 8];
+
+/// The length of the vectors that make a matrix of so many bytes, if it is square, and the bytes of one value.
+fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
+    WIDTHS.into_iter().filter(move |width| bytes.is_multiple_of(*width)).filter_map(move |width| {
+        let n = (bytes / width).isqrt();
+        (n.checked_mul(n) == Some(bytes / width)).then_some((n, width))
+    })
+}
+
+/// Square matrices at the peak, the first of them made right after a vector of their side, while another such vector is live.
+pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Nothing below one part in this many of the peak is reported.
+    const SHARE: u64 = 2;
+    /// A batch is longer than what a model makes of one of its samples is wide: the matrix is so many times as large as all else.
+    const LARGER: u64 = 4;
+    /// The predictions are the last or nearly the last tensor before the matrix.
+    const JUST_BEFORE: u32 = 3;
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let trains = p.trains() || p.steps.source.is_optimizer();
+    let Some(step) = p.steps.of(p.peak_event).filter(|_| trains && !p.steps.is_inferred()) else { return Vec::new() };
+    let all = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let largest = held(p, |_| true).0.first().map_or(0, |b| size(b.lifetime));
+    let made_first = all().find(|&id| size(id) == largest && p.steps.of(lifetimes.born(id)) == Some(step));
+    let Some(first) = made_first.filter(|_| largest >= LEAST / 4) else { return Vec::new() };
+    let born = lifetimes.born(first);
+    let is_live = |id: LifetimeId| lifetimes.gone(id) >= born;
+    let just_before = || (1..=JUST_BEFORE).filter_map(|back| first.0.checked_sub(back)).map(LifetimeId);
+    let is_pair = |&(n, width): &(u64, u64)| {
+        let is_vector = |id: &LifetimeId| size(*id) == n * width && is_live(*id);
+        // The targets may be numbers of another width.
+        let others = (0..first.0).map(LifetimeId).filter(|&id| is_live(id) && WIDTHS.contains(&(size(id) / n)) && size(id) % n == 0);
+        just_before().any(|id| is_vector(&id)) && others.count() > 1
+    };
+    let Some((n, _)) = side(largest).find(is_pair) else { return Vec::new() };
+    let is_square = |id: LifetimeId| side(size(id)).any(|(side, _)| side == n);
+    let (blocks, bytes) = held(p, |b| is_square(b.lifetime));
+    let saving = saving(p, |id, size| if is_square(id) { size / n } else { size });
+    let others = held(p, |b| !is_square(b.lifetime)).0.first().map_or(0, |b| b.size);
+    if others.saturating_mul(LARGER) > largest {
+        return Vec::new();
+    }
+    if bytes < LEAST || bytes.saturating_mul(SHARE) < peak(p) || saving.is_nothing() {
+        return Vec::new();
+    }
+    let n = count(n);
+    let made_at = match lines(p, &blocks) {
+        at if at.is_empty() => String::new(),
+        at => format!(", made at {at}"),
+    };
+    vec![
+        Finding::new("broadcast", Class::Peak, "A loss may compare every prediction with every target", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} [{n}, {n}]{made_at}, right after a tensor of {n} values. A prediction of shape [{n}, 1] minus a target of shape [{n}] gives that.",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                if blocks.len() == 1 { "is a matrix of shape" } else { "are matrices of shape" },
+            ))
+            .saves("Compared one by one,", saving)
+            .bytes_of("matrices", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("loss_fn(prediction.squeeze(-1), target)")
+            .advice("Print both shapes before the loss. If all pairs are meant, as for distances or contrastive losses, compute them in chunks.")
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
+}

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings, diagnose};
 use vramscope_core::formats;
-use vramscope_core::model::Progress;
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::model::{Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 
 fn diagnoses(path: &Path) -> Vec<Findings> {
     let progress = Progress::new();
@@ -264,6 +264,39 @@ fn a_reference_model_of_the_same_sizes_needs_no_graph() {
     assert!(after >= counted && after * 20 < counted * 21, "{after} promised, {counted} counted");
 }
 
+/// The second step of the same program has the optimizer's state from its start.
+#[test]
+fn one_step_tells_what_the_next_needs() {
+    let found = &all_of("plan/gpt.b8.one_step")[0];
+    assert_eq!(found.rule, "first_step");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
+    let two = formats::open(&path, &Progress::new()).unwrap();
+    let peak = |recording: &Recording| {
+        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        tables.curves.peak(Quantity::Active).0
+    };
+    let one = formats::open(&path.with_file_name("gpt.b8.one_step.pickle.zst"), &Progress::new()).unwrap();
+    let (told, counted) = (peak(&one) + found.bytes, peak(&two));
+    assert!(told.abs_diff(counted) * 50 < counted, "{told} told, {counted} counted");
+    assert!(all_of("plan/gpt.b8").iter().all(|f| f.rule != "first_step"));
+}
+
+/// A state that goes from step to step with its graph: the recording ends when all of it is freed.
+#[test]
+fn a_graph_that_grows_from_step_to_step_is_told() {
+    let leak = recorded("promised/tbptt", "leak");
+    assert!(leak.sentence.contains("the backward pass did not free"), "{}", leak.sentence);
+    assert!(all_of("promised/tbptt").iter().all(|f| f.rule != "activations"));
+}
+
+/// The copies of two of three epochs: 107.89 MiB of weights and twice as much state each.
+#[test]
+fn copies_of_the_best_model_are_told() {
+    let found = recorded("promised/deep_copy_best", "kept_copies");
+    assert_eq!(found.bytes >> 20, 647);
+    assert!(all_of("promised/state_dicts").iter().all(|f| f.rule != "kept_copies"));
+}
+
 #[test]
 fn autocast_around_the_loop_is_told() {
     let found = recorded("promised/stale_autocast", "stale_copies");
@@ -277,7 +310,7 @@ fn what_makes_activations_is_told_where_checkpointing_does_not_help() {
     for (name, said) in [("summed_losses", "loss.backward()"), ("wide_checkpointed", "are checkpointed already")] {
         let found = recorded(&format!("promised/{name}"), "activations");
         let text = format!("{}{}", found.remedy.unwrap_or_default(), found.advice);
-        assert!(text.contains(said) && found.saving.is_none(), "{name}: {text}");
+        assert!(text.contains(said) && !found.sentence.contains("checkpointed the peak"), "{name}: {text}");
     }
 }
 
@@ -313,16 +346,24 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("old_optimizer", "earlier_optimizer", 1_446_577_664),
         ("ckpt_on_gpu", "loaded_copy", 1_211_016_704),
         ("data_on_gpu", "waiting_batches", 322_840_064),
+        ("broadcast_loss", "broadcast", 274_894_336),
     ];
     for (name, rule, counted) in cases {
         let found = recorded(&format!("promised/{name}"), rule);
         let after = found.saving.unwrap().after;
         assert!(after.abs_diff(counted) * 100 < counted, "{name}: {after} promised, {counted} counted");
     }
-    // Of what a pass makes without a graph, not all is known before.
-    for (name, counted, percent) in [("eval_graph", 1_253_533_696u64, 7), ("teacher_grad", 711_515_648, 17)] {
-        let after = recorded(&format!("promised/{name}"), "unused_graph").saving.unwrap().after;
-        assert!(after > counted && (after - counted) * 100 < counted * percent, "{name}: {after} promised, {counted} counted");
+    // What a pass makes without a graph, or for one loss alone, is not all known before.
+    let about = [
+        ("eval_graph", "unused_graph", 1_253_533_696u64, 7),
+        ("teacher_grad", "unused_graph", 711_515_648, 17),
+        ("unfrozen", "untrained_gradients", 664_504_320, 15),
+        ("summed_micro", "activations", 1_056_097_792, 4),
+        ("prefetch_deep", "waiting_batches", 929_303_552, 3),
+    ];
+    for (name, rule, counted, percent) in about {
+        let after = recorded(&format!("promised/{name}"), rule).saving.unwrap().after;
+        assert!(after.abs_diff(counted) * 100 < counted * percent, "{name}: {after} promised, {counted} counted");
     }
     let graph = recorded("promised/autocast_graph", "autocast_copies");
     assert!(graph.saving.is_none() && graph.sentence.contains("with or without autocast's cache"), "{graph:?}");

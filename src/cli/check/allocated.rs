@@ -164,7 +164,8 @@ impl<'a> Baseline<'a> {
         }
         let most = self.tolerance.limit(old.bytes);
         let growth = Growth::between(device, old, new);
-        let [now, before, allowed, grown] = compared([new.bytes, old.bytes, most, new.bytes.saturating_sub(old.bytes)]);
+        let [now, before, allowed] = compared([new.bytes, old.bytes, most]);
+        let grown = Bytes(new.bytes.saturating_sub(old.bytes));
         let sentence = format!(
             "{now} was allocated {}, {grown} more than in the baseline ({before}), and a tolerance of {} allows {allowed}",
             new.when(),

@@ -260,7 +260,12 @@ fn say(args: &CheckArgs, verdict: &Verdict, out: &mut dyn Write) -> Result<(), S
         }
         CheckFormat::Text => grown.iter().try_for_each(|growth| print(out, &growth.text()))?,
     }
-    if failures.is_empty() { Ok(()) } else { Err(format!("{file}: {}", failures.join("; "))) }
+    match &failures[..] {
+        [] => Ok(()),
+        [only] => Err(format!("{file}: {only}")),
+        // One line would be several hundred letters.
+        _ => Err(format!("{file}: {} of {} checks did not pass:\n  {}", failures.len(), checks.len(), failures.join("\n  "))),
+    }
 }
 
 /// When a peak was, in a sentence about it.

@@ -69,8 +69,13 @@ fn a_saved_run_that_was_never_made_says_so_when_it_is_opened_again() {
 
 #[test]
 fn roles_add_up_to_the_peak() {
-    let at = gpt(&[4, 8]).at(&Size::of("batch", 16), &setting("", None));
+    let plan = gpt(&[4, 8]);
+    let (size, own) = (Size::of("batch", 16), setting("", None));
+    let at = plan.at(&size, &own);
     assert_eq!(at.by_role.values().sum::<u64>(), at.peak_allocated_bytes, "{:?}", at.by_role);
+    // The gradients that wait for the other passes are among them.
+    let passes = plan.accumulated(4, &size, &own).unwrap();
+    assert_eq!(passes.by_role.values().sum::<u64>(), passes.peak_allocated_bytes, "{:?}", passes.by_role);
     assert!(at.by_role.keys().all(|name| vramscope_core::anatomy::Role::from_name(name).is_some()), "{:?}", at.by_role);
 }
 

@@ -168,8 +168,10 @@ fn what_cannot_be_told_does_not_pass() {
     assert!(said.contains("464.14 MiB was allocated when the file was written, 20 MiB more than in the baseline"), "{said}");
     let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &late], "leak.pickle");
     assert!(sentence.contains("the peak of the baseline is unknown"), "{sentence}");
-    let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &sample("two_gpus.pickle")], "leak.pickle");
-    assert!(sentence.contains("GPU 1: the baseline has 1.00") && sentence.contains("not in the recording"), "{sentence}");
+    let said = stderr(&run(&["check", &sample("leak.pickle"), "--baseline", &sample("two_gpus.pickle")]));
+    assert!(said.contains("GPU 1: the baseline has 1.00") && said.contains("not in the recording"), "{said}");
+    // What did not pass has a line each.
+    assert!(said.starts_with("vramscope: leak.pickle: 2 of 2 checks did not pass:\n") && said.lines().count() == 3, "{said}");
     // A full history: more was reserved before its first event than was in use since, and a plan has no peak to begin with.
     let wrapped = recordings.join("kinds/lora.wrapped.pickle.zst").display().to_string();
     let sentence = complaint(&["check", &wrapped, "--max-allocated", "700MiB"], "lora.wrapped");

@@ -108,6 +108,8 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1, "the instant of the table");
     h.get_by_role_and_label(Role::RadioButton, "Modules").click();
     h.run_steps(4);
+    let opens = |n: &egui_kittest::Node<'_>| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open "));
+    assert!(!h.query_all_by_role(Role::Link).any(|n| opens(&n)), "the name of a module chooses it");
     let (_, module) = first_row(&h, ".py:");
     click(&mut h, beside(module));
     // The highest is what the model's own lines hold beside its parts.
@@ -183,9 +185,10 @@ fn a_chosen_range_is_looked_at_by_its_own_peak() {
     let (peak, _) = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Active, 0, 201).expect("events");
     let said = format!("{} at the peak of the range", vramscope_core::units::Bytes(peak));
     assert!(h.query_by_label_contains(&said).is_some(), "with a space between the words");
+    assert!(h.query_by_label_contains("These speak of the whole recording").is_some(), "findings are not of the range");
     send(&mut h, Action::SetRange(None));
     h.run_steps(4);
-    assert!(h.query_by_label_contains("of the range").is_none());
+    assert!(h.query_by_label_contains("of the range").is_none() && h.query_by_label_contains("These speak").is_none());
 }
 
 #[test]

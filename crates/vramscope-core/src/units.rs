@@ -132,6 +132,21 @@ pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     texts.map(|(_, text)| text)
 }
 
+/// Sizes that a sentence holds against each other: all in the unit of the largest, `1.90 GiB to about 0.82 GiB`; in a smaller one where
+/// some would be 0 or alike.
+pub fn compared<const N: usize>(sizes: [u64; N]) -> [String; N] {
+    let mut unit = Unit::of(sizes.into_iter().max().unwrap_or(0));
+    let is_lost = |unit: Unit| sizes.iter().any(|&n| n > 0 && n < unit.bytes().div_ceil(100));
+    let is_alike = |unit: Unit| {
+        let texts = sizes.map(|n| unit.figure(n));
+        (0..N).any(|i| (0..i).any(|j| sizes[i] != sizes[j] && texts[i] == texts[j]))
+    };
+    while unit != Unit::B && (is_lost(unit) || is_alike(unit)) {
+        unit = unit.smaller();
+    }
+    sizes.map(|n| format!("{}{NBSP}{}", unit.figure(n), unit.name()))
+}
+
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
@@ -442,6 +457,16 @@ mod tests {
         let limit = |n: u64| plain(Bytes(n).limit());
         assert_eq!([24 * GIBIBYTE, 3 * GIBIBYTE / 2, 2100 * MEBIBYTE].map(limit), ["24 GiB", "1.50 GiB", "2,100 MiB"]);
         assert_eq!(Bytes::parse_limit(&Bytes(2100 * MEBIBYTE).limit()), Ok(Bytes(2100 * MEBIBYTE)));
+    }
+
+    #[test]
+    fn what_is_compared_has_one_unit() {
+        let said = |sizes: [u64; 2]| compared(sizes).map(plain);
+        let mib = |n: f64| (n * MEBIBYTE as f64) as u64;
+        assert_eq!(said([mib(1945.6), mib(836.54)]), ["1.90 GiB", "0.82 GiB"]);
+        assert_eq!(said([mib(5817.75), mib(0.5)]), ["5,817.75 MiB", "0.50 MiB"], "0.00 GiB would say nothing");
+        assert_eq!(said([mib(2100.0), mib(2101.0)]), ["2,100 MiB", "2,101 MiB"], "2.05 GiB would be said twice");
+        assert_eq!(said([mib(374.0), 0]), ["374 MiB", "0 MiB"]);
     }
 
     #[test]

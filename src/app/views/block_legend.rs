@@ -13,7 +13,7 @@ use crate::app::state::{Action, ColourBy};
 use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
 use vramscope_core::model::Beyond;
 use vramscope_core::tables::{Quantity, State, without_stack};
-use vramscope_core::units::{Bytes, MEBIBYTE, NBSP, count};
+use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, NBSP, count};
 
 /// What the tooltip says of memory that a trace's total holds beyond its blocks.
 pub(super) const NO_BLOCKS: &str = "PyTorch's own total says so. The trace has no block and no stack for it.";
@@ -67,7 +67,7 @@ impl BlockLegend {
         // A role that holds next to nothing takes the room of those that matter.
         let is_shown = |i: &usize| {
             cx.shared.colour_by != ColourBy::Role
-                || sums != Sums::Mebibytes
+                || sums == Sums::Sized
                 || focus.contains(&(*i as u8))
                 || counts.is_none_or(|c| c.bytes[*i] >= MEBIBYTE / 2)
         };
@@ -130,7 +130,11 @@ impl BlockLegend {
             ColourBy::Pool => "Pool",
             ColourBy::Segment => "Segment",
         };
-        let unit = if sums == Sums::Mebibytes { "MiB" } else { unit };
+        let unit = match sums {
+            Sums::Sized => unit,
+            Sums::Mebibytes => "MiB",
+            Sums::Gibibytes => "GiB",
+        };
         let name = if unit.is_empty() { name.to_owned() } else { format!("{name}, {unit}") };
         let mut row = ui.new_child(UiBuilder::new().max_rect(rect).id_salt("legend"));
         let trailing = match cx.shared.colour_by {
@@ -193,15 +197,20 @@ enum Sums {
     Sized,
     /// In whole MiB; the unit is written once, before them.
     Mebibytes,
+    /// In GiB where one has that much, as the axis and the table of roles.
+    Gibibytes,
 }
 
 impl Sums {
     /// Where some are large enough that their MiB say it, and the names of the classes have no unit of their own.
     fn of(counts: &ClassCounts, by: ColourBy) -> Self {
-        let is_large =
-            counts.bytes.iter().chain([&counts.free, &counts.beyond.before, &counts.beyond.grew]).any(|&n| n >= 10 * MEBIBYTE);
-        let is_ramp = matches!(by, ColourBy::SizeClass | ColourBy::Age);
-        if is_large && !is_ramp { Sums::Mebibytes } else { Sums::Sized }
+        let most = counts.bytes.iter().chain([&counts.free, &counts.beyond.before, &counts.beyond.grew]).max();
+        match most.copied().unwrap_or(0) {
+            _ if matches!(by, ColourBy::SizeClass | ColourBy::Age) => Sums::Sized,
+            GIBIBYTE.. => Sums::Gibibytes,
+            n if n >= 10 * MEBIBYTE => Sums::Mebibytes,
+            _ => Sums::Sized,
+        }
     }
 
     fn text(self, bytes: u64) -> String {
@@ -209,6 +218,9 @@ impl Sums {
             Sums::Sized => Bytes(bytes).to_string(),
             Sums::Mebibytes if (1..MEBIBYTE / 2).contains(&bytes) => "<1".to_owned(),
             Sums::Mebibytes => count((bytes + MEBIBYTE / 2) / MEBIBYTE),
+            Sums::Gibibytes if bytes == 0 => "0".to_owned(),
+            Sums::Gibibytes if bytes < GIBIBYTE / 200 => "<0.01".to_owned(),
+            Sums::Gibibytes => format!("{:.2}", bytes as f64 / GIBIBYTE as f64),
         }
     }
 }
@@ -269,10 +281,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_in_whole_mebibytes_where_some_are_large() {
+    fn bytes_are_in_the_unit_of_the_largest() {
         let counts = |bytes: &[u64]| ClassCounts { bytes: bytes.to_vec(), ..ClassCounts::default() };
-        let large = Sums::of(&counts(&[2878 * MEBIBYTE, 300, 0]), ColourBy::Role);
-        assert_eq!([2878 * MEBIBYTE, 300, 0].map(|n| large.text(n)), ["2,878", "<1", "0"]);
+        let texts = |bytes: [u64; 3]| bytes.map(|n| Sums::of(&counts(&bytes), ColourBy::Role).text(n));
+        assert_eq!(texts([878 * MEBIBYTE, 300, 0]), ["878", "<1", "0"]);
+        assert_eq!(texts([2878 * MEBIBYTE, 300, 0]), ["2.81", "<0.01", "0"]);
         assert_eq!(Sums::of(&counts(&[2878 * MEBIBYTE]), ColourBy::SizeClass), Sums::Sized, "sizes have a unit of their own");
         assert_eq!(Sums::of(&counts(&[9 * MEBIBYTE]), ColourBy::Role).text(512), "512\u{a0}B");
     }

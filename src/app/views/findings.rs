@@ -51,7 +51,7 @@ pub(super) struct FindingsView {
 
 impl View for FindingsView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
-        cx.findings.map(|f| f.findings.len().to_string()).unwrap_or_default()
+        cx.findings.map(|f| format!("{}{}", f.findings.len(), of_all(cx))).unwrap_or_default()
     }
 
     fn header_ui(&mut self, ui: &mut Ui, _: &ViewContext<'_>) {
@@ -119,6 +119,12 @@ impl FindingsView {
                 label::paragraph(ui, &sentence, Type::Caption, t.text3);
             });
         }
+        if cx.shared.range.is_some() && !found.findings.is_empty() {
+            padded(ui, |ui| {
+                let said = "These speak of the whole recording, not of the chosen range. Esc clears the range.";
+                label::paragraph(ui, said, Type::Caption, t.text2);
+            });
+        }
         let mut order: Vec<usize> = (0..found.findings.len()).filter(|&i| Some(i) != but).collect();
         if self.order == 1 {
             order.sort_by_key(|&i| std::cmp::Reverse(found.findings[i].bytes));
@@ -170,6 +176,11 @@ impl FindingsView {
             summary(ui, cx, &told);
         }
     }
+}
+
+/// What a header adds while a range is chosen: a range narrows what other views show.
+pub(super) fn of_all(cx: &ViewContext<'_>) -> &'static str {
+    if cx.shared.range.is_some() { " \u{b7} whole recording" } else { "" }
 }
 
 /// Index of the finding that comes before where the memory is: a failure, or else a leak.

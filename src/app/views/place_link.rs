@@ -16,7 +16,7 @@ pub(super) fn openable(cx: &ViewContext<'_>, frame: Option<FrameId>) -> Option<F
     frame.and_then(|f| stacks.frame(f)).filter(|&f| f.line > 0 && !stacks.frame_is_unresolved(f))
 }
 
-/// Draws `modeling_gpt2.py:240` after `before`, cut in its middle where it does not fit. Gives what it covers, and whether it was clicked.
+/// Draws `modeling_gpt2.py:240` after `before`, without its start where it does not fit. Gives what it covers, and whether it was clicked.
 pub(super) fn place_link(
     ui: &Ui,
     cx: &ViewContext<'_>,
@@ -29,7 +29,7 @@ pub(super) fn place_link(
     let before = label::text_in(p, room, before, Type::Body, t.text1);
     let room = if before.width() > 0.0 { room.with_min_x(before.right() + 4.0) } else { room };
     let place = stacks.location(frame);
-    let short = label::without_middle(p, &place, Type::Mono, room.width());
+    let short = label::without_start(p, &place, Type::Mono, room.width());
     let covered = label::text_in(p, room, &short, Type::Mono, t.accent);
     let target = Rect::from_x_y_ranges(covered.x_range(), room.y_range());
     let link = told_at(ui, target, ("source of", id), Sense::click(), egui::Role::Link, || format!("Open {place}"));

@@ -24,7 +24,7 @@ impl FrameText {
     }
 
     /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to
-    /// a little under a half, then the file's name in its middle; the line is what one looks for, and stays.
+    /// a little under a half, then the file's name from its start; the line is what one looks for, and stays.
     pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
         let wide = |text: &str, kind| label::width(p, text, kind);
         let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
@@ -57,7 +57,7 @@ impl FrameText {
 /// The gap between a name and its place.
 const GAP: f32 = 8.0;
 
-/// Shortens `modelling_llama.py:1024` to `most` letters: `mode…ma.py:1024`. The line number is never cut.
+/// Shortens `modelling_llama.py:1024` to `most` letters: `…g_llama.py:1024`. The line number is never cut.
 pub(super) fn shorten_place(place: &str, most: usize) -> String {
     let Some((file, line)) = place.rsplit_once(':') else { return place.to_owned() };
     let letters: Vec<char> = file.chars().collect();
@@ -65,9 +65,8 @@ pub(super) fn shorten_place(place: &str, most: usize) -> String {
         return place.to_owned();
     }
     let keep = most.saturating_sub(line.chars().count() + 2).min(letters.len());
-    let (head, tail) = (keep.div_ceil(2), keep / 2);
-    let (head, tail): (String, String) = (letters[..head].iter().collect(), letters[letters.len() - tail..].iter().collect());
-    format!("{head}…{tail}:{line}")
+    let end: String = letters[letters.len() - keep..].iter().collect();
+    format!("…{end}:{line}")
 }
 
 /// The frames that tell a stack apart from others, innermost first: those of the user's own code, at most `most`; of a stack
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn a_place_keeps_its_line() {
         assert_eq!(shorten_place("workloads.py:21", 15), "workloads.py:21");
-        assert_eq!(shorten_place("workloads.py:21", 11), "work….py:21");
+        assert_eq!(shorten_place("workloads.py:21", 11), "…oads.py:21");
         assert_eq!(shorten_place("workloads.py:21", 2), "…:21");
         assert_eq!(shorten_place("no line", 3), "no line");
     }

@@ -64,6 +64,14 @@ pub fn text_in(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Co
     covered
 }
 
+/// Like [`text_in`]; where the name of a place is too long it loses its start and keeps its line.
+pub fn name_in(painter: &Painter, rect: Rect, name: &str, kind: Type, colour: Color32) -> Rect {
+    match is_place(name) {
+        true => text_in(painter, rect, &without_start(painter, name, kind, rect.width()), kind, colour),
+        false => text_in(painter, rect, name, kind, colour),
+    }
+}
+
 /// Like [`text_in`], right aligned.
 pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Color32) -> Rect {
     let galley = elided(painter, text, kind, colour, rect.width());
@@ -94,7 +102,7 @@ pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
-/// The text, or the text without its middle when it is too wide. The ends of a path say most.
+/// The text, or the text without its middle when it is too wide: settings begin alike, and a folder is known by both ends.
 pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     if width(painter, text, kind) <= room {
         return text.to_owned();
@@ -112,6 +120,36 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
         if width(painter, &cut(kept), kind) <= room { fits = kept } else { over = kept }
     }
     cut(fits)
+}
+
+/// The text, or as much of its end as fits: the file and line of a place, the class of a module. What counts it, as `8 \u{d7}`, stays,
+/// and a cut falls between folders or parts of a name if that loses few letters.
+pub fn without_start(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
+    shortened(text, |text| width(painter, text, kind) <= room)
+}
+
+/// True for `modeling_gpt2.py:608`.
+fn is_place(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(_, line)| !line.is_empty() && line.chars().all(|c| c.is_ascii_digit()))
+}
+
+fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
+    if fits(text) {
+        return text.to_owned();
+    }
+    let (times, name) = match text.split_once(" \u{d7} ") {
+        Some((number, name)) if number.chars().all(|c| c.is_ascii_digit() || c == ',') => {
+            (&text[..text.len() - name.len()], name)
+        }
+        _ => ("", text),
+    };
+    let from = |at: usize| format!("{times}\u{2026}{}", &name[at..]);
+    let starts: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(1).collect();
+    let first = starts.partition_point(|&at| !fits(&from(at)));
+    // Of the next few letters one that begins a part.
+    let is_whole = |at: &&usize| name[..**at].ends_with(['/', '.', '_', ' ']);
+    let whole = starts.iter().skip(first).take(4).find(is_whole);
+    whole.or(starts.get(first)).map_or_else(String::new, |&at| from(at))
 }
 
 /// A wrapped paragraph laid out in a [`Ui`], with the style's line height.
@@ -171,6 +209,18 @@ fn pieces(text: &str) -> Vec<(&str, Piece)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_keeps_its_end_and_its_number() {
+        let short = |text: &str, room: usize| shortened(text, |text| text.chars().count() <= room);
+        assert_eq!(short("modeling_gpt2.py:608", 20), "modeling_gpt2.py:608");
+        assert_eq!(short("modeling_gpt2.py:608", 15), "\u{2026}gpt2.py:608");
+        assert_eq!(short("8 \u{d7} transformers/modeling_gpt2.py:608", 28), "8 \u{d7} \u{2026}modeling_gpt2.py:608");
+        assert_eq!(short("Qwen2DecoderLayerWithCache", 12), "\u{2026}erWithCache");
+        assert_eq!(short("stride \u{d7} size of it", 8), "\u{2026}of it");
+        assert_eq!(["a.py:12", "a.py:", "0x7f", "backward, no stack"].map(is_place), [true, false, false, false]);
+        assert_eq!([short("h\u{e9}llo", 1), short("", 0)], ["", ""]);
+    }
 
     #[test]
     fn marks_split_a_sentence() {

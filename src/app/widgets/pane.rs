@@ -109,11 +109,15 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
         rule(ui);
     }
     ui.add_space(if first { 10.0 } else { 12.0 });
-    let (rect, response) = row::told(ui, 16.0, Role::Label, || title);
+    // Without room for both the second part has a line of its own.
+    let wide = |text: &str| label::width(ui.painter(), text, Type::Caption);
+    let needs = wide(title) + 8.0 + wide(trailing) + 2.0 * PAD_PANE;
+    let is_beside = trailing.is_empty() || needs <= ui.available_width();
+    let (rect, response) = row::told(ui, if is_beside { 16.0 } else { 32.0 }, Role::Label, || title);
     let inner = rect.shrink2(vec2(PAD_PANE, 0.0));
-    label::text_in(ui.painter(), inner, title, Type::Caption, t.text3);
+    label::text_in(ui.painter(), inner.with_max_y(inner.top() + 16.0), title, Type::Caption, t.text3);
     if !trailing.is_empty() {
-        label::text_in_right(ui.painter(), inner, trailing, Type::Caption, t.text3);
+        label::text_in_right(ui.painter(), inner.with_min_y(inner.bottom() - 16.0), trailing, Type::Caption, t.text3);
     }
     ui.add_space(6.0);
     response

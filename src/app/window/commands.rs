@@ -4,12 +4,13 @@ use egui::Context;
 
 use super::{App, Overlay};
 use crate::app::dialogs::guide::Page;
-use crate::app::documents::document::{Content, Document};
+use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use crate::app::settings::ThemeChoice;
 use crate::app::state::shared::domain;
 use crate::app::state::{Action, Axis, Choosing, Command, Item, LiveAction, Needs, ViewKind, workspace};
 use crate::app::widgets::{field, lets_go_of_drawing};
+use vramscope_core::model::StackId;
 use vramscope_core::units::Address;
 
 impl App {
@@ -160,13 +161,15 @@ impl App {
                 }
             }
             Command::CopyStack => {
-                let text = self.active_document().and_then(Document::view).and_then(|v| {
-                    let stack = selected_stack(&v.shared, &v.data)?;
+                let view = self.active_document().and_then(Document::view);
+                let item = view.and_then(|v| v.shared.selected());
+                let text = view.and_then(|v| {
+                    let stack = selected_stack(&v.shared, &v.data).or_else(|| segment_stack(v, item?))?;
                     Some(vramscope_core::tables::stack_text(&v.data.recording.stacks, stack))
                 });
                 match text {
                     Some(text) if !text.is_empty() => self.apply(Action::Copy(text), ctx),
-                    _ => self.notices.say("The selection has no recorded stack."),
+                    _ => self.notices.say(without_stack(item)),
                 }
             }
             Command::Colour(by) => self.apply(Action::SetColourBy(by), ctx),
@@ -260,6 +263,23 @@ impl App {
     }
 }
 
+/// The stack of the request that a selected segment was taken from the device for.
+fn segment_stack(view: &DeviceView, item: Item) -> Option<StackId> {
+    let Item::Segment(address) = item else { return None };
+    let tables = &view.data.tables;
+    let state = tables.states.at(view.data.device(), &tables.lifetimes, view.shared.cursor);
+    Some(state.segments.get(state.segment_at(address)?)?.stack)
+}
+
+/// Why nothing was copied.
+fn without_stack(item: Option<Item>) -> &'static str {
+    match item {
+        Some(Item::Hole(_) | Item::Unmapped(_)) => "Free memory has no stack. Select a block or a segment.",
+        Some(Item::Segment(_)) => "No stack was recorded where this segment was taken. Copy address copies where it lies.",
+        _ => "The selection has no recorded stack.",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,5 +304,20 @@ mod tests {
         assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))));
         app.run(Command::SelectionBack, &ctx);
         assert_eq!(front(&app).map(|f| f.0), Some(Workspace::Overview));
+    }
+
+    #[test]
+    fn a_segment_has_the_stack_of_the_request_that_took_it() {
+        let ctx = Context::default();
+        let mut app = App::synchronous(&ctx);
+        app.open_paths([crate::app::data::samples::path("gpt_train.pickle")]);
+        app.logic(&ctx);
+        let view = app.active_document().and_then(Document::view).unwrap();
+        let (device, tables) = (view.data.device(), &view.data.tables);
+        let state = tables.states.at(device, &tables.lifetimes, view.shared.cursor);
+        let taken = state.segments.iter().find(|s| s.stack.is_some()).unwrap();
+        assert_eq!(segment_stack(view, Item::Segment(taken.address)), Some(taken.stack));
+        assert_eq!(segment_stack(view, Item::Hole(taken.address)), None);
+        assert!(without_stack(Some(Item::Hole(taken.address))).starts_with("Free memory"));
     }
 }

@@ -12,7 +12,7 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::model::{DeviceId, Progress, Recording, WarningKind};
 use vramscope_core::tables::DeviceTables;
-use vramscope_core::units::{Bytes, told_apart};
+use vramscope_core::units::{Bytes, compared, told_apart};
 
 /// Adds the checks of every device; returns what grew on the devices that do not pass.
 pub(super) fn check(
@@ -164,11 +164,11 @@ impl<'a> Baseline<'a> {
         }
         let most = self.tolerance.limit(old.bytes);
         let growth = Growth::between(device, old, new);
-        let [now, before, allowed] = told_apart([new.bytes, old.bytes, most]);
+        let [now, before, allowed] = compared([new.bytes, old.bytes, most]);
+        let grown = Bytes(new.bytes.saturating_sub(old.bytes));
         let sentence = format!(
-            "{now} was allocated {}, {} more than in the baseline ({before}), and a tolerance of {} allows {allowed}",
+            "{now} was allocated {}, {grown} more than in the baseline ({before}), and a tolerance of {} allows {allowed}",
             new.when(),
-            Bytes(new.bytes.saturating_sub(old.bytes)),
             self.tolerance.text()
         );
         let [lines, roles] = growth.json();

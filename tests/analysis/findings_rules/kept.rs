@@ -6,7 +6,7 @@ use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::model::{Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, LifetimeId};
-use vramscope_core::units::Bytes;
+use vramscope_core::units::compared;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
 
@@ -153,8 +153,8 @@ fn what_saves_most_stands_first() {
     let falls = |at: usize| found[at].saving.unwrap().bytes();
     assert!(falls(0) > falls(1), "{found:?}");
     for f in &found {
-        let falls =
-            format!("the peak falls from {} to about {}.", Bytes(f.saving.unwrap().before), Bytes(f.saving.unwrap().after));
+        let [before, after] = compared([f.saving.unwrap().before, f.saving.unwrap().after]);
+        let falls = format!("the peak falls from {before} to about {after}.");
         assert!(f.sentence.ends_with(&falls), "{}", f.sentence);
     }
 }

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::changes::{Changed, predict};
 use super::{Plan, Predicted, Setting, Size};
+use crate::anatomy::Role;
 use crate::changes::{Change, Code, Cost, Trust, edit, titled};
 use crate::inference::whatif::SUGGESTED;
 use crate::units::MEBIBYTE;
@@ -200,7 +201,8 @@ impl Plan {
 
     fn in_passes(&self, passes: &Passes, size: &Size, own: &Setting) -> Changed {
         let peak = passes.peak();
-        let row = self.unchanged(&passes.of_part, size, own);
+        let mut row = self.unchanged(&passes.of_part, size, own);
+        *row.by_role.entry(Role::Gradients.name()).or_default() += passes.kept;
         Changed {
             change: format!("accumulate:{}", passes.passes),
             title: passes.title(),

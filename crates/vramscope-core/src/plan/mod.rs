@@ -349,6 +349,11 @@ impl Plan {
             if left > 0 {
                 out.by_role.insert(name, left);
             }
+            // The modelled peak may hold more than the recorded one: the largest role gives it up, so that the parts are the whole.
+            let over = (others + left).saturating_sub(allocated);
+            if let Some(most) = out.by_role.values_mut().max() {
+                *most = most.saturating_sub(over);
+            }
             (out.peak_reserved_bytes, out.peak_allocated_bytes) = (reserved, allocated);
             (out.span, out.allocated_span) = ([reserved; 2], [allocated; 2]);
             (out.oom_varies, out.certain, out.uncertain_because) = (false, true, None);

@@ -58,7 +58,7 @@ fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool)
     label::text_in(ui.painter(), rect, &index.to_string(), Type::Mono, t.text3);
     let place = if own { t.accent } else { t.text3 };
     // The line number at its end tells most.
-    let location = label::without_middle(ui.painter(), &stacks.location(frame), Type::Mono, rect.width() * 0.7);
+    let location = label::without_start(ui.painter(), &stacks.location(frame), Type::Mono, rect.width() * 0.7);
     let location = label::text_in_right(ui.painter(), rect, &location, Type::Mono, place);
     let room = rect.across(rect.left() + 20.0, location.left() - 8.0);
     label::text_in(ui.painter(), room, stacks.text(frame.name), Type::Mono, if own { t.text1 } else { t.text3 });

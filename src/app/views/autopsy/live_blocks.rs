@@ -35,7 +35,7 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column
     vec![
         // The line number at its end tells most.
         Column::text(title, Width::Exact(names), |c, line: &Line| {
-            c.text(label::without_middle(c.p, &line.0, Type::Mono, c.rect.width()), Type::Mono, t.text1);
+            c.text(label::without_start(c.p, &line.0, Type::Mono, c.rect.width()), Type::Mono, t.text1);
         }),
         Column::text("", Width::Share(1.0, 0.0), move |c, line: &Line| {
             c.bar(&Bar::new(greatest.max(1) as f64).part(line.2 as f64, line.1));

@@ -220,7 +220,7 @@ impl FlameView {
             if !place.is_empty() && right - covered.right() > 60.0 {
                 let room = inner.across(covered.right() + 8.0, right);
                 // One text colour that is readable on the solid and on the pale part.
-                label::text_in(&painter, room, &place, Type::Mono, if hit { Tokens::at(t.text1, 0.72) } else { t.text3 });
+                label::name_in(&painter, room, &place, Type::Mono, if hit { Tokens::at(t.text1, 0.72) } else { t.text3 });
             }
         }
     }

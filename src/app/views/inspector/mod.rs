@@ -421,8 +421,7 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
                 if h.name == h.role.text() {
                     paint_role(p, t, h.role, h.is_probable, room, t.text1);
                 } else {
-                    let short = label::without_middle(p, &h.name, Type::Body, room.width());
-                    label::text_in(p, room, &short, Type::Body, t.text1);
+                    label::name_in(p, room, &h.name, Type::Body, t.text1);
                 }
                 false
             }
@@ -467,7 +466,7 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         // A narrow pane drops first the note and then the bar. Name and figure stay.
         let figure_rect = label::text_in_right(painter, inner, &figure, Type::Mono, t.text1);
         let names = inner.with_max_x(figure_rect.left() - 8.0);
-        let covered = label::text_in(painter, names, &line.name, Type::Mono, t.text2);
+        let covered = label::name_in(painter, names, &line.name, Type::Mono, t.text2);
         let note = inner.across(covered.right() + 10.0, covered.right() + 10.0 + notes);
         if note.right() <= names.right() {
             label::figure(painter, note, &line.note, t.text3);
@@ -484,8 +483,13 @@ fn lines(ui: &mut Ui, cx: &ViewContext<'_>, list: &List) {
         if response.hovered() && cx.shared.hovered != Some(line.item) {
             cx.actions.send(Action::Hover(Some(line.item)));
         }
-        if !line.tip.is_empty() {
-            response.on_hover_text(&line.tip);
+        let is_cut = covered.width() + 1.0 < label::width(painter, &line.name, Type::Mono);
+        let tip: Vec<&str> = [(is_cut, line.name.as_str()), (!line.tip.is_empty(), &line.tip)]
+            .into_iter()
+            .filter_map(|(is_told, text)| is_told.then_some(text))
+            .collect();
+        if !tip.is_empty() {
+            response.on_hover_text(tip.join("\n"));
         }
     }
 }

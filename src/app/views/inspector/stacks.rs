@@ -202,7 +202,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     let file = table.text(frame.file);
     let can_open = !table.frame_is_unresolved(frame) && frame.line > 0;
     // The line number at its end tells most; the link's arrow takes 18 points.
-    let location = label::without_middle(ui.painter(), &location, Type::Mono, half - 18.0);
+    let location = label::without_start(ui.painter(), &location, Type::Mono, half - 18.0);
     let taken = if dim || !can_open {
         label::text_in_right(ui.painter(), link_room, &location, Type::Mono, t.text3).width()
     } else {

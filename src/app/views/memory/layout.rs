@@ -53,9 +53,9 @@ pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
     shares
 }
 
-/// The unit of a table with `all` bytes, by its size and name: one for all its rows.
+/// The unit of a table with `all` bytes, by its size and name: one for all its rows, and that of the figure and the findings beside it.
 fn unit_of(all: u64) -> (u64, &'static str) {
-    if all < 10 * GIBIBYTE { (MEBIBYTE, "MiB") } else { (GIBIBYTE, "GiB") }
+    if all < GIBIBYTE { (MEBIBYTE, "MiB") } else { (GIBIBYTE, "GiB") }
 }
 
 /// The unit of a table with `all` bytes, for its head.

@@ -11,7 +11,7 @@ mod notes;
 mod roles;
 mod tables;
 
-use super::findings::FindingsView;
+use super::findings::{FindingsView, of_all};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::role_paint;
 use crate::app::jobs::Derived;
@@ -37,7 +37,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("pointer on a row", "its blocks stay bright in the timeline and the segment map, the others are dimmed"),
         ("click a role", "keeps that, and modules and lines count this role alone; again, or Esc, brings the others back"),
         ("click a row", "keeps that too, and the inspector tells of its blocks; again, or Esc, lets go"),
-        ("click a place", "also opens the source line in your editor"),
+        ("click a line", "also opens its source in your editor"),
     ],
     create: || Box::new(Memory::default()),
 };
@@ -148,7 +148,7 @@ impl Memory {
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
             let more = if others < cx.findings.map(|f| f.findings.len()) { " more" } else { "" };
-            let caption = others.map(|n| format!("{n}{more}")).unwrap_or_default();
+            let caption = others.map(|n| format!("{n}{more}{}", of_all(cx))).unwrap_or_default();
             let link = if self.hides_findings { notes::FINDINGS_LINK } else { 0.0 };
             // Of a watch there is nothing above to part them from.
             if has_blocks || others.is_some_and(|n| n > 0) {

@@ -19,7 +19,7 @@ pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
     cx.shared.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
 }
 
-/// A module, a line or a size, and whether it was clicked. A click on its place also opens the source.
+/// A module, a line or a size, and whether it was clicked. A click on the place of a line also opens the source.
 pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (Response, bool) {
     let t = cx.tokens;
     // What a trace tells of the time before it began has bytes and no blocks.
@@ -72,15 +72,21 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
         room.min.x = label::text_in(p, room, "probably", Type::Caption, t.text3).right() + 4.0;
         name = rest;
     }
-    let short = label::without_middle(p, name, Type::Body, room.width());
     let is_beside = row.depth > 0 || row.about == layout::NO_MODULE;
-    label::text_in(p, room, &short, Type::Body, if is_beside { t.text2 } else { t.text1 });
+    let ink = if is_beside { t.text2 } else { t.text1 };
+    if row.about == layout::NO_MODULE || row.which.is_none() {
+        label::text_in(p, room, name, Type::Body, ink);
+    } else {
+        // The class is at the end of a module's name, the line at that of a place.
+        label::text_in(p, room, &label::without_start(p, name, Type::Body, room.width()), Type::Body, ink);
+    }
     None
 }
 
-/// "8 \u{d7} modeling_gpt2.py:608": the place alone is the link. The frame, what stands before it, and the place.
+/// "8 \u{d7} modeling_gpt2.py:608": the place alone is the link. The frame, what stands before it, and the place. A module is no link: its
+/// name opens and chooses it as the rest of its row does, and the inspector has its lines.
 fn linked<'a>(cx: &ViewContext<'_>, row: &'a Row) -> Option<(Frame, &'a str, String)> {
-    let frame = openable(cx, row.line)?;
+    let frame = openable(cx, row.line.filter(|_| row.role.is_some()))?;
     let place = cx.data.recording.stacks.location(frame);
     let before = row.name.strip_suffix(place.as_str())?.trim_end();
     Some((frame, before, place))

@@ -71,7 +71,7 @@ impl View for PlanView {
             if Push::plain("Stop").small().show(ui).clicked() {
                 self.runs.stop();
             }
-            ui.label(Type::Caption.text(format!("{done} of {all} answers")).color(cx.tokens.text2));
+            ui.label(Type::Caption.text(format!("{done} of {all} runs made")).color(cx.tokens.text2));
         } else if self.runs.is_stopped() {
             if Push::primary("Go on").small().show(ui).clicked() {
                 self.runs.resume();
@@ -234,12 +234,17 @@ fn told(scene: &Scene, row: Option<&str>) -> Vec<(String, String)> {
             out.push(("retries ".to_owned(), count(p.retries)));
         }
     }
-    let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count() as u64;
-    out.push((
-        String::new(),
-        format!("{}, {}", counted(scene.points.len() as u64, "size", "sizes"), counted(tried, "row", "rows")),
-    ));
+    let sizes = counted(scene.points.len() as u64, "size", "sizes");
+    out.push((String::new(), format!("{sizes}, {} tried", counted(tried(scene).0, "change", "changes"))));
     out
+}
+
+/// How many changes and settings were tried, of how many.
+fn tried(scene: &Scene) -> (u64, u64) {
+    let others = || scene.rows.iter().filter(|row| row.kind != scene::Kind::Own);
+    let hidden = if scene.shows_idle { 0 } else { scene.idle };
+    let done = others().filter(|row| row.figures.is_some()).count() + hidden;
+    (done as u64, (others().count() + hidden) as u64)
 }
 
 impl PlanView {
@@ -342,9 +347,13 @@ impl PlanView {
         let named = scene.named(scene.wanted);
         let wanted = if scene.knows { format!("the wanted {named}") } else { named };
         let title = if fails { format!("What would let {wanted} fit") } else { format!("What would save memory at {wanted}") };
-        let tried = scene.rows.iter().filter(|r| r.figures.is_some()).count();
-        let caption =
-            format!("{tried} of {} tried", counted(scene.rows.len() as u64, "change or setting", "changes and settings"));
+        let (tried, all) = tried(scene);
+        let of = counted(all, "change or setting", "changes and settings");
+        let caption = match all - scene.idle as u64 {
+            // How far it is stands in the header, where runs are counted.
+            _ if tried < all => format!("{of}, being tried"),
+            helping => format!("{helping} of {of} would help"),
+        };
         let mut page = if has_right { 0 } else { self.page };
         PaneHeader::new(&title).caption(&caption).show(ui, |ui| {
             if !has_right {
@@ -352,6 +361,14 @@ impl PlanView {
             }
             if page == 0 {
                 self.order_menu(ui, scene);
+                if scene.idle > 0 {
+                    let words = if self.shows_idle { "Hide" } else { "Show" };
+                    let about = "Changes and settings that do not apply here or do not lower the peak, and why.";
+                    let words = format!("{words} {} that would not help", scene.idle);
+                    if Push::plain(&words).small().show(ui).on_hover_text(about).clicked() {
+                        self.shows_idle ^= true;
+                    }
+                }
             }
             // The size in sight is another one: the rows can be of it too.
             if scene.knows && scene.chosen != scene.wanted {

@@ -69,6 +69,8 @@ pub struct PlanView {
     pub(super) takes_keys: bool,
     /// The frame in which the slider was last drawn.
     pub(super) drawn_in: Option<u64>,
+    /// Changes that would not help are shown too.
+    pub(super) shows_idle: bool,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
     pub(super) dialog: Dialog,
@@ -174,6 +176,8 @@ impl PlanView {
             at,
             failure,
             rows: Vec::new(),
+            idle: 0,
+            shows_idle: self.shows_idle,
             selected: 0,
             plotted: Vec::new(),
             is_hopeless: false,
@@ -311,7 +315,6 @@ impl PlanView {
         };
         rows.sort_by_key(|row| (rank(row), is_idle(row), row.price));
         scene.rows = std::iter::once(first).chain(rows).collect();
-        let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
         if let Some(kind @ Kind::Changes(..)) = &self.row
             && !is_listed(kind, &own)
         {
@@ -324,6 +327,16 @@ impl PlanView {
                 };
             }
         }
+        let own = scene.rows.first().and_then(|row| row.figures.clone());
+        let is_idle = |row: &Row| {
+            let is_wanted = row.is_best || row.is_part || row.kind == Kind::Own || Some(&row.kind) == self.row.as_ref();
+            !is_wanted && own.as_ref().zip(row.figures.as_ref()).is_some_and(|(own, row)| !row.improves(own))
+        };
+        scene.idle = scene.rows.iter().filter(|row| is_idle(row)).count();
+        if !self.shows_idle {
+            scene.rows.retain(|row| !is_idle(row));
+        }
+        let chosen = self.row.as_ref().and_then(|kind| scene.rows.iter().position(|row| row.kind == *kind));
         scene.selected = chosen.or_else(|| scene.rows.iter().position(|row| row.is_best)).unwrap_or(0);
     }
 

@@ -66,6 +66,17 @@ impl Figures {
         }
     }
 
+    /// True for a row that is worth a look beside the program as it is: its peak is lower, it fits better, or more of the size fits.
+    pub(super) fn improves(&self, own: &Figures) -> bool {
+        let rank = |figures: &Figures| match figures.outcome {
+            Outcome::Fits => 0,
+            Outcome::May => 1,
+            Outcome::Fails | Outcome::Useless(_) => 2,
+        };
+        let is_useless = matches!(self.outcome, Outcome::Useless(_));
+        !is_useless && (self.peak < own.peak || rank(self) < rank(own) || self.largest > own.largest)
+    }
+
     /// What it costs, with the bytes that are made again or moved.
     pub(super) fn costs(&self, size: impl Fn(u64) -> String) -> String {
         match self.extra {
@@ -126,6 +137,9 @@ pub(super) struct Scene {
     /// The first failure, at that size.
     pub failure: Option<(u64, Failure)>,
     pub rows: Vec<Row>,
+    /// Rows that lower no peak and let nothing fit; among the others only where they are asked for.
+    pub idle: usize,
+    pub shows_idle: bool,
     pub selected: usize,
     /// The curve of the selected row: peaks without a limit.
     pub plotted: Vec<(u64, u64)>,

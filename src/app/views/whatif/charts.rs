@@ -111,7 +111,7 @@ impl WhatIfView {
         let (first, last) = (lane.iter().find(folded), lane.iter().rev().find(folded));
         if let (Some(first), Some(last)) = (first, last) {
             let most = lane.iter().map(|b| b.count).max().unwrap_or(1);
-            let total: usize = lane.iter().filter(folded).map(|b| b.count).sum();
+            let total: usize = lane.iter().map(|b| b.count).sum();
             let text = format!("{} steps, up to {} a box", count(total as u64), count(most as u64));
             let width = label::width(p, &text, Type::Caption) + 12.0;
             let run = Rangef::new(first.range.min, last.range.max);

@@ -12,7 +12,7 @@ use crate::app::widgets::{CodeWell, Icon, PaneHeader, Push, label, link_with, pa
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::inference::{Assumption, CapFrom, Horizon};
 use vramscope_core::tables::Quantity;
-use vramscope_core::units::{Bytes, SizeColumn, count};
+use vramscope_core::units::{Bytes, SizeColumn, compared, count};
 
 impl WhatIfView {
     pub(super) fn side(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
@@ -257,7 +257,8 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
         )
     } else {
         let verb = if beyond < was { "falls" } else { "grows" };
-        format!("The gap between the peaks of reserved and allocated {verb} from {} to {}.", Bytes(was), Bytes(beyond))
+        let [was, beyond] = compared([was, beyond]);
+        format!("The gap between the peaks of reserved and allocated {verb} from {was} to {beyond}.")
     };
     label::paragraph(ui, &gap, Type::Body, t.text2);
 }

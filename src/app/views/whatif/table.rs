@@ -136,7 +136,8 @@ impl WhatIfView {
         let limited = first(6..10);
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
         let tick = if t.dark { "white" } else { "black" };
-        let own = Bytes(recorded);
+        // In the unit of the column below.
+        let own = self.sizes().sized(recorded);
         // The first that fits.
         let free = vec![
             format!("served without a limit; the recording itself peaks at {own} ({tick} tick)"),

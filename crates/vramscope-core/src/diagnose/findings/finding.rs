@@ -3,7 +3,7 @@
 use crate::diagnose::counterfactual::Saving;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
-use crate::units::Bytes;
+use crate::units::{Bytes, compared};
 
 /// What kind of trouble a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
@@ -116,7 +116,8 @@ impl Finding {
         self.sentence.push_str(&if saving.is_nothing() {
             format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
         } else {
-            format!("{change} the peak falls from {} to about {}.", Bytes(saving.before), Bytes(saving.after))
+            let [before, after] = compared([saving.before, saving.after]);
+            format!("{change} the peak falls from {before} to about {after}.")
         });
         self.saving = Some(saving);
         self

@@ -272,7 +272,7 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(held),
             ))
             .shows("tensors", count(number))
-            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .shows("steps that add", steps_that_add(&kept))
             .bytes_of("requested", asked)
             .bytes_of("in blocks", held)
             .at(Place {
@@ -285,6 +285,12 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
             .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
             .check("As many blocks live after the last step as after the first."),
     ]
+}
+
+/// Steps in which any of these adds, as the view of leaks counts them.
+fn steps_that_add(grown: &[Growth]) -> String {
+    let (add, all) = adding(&grown.iter().collect::<Vec<_>>());
+    format!("{} of {}", count(add as u64), count(all as u64))
 }
 
 /// Memory that grows where only evaluation allocates.
@@ -305,7 +311,7 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
                 pace(&grown.iter().collect::<Vec<_>>(), what)
             ))
             .red("kept from evaluation", bytes)
-            .shows("steps that add", format!("{} of {}", first.steps_adding, first.steps))
+            .shows("steps that add", steps_that_add(&grown))
             .shows("fit of a line", format!("{:.3}", first.confidence))
             .at(Place {
                 event: Some(p.last_event()),

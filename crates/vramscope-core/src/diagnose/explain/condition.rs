@@ -10,7 +10,7 @@
 //!   printed decimals do not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
 
 use super::{compare, figures, rules};
-use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer, release};
+use crate::formats::oom_message::{Figure, OomMessage, Writer, release};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
@@ -100,7 +100,7 @@ const FACTS: &[Fact] = &[
     ("in a program", |m| m.around.is_some()),
     ("in a server", |m| m.around.is_some_and(Writer::is_server)),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
-    ("of the machine", |m| m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu),
+    ("of the machine", OomMessage::is_of_machine),
     ("impossible", OomMessage::asks_for_the_impossible),
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),

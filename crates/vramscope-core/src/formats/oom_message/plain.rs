@@ -1,11 +1,14 @@
 //! What stands around a text where it was stored: tags of HTML, objects of JSON, logfmt, a string with escaped ends of lines, numbers of lines.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
 /// Tags that a page has around what a program printed; `<module>` and its like are the program's own.
 const TAGS: &str = " span pre code p div br b i u strong em font a ul ol li table tr td th tt samp details summary blockquote ";
+static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("</*([A-Za-z0-9]+)[^>]*>").ok());
 /// Keys of JSON whose value a logger wrote, not the program.
 const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream logger caller source ";
 
@@ -64,17 +67,11 @@ fn without_syntax(line: &str) -> Cow<'_, str> {
     if line.match_indices("\\n").filter(is_end).count() > 2 {
         return Cow::Owned(line.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'"));
     }
-    let mut out = Cow::Borrowed(line);
-    let mut from = 0;
-    while let Some(at) = out[from..].find('<').map(|at| from + at) {
-        let name = out[at + 1..].trim_start_matches('/');
-        let name = name.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("").to_ascii_lowercase();
-        match out[at..].find('>').filter(|_| TAGS.contains(&format!(" {name} "))) {
-            Some(end) => out.to_mut().replace_range(at..=at + end, if name == "br" { "\n" } else { "" }),
-            None => from = at + 1,
-        }
-    }
-    out
+    let without = |tag: &Captures<'_>| match tag[1].to_ascii_lowercase() {
+        name if !TAGS.contains(&format!(" {name} ")) => tag[0].to_owned(),
+        name => if name == "br" { "\n" } else { "" }.to_owned(),
+    };
+    TAG.as_ref().map_or(Cow::Borrowed(line), |tag| tag.replace_all(line, without))
 }
 
 /// The strings of an object, one below the other.

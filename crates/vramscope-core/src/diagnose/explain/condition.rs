@@ -166,8 +166,7 @@ mod tests {
                 for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
-                    let platform =
-                        ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
+                    let platform = name.parse::<crate::formats::oom_message::Platform>().is_ok();
                     let fact = FACTS.iter().any(|(known, _)| *known == name) || !rules::table(&format!("is {name}")).is_empty();
                     let set = "rejected|bare|foreign|counts below zero|one at once|attempt|miscounted|peers|others too small";
                     let seen = shows(name) || set.split('|').any(|known| known == name);

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
+use super::text::captured;
+
 /// Tags that a page has around what a program printed; `<module>` and its like are the program's own.
 const TAGS: &str = " span pre code p div br b i u strong em font a ul ol li table tr td th tt samp details summary blockquote ";
 static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("</*([A-Za-z0-9]+)[^>]*>").ok());
@@ -41,11 +43,8 @@ fn is_counted(text: &str) -> bool {
 
 /// The number before a line, and the line behind it.
 fn counter(line: &str) -> Option<(u32, &str)> {
-    let line = line.trim_start();
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    let rest = &line[digits..];
-    let rest = rest.strip_prefix(['.', ':', '|', ')']).unwrap_or(rest);
-    (rest.is_empty() || rest.starts_with([' ', '\t'])).then(|| Some((line[..digits].parse().ok()?, rest)))?
+    let [number, rest] = captured!(r"^\s*([0-9]+)[.:|)]?([ \t].*|)$", line)?;
+    Some((number.parse().ok()?, rest))
 }
 
 fn without_syntax(line: &str) -> Cow<'_, str> {

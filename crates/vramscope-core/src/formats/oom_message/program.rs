@@ -206,10 +206,9 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
     let of_line = |line: &str| {
         // Most lines do not have it.
         let line = line.contains(word).then(|| line.to_ascii_lowercase().replace('-', "_"))?;
-        let mut after = line.split(name).skip(1);
-        after.find_map(|rest| {
-            let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
-            let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
+        line.split(name).skip(1).find_map(|rest| {
+            let [number] = captured!("^[ =:'\"`]*([0-9][0-9.]*)", rest)?;
+            let number = number.trim_end_matches('.');
             number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
         })
     };

@@ -17,7 +17,7 @@ const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream lo
 /// A text without that, and the line where each of its lines was; `None` for a text that has nothing of it.
 pub(super) fn plain(text: &str) -> Option<(String, Vec<u32>)> {
     let may_have = |line: &str| line.contains(['<', '\\']) || line.contains("msg=\"") || line.trim_start().starts_with('{');
-    let changed = |line| Some(without_syntax(line)).filter(|new| may_have(line) && new != line);
+    let changed = |line| may_have(line).then(|| without_syntax(line)).filter(|new| new != line);
     let is_counted = is_counted(text);
     if !is_counted {
         text.lines().find_map(changed)?;

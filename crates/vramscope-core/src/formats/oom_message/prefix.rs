@@ -18,14 +18,16 @@ pub(super) fn stripped(line: &str) -> Stripped<'_> {
     for _ in 0..10 {
         let trimmed = out.rest.trim_start_matches(|c: char| c.is_whitespace() || c == '>' || c == '|' || is_frame(c));
         let colour = markup(trimmed);
-        let any = |patterns: &[&str]| patterns.iter().find_map(|pattern| prefix(trimmed, pattern));
-        if let Some((rest, rank)) = any(&OF_WRITERS).or_else(|| worker(trimmed).map(|rest| (rest, None))) {
+        let named = || PREFIXES.iter().find_map(|pattern| prefix(trimmed, pattern));
+        if let Some((rest, rank)) = named().or_else(|| worker(trimmed).map(|rest| (rest, None))) {
             out.rank = out.rank.or(rank);
             out.stream = identity(out.stream, &trimmed[..trimmed.len() - rest.len()]);
             out.rest = rest;
         } else if colour > 0 {
             out.rest = &trimmed[colour..];
-        } else if let Some((rest, _)) = any(&OTHERS) {
+        } else if let Some(rest) = timestamp(trimmed) {
+            out.rest = rest;
+        } else if let Some(rest) = ["* ", "# ", "• ", "E  "].iter().find_map(|mark| trimmed.strip_prefix(mark)) {
             out.rest = rest;
         } else {
             out.rest = trimmed;
@@ -41,33 +43,35 @@ fn identity(before: u64, prefix: &str) -> u64 {
     prefix.bytes().filter(u8::is_ascii_alphanumeric).fold(start, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Prefixes that tell who wrote a line: `0` is the rank, `9` another number, `%` a name and `+` spaces. Used by launchers of PyTorch, MPI and
-/// Horovod, `srun --label`, docker compose, pdsh and DeepSpeed.
+/// Line prefixes: `#` is the rank, `@` another number, `%` a name and `+` spaces. Used by launchers of PyTorch, MPI and Horovod, `srun
+/// --label`, docker compose, pdsh and DeepSpeed.
 #[rustfmt::skip]
-const OF_WRITERS: [&str; 12] = [
-    "[rank0]:", "[rank0]", "[Rank0]:", "[Rank0]", "[default0]:", "[9,0]<stderr>:", "[0]<stderr>:", "[0]<stdout>:",
-    "[9,0]<stdout>:", "0: ", "%+|", "9.9.9.9: ",
+const PREFIXES: [&str; 12] = [
+    "[rank#]:", "[rank#]", "[Rank#]:", "[Rank#]", "[default#]:", "[@,#]<stderr>:", "[#]<stderr>:", "[#]<stdout>:",
+    "[@,#]<stdout>:", "#: ", "%+|", "@.@.@.@: ",
 ];
-/// Marks of lists, test runners and mail, and dates (`~` is a time): `2024-05-01T12:00:00.123Z`.
-const OTHERS: [&str; 6] = ["* ", "# ", "• ", "E  ", "9-9-9T9:~", "9-9-9 9:~"];
 
 /// The rest after a prefix, and the rank in it.
 fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {
     let (mut rest, mut rank) = (line, None);
     for c in pattern.chars() {
-        let run = |is_part: fn(u8) -> bool| rest.bytes().take_while(|b| is_part(*b)).count();
+        let is_part = |b: &u8| match c {
+            '#' | '@' => b.is_ascii_digit(),
+            '%' => b.is_ascii_alphanumeric() || b"-_.".contains(b),
+            '+' => *b == b' ',
+            _ => *b == c as u8,
+        };
+        let length = rest.bytes().take_while(is_part).count();
         let (length, most) = match c {
-            '0' | '9' => (run(|b| b.is_ascii_digit()), 5),
-            '~' => (run(|b| b.is_ascii_digit() || b":.,Z+-".contains(&b)), 63),
-            '%' => (run(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)), 63),
-            '+' => (run(|b| b == b' '), 63),
-            _ => (rest.strip_prefix(c).map_or(0, |after| rest.len() - after.len()), usize::MAX),
+            '#' | '@' => (length, 5),
+            '%' | '+' => (length, 63),
+            _ => (length.min(1), 1),
         };
         if length == 0 || length > most {
             return None;
         }
         let (part, after) = rest.split_at(length);
-        if c == '0' {
+        if c == '#' {
             rank = part.parse().ok();
         }
         rest = after;
@@ -79,6 +83,17 @@ fn prefix<'a>(line: &'a str, pattern: &str) -> Option<(&'a str, Option<u32>)> {
 fn worker(line: &str) -> Option<&str> {
     let (inner, rest) = line.strip_prefix('(')?.split_once(')')?;
     inner.contains("pid=").then_some(rest)
+}
+
+/// Skips `2024-05-01T12:00:00.123Z ` and similar dates.
+fn timestamp(line: &str) -> Option<&str> {
+    let b = line.as_bytes();
+    let is_date = b.len() > 19 && b[4] == b'-' && b[7] == b'-' && b[13] == b':' && b[..4].iter().all(u8::is_ascii_digit);
+    if !is_date {
+        return None;
+    }
+    let end = b.iter().skip(11).position(|c| !(c.is_ascii_digit() || b":.,Z+-".contains(c)))?;
+    line.get(11 + end..)
 }
 
 /// Box-drawing characters, with which rich and other printers frame an error. No message contains them itself.

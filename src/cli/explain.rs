@@ -49,7 +49,9 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
         Some(file.map_or_else(|| name.into(), |page| page.with_file_name(name)).display().to_string())
     });
     let snapshot = snapshot.as_deref();
-    let written = if json { write_json(main, &explained, snapshot, out) } else { write_text(main, &explained, snapshot, out) };
+    let other = oom_message::other_kind(&found).and_then(|at| explained.get(at));
+    let written =
+        if json { write_json(main, &explained, snapshot, out) } else { write_text(main, other, &explained, snapshot, out) };
     written.map_err(|e| super::not_written(&e))
 }
 
@@ -71,10 +73,21 @@ fn write_json(main: &Explanation, all: &[Explanation], snapshot: Option<&str>, o
     writeln!(out)
 }
 
-/// `snapshot`: what was recorded at that moment.
-fn write_text(e: &Explanation, all: &[Explanation], snapshot: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {
+/// `other`: a failure of another kind, such as a kill for the machine's memory after the card was full. `snapshot`: what was recorded at that
+/// moment.
+fn write_text(
+    e: &Explanation,
+    other: Option<&Explanation>,
+    all: &[Explanation],
+    snapshot: Option<&str>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let doubt = e.doubt.filter(|_| e.contradictions.is_empty()).map_or(String::new(), |why| format!(" (Not certain: {why}.)"));
     writeln!(out, "{}{}{doubt}", named(e.cause), e.sentence)?;
+    if let Some(other) = other {
+        let advice = other.remedies.first().map_or("", |r| r.sentence.as_str());
+        writeln!(out, "Another failure, in line {}: {}{} {advice}", other.line, named(other.cause), other.sentence)?;
+    }
     writeln!(out, "\nMessage of {}, line {}", e.writer, e.line)?;
     for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
@@ -179,6 +192,26 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("fragmentation: PyTorch has 609.98 MiB free inside its own memory, but scattered"), "{text}");
         assert!(text.contains("line 3, rank 1"));
+    }
+
+    /// The first cause is first, whichever has figures.
+    #[test]
+    fn failures_of_two_kinds_are_both_told() {
+        let shm = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.";
+        let killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=44.0. Some of the step tasks have been OOM Killed.";
+        let told = |log: String| {
+            let path = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(&path, log).unwrap();
+            let mut text = Vec::new();
+            run(Some(path.path()), false, &mut text).unwrap();
+            String::from_utf8(text).unwrap().lines().take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let [first, second] = told(format!("{shm}\n{TEXT}\n")).try_into().unwrap();
+        assert!(first.starts_with("shared memory: ") && second.starts_with("Another failure, in line 2: fragmentation: "));
+        let [first, second] = told(format!("{TEXT}\n{killed}\n")).try_into().unwrap();
+        assert!(first.starts_with("fragmentation: ") && second.starts_with("Another failure, in line 2: host memory: "));
+        assert!(second.ends_with("#SBATCH --mem or --mem-per-cpu."), "{second}");
+        assert!(told(format!("{TEXT}\n{TEXT}\n"))[1].is_empty());
     }
 
     #[test]

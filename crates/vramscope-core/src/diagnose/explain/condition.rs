@@ -10,7 +10,7 @@
 //!   printed decimals do not decide them, `>?` holds then, `>!` does not, and `<` and `>=` compare what is printed.
 
 use super::{compare, figures, rules};
-use crate::formats::oom_message::{Figure, OomMessage, Platform, Writer, release};
+use crate::formats::oom_message::{Figure, OomMessage, Writer, release};
 use crate::units::{GIBIBYTE, MEBIBYTE};
 
 /// Whether a condition holds, and whether the printed decimals decide that. `None` if it needs a figure that the message does not
@@ -100,7 +100,7 @@ const FACTS: &[Fact] = &[
     ("in a program", |m| m.around.is_some()),
     ("in a server", |m| m.around.is_some_and(Writer::is_server)),
     ("other program", |m| m.dialect.writer.neighbour().is_some()),
-    ("of the machine", |m| m.dialect.writer.is_host() || m.dialect.platform == Platform::Cpu),
+    ("of the machine", OomMessage::is_of_machine),
     ("impossible", OomMessage::asks_for_the_impossible),
     ("sliced", |m| m.mig_slice.is_some()),
     ("lists no process", |m| m.processes.is_empty()),
@@ -166,8 +166,7 @@ mod tests {
                 for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
-                    let platform =
-                        ["hip", "xpu", "npu", "tpu", "cpu", "mps", "metal", "vulkan", "directml", "unknown"].contains(&name);
+                    let platform = name.parse::<crate::formats::oom_message::Platform>().is_ok();
                     let fact = FACTS.iter().any(|(known, _)| *known == name) || !rules::table(&format!("is {name}")).is_empty();
                     let set = "rejected|bare|foreign|counts below zero|one at once|attempt|miscounted|peers|others too small";
                     let seen = shows(name) || set.split('|').any(|known| known == name);

@@ -1,8 +1,8 @@
 //! A message's figures by name: those it prints, and those derived from them.
 
 use super::condition::sum;
-use super::{device, rules, unattributed};
-use crate::formats::oom_message::{Figure, OomMessage, Platform};
+use super::{rules, unattributed};
+use crate::formats::oom_message::{Figure, OomMessage, Platform, ProcessUse};
 
 /// A name, and how to get the value from a message.
 pub(super) type Named<T> = (&'static str, fn(&OomMessage) -> Option<T>);
@@ -36,12 +36,19 @@ pub(super) const FIGURES: [Named<Figure>; 21] = [
 const DERIVED: &[Named<Figure>] = &[
     ("free", |m| m.figures.free),
     ("listed", OomMessage::listed_processes),
-    ("most others", |m| Some(device::most_of_others(m, m.figures.capacity?)?.0)),
+    ("largest other", |m| others_by_size(m).first().map(|p| p.bytes)),
     // A tensor whose type the message does not tell, if it is float32.
     ("float tensor", |m| Some(Figure::exact(m.elements?.saturating_mul(4)))),
     ("total allocation", |m| statistic(m, "total allocation")),
     ("largest part", |m| program_parts(m).first().map(|(figure, _)| *figure)),
 ];
+
+/// The other processes whose use is told, largest first.
+pub(super) fn others_by_size(m: &OomMessage) -> Vec<&ProcessUse> {
+    let mut others: Vec<_> = m.processes.iter().filter(|p| !p.is_this && !p.bytes.is_unlimited()).collect();
+    others.sort_by_key(|p| std::cmp::Reverse(p.bytes.bytes));
+    others
+}
 
 /// A figure of XLA's report, if it is not 0.
 fn statistic(m: &OomMessage, name: &str) -> Option<Figure> {

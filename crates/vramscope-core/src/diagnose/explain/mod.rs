@@ -14,7 +14,6 @@ use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, ProcessUse, Wr
 use crate::units::pytorch_size;
 
 mod condition;
-mod device;
 mod figures;
 mod judge;
 mod remedies;

@@ -4,14 +4,14 @@
 //! what the message does not tell cannot be said. `{? of {limit}}` is left out then; of `{?a|b}` the first that can be said stands.
 
 use super::condition::{holds, is};
-use super::figures::{Named, figure, program_parts};
-use super::{device, rules};
+use super::figures::{Named, figure, others_by_size, program_parts};
+use super::rules;
 use crate::diagnose::vendor::Words;
 use crate::formats::oom_message::{OomMessage, Platform, Writer};
 use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
-const WORDS: [Named<String>; 36] = [
+const WORDS: [Named<String>; 35] = [
     ("program", |m| Some(m.around.filter(|a| *a == Writer::OLLAMA).unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
@@ -23,7 +23,6 @@ const WORDS: [Named<String>; 36] = [
     }),
     ("tensor", tensor),
     ("unread", |m| Some(listed(&m.unread())).filter(|list| !list.is_empty())),
-    ("who", |m| Some(device::most_of_others(m, m.figures.capacity?)?.1)),
     ("own pid", |m| Some(m.processes.iter().find(|p| p.is_this)?.pid?.to_string())),
     ("untold", untold),
     ("times", |m| match m.warnings {
@@ -32,7 +31,7 @@ const WORDS: [Named<String>; 36] = [
         n => Some(format!("{n} times")),
     }),
     ("others", others),
-    ("largest pid", |m| Some(by_size(m).first()?.pid?.to_string())),
+    ("largest pid", |m| Some(others_by_size(m).first()?.pid?.to_string())),
     ("elements", |m| Some(m.elements?.to_string())),
     ("wanted", |m| Some(m.wanted?.to_string())),
     ("fits", |m| Some(m.fits?.to_string())),
@@ -154,16 +153,9 @@ fn untold(m: &OomMessage) -> Option<String> {
     (!names.is_empty()).then(|| listed(&names))
 }
 
-/// The other processes, largest first.
-fn by_size(m: &OomMessage) -> Vec<&crate::formats::oom_message::ProcessUse> {
-    let mut others: Vec<_> = m.processes.iter().filter(|p| !p.is_this).collect();
-    others.sort_by_key(|p| std::cmp::Reverse(p.bytes.bytes));
-    others
-}
-
 fn others(m: &OomMessage) -> Option<String> {
     let name = |pid: Option<u32>| pid.map_or("one".to_owned(), |pid| format!("pid {pid}"));
-    let others = by_size(m);
+    let others = others_by_size(m);
     // Next to the largest some hold nothing that anyone would miss.
     let least = others.first().map_or(0, |p| p.bytes.bytes) / 50;
     let shown = others.iter().filter(|p| p.bytes.bytes > least).take(5);

@@ -1,7 +1,7 @@
 //! What people paste beside a message: the table of `nvidia-smi`, Ray's list of processes, the kernel's and Slurm's lines.
 
 use super::prefix::stripped;
-use super::text::{Window, clamped};
+use super::text::{Window, captured, clamped};
 use super::{Figure, OomMessage, Platform, ProcessUse, Writer};
 use crate::units::{GIBIBYTE, MEBIBYTE, pytorch_size};
 
@@ -44,28 +44,21 @@ pub(super) fn cards(text: &str) -> Cards {
         if line.contains("NVIDIA-SMI") {
             out = Cards::default();
         }
-        let row = line.trim().trim_matches('|');
-        let words: Vec<&str> = row.split_whitespace().collect();
-        let Some(index) = words.first().map(|word| word.parse().ok()) else { continue };
-        if let Some((used, total)) = row.split('|').find_map(|cell| cell.split_once("MiB /")) {
-            let mib = |text: &str| text.trim().trim_end_matches("MiB").parse::<u64>().ok().map(|n| n.saturating_mul(MEBIBYTE));
+        let mib = |text: &str| text.parse::<u64>().ok().map(|n| n.saturating_mul(MEBIBYTE));
+        if let Some([used, total]) = captured!(r"(\d+)MiB / *(\d+)MiB", line) {
             out.cards.extend(gpu.take().zip(mib(used)).zip(mib(total)).map(|((gpu, used), total)| (gpu, used, total)));
-        } else if row.contains('|') {
+        } else if let Some([index]) = captured!(r"^[\s|]*(\d+)\s[^|]*\|.*:", line) {
             // The first line of a card: its index, its name, its bus.
-            gpu = index.filter(|_| row.contains(':')).or(gpu);
-        } else if let (Some(gpu), Some(listed)) = (index, process(&words)) {
-            out.processes.push(Listed { gpu, ..listed });
+            gpu = index.parse().ok().or(gpu);
+        } else if let Some([gpu, pid, name, size]) =
+            captured!(r"^[\s|]*(\d+)\s[^|]*?(\d+)\s+(?:C|G|C\+G|M\+C)\s+([^|]*?)\s+(\d+)MiB[\s|]*$", line)
+            && let (Ok(gpu), Ok(pid), Some(bytes)) = (gpu.parse(), pid.parse(), mib(size))
+        {
+            // `0  N/A  N/A  4242  C  python3  20000MiB`
+            out.processes.push(Listed { gpu, pid, name: name.to_owned(), bytes });
         }
     }
     out
-}
-
-/// `0  N/A  N/A  4242  C  python3  20000MiB`
-fn process(words: &[&str]) -> Option<Listed> {
-    let kind = words.iter().position(|word| ["C", "G", "C+G", "M+C"].contains(word))?;
-    let (last, name) = words.get(kind + 1..)?.split_last()?;
-    let bytes = last.strip_suffix("MiB")?.parse::<u64>().ok()?.saturating_mul(MEBIBYTE);
-    Some(Listed { gpu: 0, pid: words.get(kind.checked_sub(1)?)?.parse().ok()?, name: name.join(" "), bytes })
 }
 
 /// Tells what the table shows of the message's card. Where the message does not list processes, those of the table that hold much
@@ -127,36 +120,30 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
 
 /// `Killed process 4242 (python3) total-vm:…`
 fn killed(line: &str) -> Option<String> {
-    let (_, rest) = line.split_once("Killed process ")?;
-    let (pid, rest) = rest.split_once(['(', ','])?;
-    let (name, _) = rest.split_once([')', ','])?;
-    Some(format!("{} ({})", pid.trim().parse::<u32>().ok()?, clamped(name.trim().trim_start_matches('('), NAME)))
+    let [pid, name] = captured!(r"Killed process (\d+)\s*[(,]\s*\(?([^),]*)[),]", line)?;
+    Some(format!("{} ({})", pid.parse::<u32>().ok()?, clamped(name.trim(), NAME)))
 }
 
 /// `StepId=647.7` and `srun: error: n012: task 3: Out Of Memory`
 fn slurm<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let (mut step, mut place) = (None, None);
     for line in lines {
-        let named = ["StepId=", " step ", "Step "].iter().find_map(|key| line.split_once(key)).map(|(_, rest)| rest);
-        let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(rest.len());
-        let id =
-            named.map(|rest| rest[..end(rest)].trim_end_matches('.')).filter(|id| id.starts_with(|c: char| c.is_ascii_digit()));
-        step = step.or(id.filter(|_| line.contains("slurmstepd")));
-        let words = line.split_once("srun: error: ").and_then(|(_, rest)| rest.split_once(": Out Of Memory"));
-        place = place.or(words.and_then(|(words, _)| words.split_once(": ")));
+        if line.contains("slurmstepd") {
+            step = step.or(captured!(r"(?:StepId=| step |Step )(\d[A-Za-z0-9.]*)", line));
+        }
+        place = place.or(captured!(r"srun: error: ([^:]*): ([^:]*): Out Of Memory", line));
     }
-    let step = step.map(|id| format!("step {id}"));
-    let place = place.map(|(node, tasks)| format!("{tasks} on node {node}"));
+    let step = step.map(|[id]: [&str; 1]| format!("step {}", id.trim_end_matches('.')));
+    let place = place.map(|[node, tasks]: [&str; 2]| format!("{tasks} on node {node}"));
     listing("Slurm names ", step.into_iter().chain(place))
 }
 
 /// Ray's table of the largest processes: `PID  MEM(GB)  COMMAND`.
 fn ray<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let row = |line: &'a str| {
-        let mut words = line.split_whitespace();
-        let (pid, memory) = (words.next()?.parse().ok()?, words.next().filter(|word| word.contains('.'))?);
+        let [pid, memory, name] = captured!(r"^(\d+)\s+(\S*\.\S*)\s*(.*)$", line)?;
         let bytes = Figure::at_start(memory, Some(30))?.0.bytes;
-        Some(Listed { gpu: 0, pid, name: words.collect::<Vec<_>>().join(" "), bytes })
+        Some(Listed { gpu: 0, pid: pid.parse().ok()?, name: name.to_owned(), bytes })
     };
     let below = lines.skip_while(|line| !(line.contains("PID") && line.contains("MEM(GB)"))).skip(1);
     listing("Ray lists who held the machine's memory: ", below.map_while(row).take(NAMED).map(|p| p.told()))

@@ -42,11 +42,10 @@ pub(super) struct Pattern {
     clauses: Vec<Clause>,
 }
 
-/// The rows, indexed by the first four letters of their anchors.
+/// The rows, and which of them may begin with four letters.
 struct Table {
     patterns: Vec<Pattern>,
-    by_key: FxHashMap<u32, Vec<usize>>,
-    mask: [bool; 4096],
+    by_slot: Vec<Vec<usize>>,
     /// Sentences that several rows share.
     sentences: FxHashMap<&'static str, &'static str>,
 }
@@ -55,22 +54,16 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let all = entries(&DIALECTS);
     let patterns: Vec<Pattern> = all.iter().flat_map(Row::of).map(Pattern::of).collect();
     let sentences = all.iter().filter_map(|entry| Some((entry.head, entry.lines.first()?.1))).collect();
-    let mut table = Table { patterns, by_key: FxHashMap::default(), mask: [false; 4096], sentences };
-    for (i, pattern) in table.patterns.iter().enumerate() {
-        if let Some(key) = key_of(pattern.anchor.as_bytes()) {
-            table.by_key.entry(key).or_default().push(i);
-            table.mask[slot(key)] = true;
-        }
+    let mut by_slot = vec![Vec::new(); 4096];
+    for (i, four) in patterns.iter().enumerate().filter_map(|(i, p)| Some((i, p.anchor.as_bytes().first_chunk()?))) {
+        by_slot[slot(*four)].push(i);
     }
-    table
+    Table { patterns, by_slot, sentences }
 });
 
-fn key_of(bytes: &[u8]) -> Option<u32> {
-    bytes.first_chunk().map(|four| u32::from_le_bytes(*four))
-}
-
-fn slot(key: u32) -> usize {
-    (key.wrapping_mul(0x9e37_79b1) >> 20) as usize
+/// A hash below 4096.
+fn slot(four: [u8; 4]) -> usize {
+    (u32::from_le_bytes(four).wrapping_mul(0x9e37_79b1) >> 20) as usize
 }
 
 fn squeezed(words: &str) -> String {
@@ -84,11 +77,10 @@ pub(super) fn starts(low: &str, is_last: bool) -> Vec<(usize, usize)> {
     let bytes = low.as_bytes();
     let mut out = Vec::new();
     for (at, four) in bytes.windows(4).enumerate() {
-        let key = u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
-        if !table.mask[slot(key)] {
+        let rows = &table.by_slot[slot([four[0], four[1], four[2], four[3]])];
+        if rows.is_empty() {
             continue;
         }
-        let Some(rows) = table.by_key.get(&key) else { continue };
         let here = out.len();
         let is_here = |p: &Pattern| p.row.is("last") == is_last && bytes[at..].starts_with(p.anchor.as_bytes());
         out.extend(rows.iter().filter(|&&i| is_here(&table.patterns[i])).map(|&i| (at, i)));

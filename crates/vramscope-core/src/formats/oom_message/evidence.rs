@@ -3,15 +3,13 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, words};
-use super::text::Window;
+use super::text::{Window, captured};
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
 
 /// Characters that open an argument, a list or a value in code, before a quoted text.
 const OPENS: [char; 7] = ['(', '{', '[', '=', '+', '<', ','];
-/// Marks before an item of a list.
-const ITEM: [char; 4] = ['-', '*', '+', '•'];
 /// Characters that may follow the quoted text.
 const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 
@@ -68,9 +66,7 @@ fn is_element(before: &str, after: &str) -> bool {
 
 /// True for an item of a list: `- `, `2. `.
 fn is_in_list(window: &Window<'_>) -> bool {
-    let line = window.raw_line().trim_start();
-    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    line.starts_with(ITEM) || rest.len() < line.len() && rest.starts_with(". ")
+    captured!(r"^\s*([-*+•]|\d+\. )", window.raw_line()).is_some_and(|[_]| true)
 }
 
 /// True for an entry of a changelog that quotes the words and says what became of them.
@@ -122,20 +118,8 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
-    let is_name = |inside: &str| {
-        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_:,.!".contains(&b);
-        inside.starts_with(|c: char| c.is_ascii_lowercase() || c == ':') && inside.bytes().all(is_part)
-    };
-    if line.split('{').skip(1).filter_map(|rest| rest.split_once('}')).any(|(inside, _)| is_name(inside)) {
-        return true;
-    }
-    let mut words = line.trim_end().split([' ', '(', ';', ',']).map(|word| word.trim_end_matches([')', '.'])).peekable();
-    std::iter::from_fn(|| words.next().map(|word| (word, words.peek().copied()))).any(|(word, next)| {
-        const UNITS: [&str; 5] = ["GiB", "MiB", "GB", "MB", "bytes"];
-        let joined = UNITS.iter().find_map(|unit| word.strip_suffix(unit));
-        let number = joined.or(Some(word).filter(|_| next.is_some_and(|next| UNITS.contains(&next)))).unwrap_or("");
-        !number.is_empty() && number.bytes().all(|b| matches!(b, b'X' | b'Y' | b'N' | b'.')) && !number.starts_with('.')
-    })
+    captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
+        || captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
 }
 
 /// True if the line explains the words to readers: a guide, a FAQ, documentation.
@@ -294,8 +278,7 @@ fn is_among_names(window: &Window<'_>) -> bool {
 
 /// True for a line of a log that names its place in a source: `allocator.h:68] failed`.
 fn is_logged(line: &str) -> bool {
-    let place = line.split_once("] ").and_then(|(before, _)| before.rsplit_once(':'));
-    place.is_some_and(|(file, at)| file.contains('.') && at.parse::<u32>().is_ok())
+    captured!(r"^[^]]*(\.[^]:]*:\d+)\] ", line).is_some_and(|[_]| true)
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

@@ -344,6 +344,16 @@ impl OomMessage {
         !self.is_warning && !self.seen.contains("attempt")
     }
 
+    /// True if the machine's memory ran out, not a device's.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        self.dialect.writer.is_host() || self.dialect.platform == Platform::Cpu
+    }
+
+    /// True for a failure that tells why: that a worker is gone may follow from any other.
+    fn is_cause(&self) -> bool {
+        self.is_failure() && !["$LOST", "$RAY_LOST"].map(engine::sentence).contains(&self.says)
+    }
+
     /// True for messages that count tokens or requests.
     pub(crate) fn counts_tokens(&self) -> bool {
         self.wanted.or(self.fits).is_some()
@@ -363,10 +373,18 @@ pub fn parse(text: &str) -> Option<OomMessage> {
 }
 
 /// Index of the message to report first: a failure before an attempt that the program repeats, and that before a message of no
-/// failure; of each kind the first with figures.
+/// failure. Of failures of both kinds, a device's memory and the machine's, those of the kind that came first; of those the first with figures.
 pub fn main_message(found: &[OomMessage]) -> usize {
-    let rank = |m: &OomMessage| (m.is_warning, !m.is_failure(), !m.has_figures() && !m.is_absurd_request);
+    let first = found.iter().find(|m| m.is_cause()).map(OomMessage::is_of_machine);
+    let is_later = |m: &OomMessage| first.is_some_and(|first| m.is_of_machine() != first);
+    let rank = |m: &OomMessage| (m.is_warning, !m.is_failure(), is_later(m), !m.has_figures() && !m.is_absurd_request);
     (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
+}
+
+/// Index of the first failure of the other kind than the one to report first, if the text has both.
+pub fn other_kind(found: &[OomMessage]) -> Option<usize> {
+    let main = found.get(main_message(found)).filter(|m| m.is_cause())?;
+    found.iter().position(|m| m.is_cause() && m.is_of_machine() != main.is_of_machine())
 }
 
 /// Places of general words that are examined at each end of a text.

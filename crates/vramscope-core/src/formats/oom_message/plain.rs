@@ -1,18 +1,23 @@
 //! What stands around a text where it was stored: tags of HTML, objects of JSON, logfmt, a string with escaped ends of lines, numbers of lines.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use regex_lite::{Captures, Regex};
 use serde_json::Value;
+
+use super::text::captured;
 
 /// Tags that a page has around what a program printed; `<module>` and its like are the program's own.
 const TAGS: &str = " span pre code p div br b i u strong em font a ul ol li table tr td th tt samp details summary blockquote ";
+static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("</*([A-Za-z0-9]+)[^>]*>").ok());
 /// Keys of JSON whose value a logger wrote, not the program.
 const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream logger caller source ";
 
 /// A text without that, and the line where each of its lines was; `None` for a text that has nothing of it.
 pub(super) fn plain(text: &str) -> Option<(String, Vec<u32>)> {
     let may_have = |line: &str| line.contains(['<', '\\']) || line.contains("msg=\"") || line.trim_start().starts_with('{');
-    let changed = |line| Some(without_syntax(line)).filter(|new| may_have(line) && new != line);
+    let changed = |line| may_have(line).then(|| without_syntax(line)).filter(|new| new != line);
     let is_counted = is_counted(text);
     if !is_counted {
         text.lines().find_map(changed)?;
@@ -38,11 +43,8 @@ fn is_counted(text: &str) -> bool {
 
 /// The number before a line, and the line behind it.
 fn counter(line: &str) -> Option<(u32, &str)> {
-    let line = line.trim_start();
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    let rest = &line[digits..];
-    let rest = rest.strip_prefix(['.', ':', '|', ')']).unwrap_or(rest);
-    (rest.is_empty() || rest.starts_with([' ', '\t'])).then(|| Some((line[..digits].parse().ok()?, rest)))?
+    let [number, rest] = captured!(r"^\s*([0-9]+)[.:|)]?([ \t].*|)$", line)?;
+    Some((number.parse().ok()?, rest))
 }
 
 fn without_syntax(line: &str) -> Cow<'_, str> {
@@ -64,17 +66,11 @@ fn without_syntax(line: &str) -> Cow<'_, str> {
     if line.match_indices("\\n").filter(is_end).count() > 2 {
         return Cow::Owned(line.replace("\\n", "\n").replace("\\t", "\t").replace("\\\"", "\"").replace("\\'", "'"));
     }
-    let mut out = Cow::Borrowed(line);
-    let mut from = 0;
-    while let Some(at) = out[from..].find('<').map(|at| from + at) {
-        let name = out[at + 1..].trim_start_matches('/');
-        let name = name.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("").to_ascii_lowercase();
-        match out[at..].find('>').filter(|_| TAGS.contains(&format!(" {name} "))) {
-            Some(end) => out.to_mut().replace_range(at..=at + end, if name == "br" { "\n" } else { "" }),
-            None => from = at + 1,
-        }
-    }
-    out
+    let without = |tag: &Captures<'_>| match tag[1].to_ascii_lowercase() {
+        name if !TAGS.contains(&format!(" {name} ")) => tag[0].to_owned(),
+        name => if name == "br" { "\n" } else { "" }.to_owned(),
+    };
+    TAG.as_ref().map_or(Cow::Borrowed(line), |tag| tag.replace_all(line, without))
 }
 
 /// The strings of an object, one below the other.

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::entries::{Entry, entries};
 use super::row::{Row, Trust};
 use super::signs;
-use super::text::{Window, has};
+use super::text::{Window, captured, has};
 use super::{OomMessage, Platform};
 
 /// The program that wrote a message: a row of `programs.txt`.
@@ -140,12 +140,9 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         if signs::tells("tensorflow 1", &around) {
             message.dialect.until = Some((1, 15));
         }
-        let is_one_at_once = window.raw_line().split("shape").any(|rest| {
-            let dims = rest.trim_start_matches([' ', '=', ':']).trim_start_matches("of ").split(']').next().unwrap_or("");
-            let dims: Vec<&str> = dims.split(',').map(str::trim).collect();
-            // A filter of 1 by 1 is no batch of one.
-            matches!(dims[..], ["[1", second, _, ..] if second != "1")
-        });
+        // A filter of 1 by 1 is no batch of one.
+        let second = captured!(r"shape[ =:]*(?:of )?\[1, *(\d+) *,[^]]*\]", window.raw_line());
+        let is_one_at_once = second.is_some_and(|[second]| second != "1");
         message.seen.extend(is_one_at_once.then_some("one at once"));
     }
     if is_bare {
@@ -209,10 +206,9 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
     let of_line = |line: &str| {
         // Most lines do not have it.
         let line = line.contains(word).then(|| line.to_ascii_lowercase().replace('-', "_"))?;
-        let mut after = line.split(name).skip(1);
-        after.find_map(|rest| {
-            let rest = rest.trim_start_matches(|c: char| " =:'\"`".contains(c));
-            let number = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.trim_end_matches('.');
+        line.split(name).skip(1).find_map(|rest| {
+            let [number] = captured!("^[ =:'\"`]*([0-9][0-9.]*)", rest)?;
+            let number = number.trim_end_matches('.');
             number.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0).map(|_| number.to_owned())
         })
     };

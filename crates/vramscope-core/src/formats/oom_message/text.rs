@@ -248,6 +248,16 @@ fn entity(text: &str) -> Option<(char, &str)> {
     ENTITIES.iter().find_map(|&(name, c)| Some((c, text.strip_prefix(name)?)))
 }
 
+/// The groups of the first match of a regular expression, all of which must take part. It is compiled once.
+macro_rules! captured {
+    ($pattern:literal, $text:expr) => {{
+        static PATTERN: std::sync::LazyLock<Option<regex_lite::Regex>> =
+            std::sync::LazyLock::new(|| regex_lite::Regex::new($pattern).ok());
+        PATTERN.as_ref().and_then(|pattern| Some(pattern.captures($text)?.extract().1))
+    }};
+}
+pub(super) use captured;
+
 /// True if the text contains one of the words between the bars.
 pub(super) fn has(text: &str, words: &str) -> bool {
     words.split('|').any(|word| contains(text, word))

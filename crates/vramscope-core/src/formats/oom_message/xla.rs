@@ -1,6 +1,6 @@
 //! The buffers that XLA lists after its error: `Peak buffers:` on a GPU, `Largest program allocations in hbm:` on a TPU.
 
-use super::text::Window;
+use super::text::{Window, captured};
 use super::{Figure, OomMessage};
 
 /// One of the largest buffers of an XLA program that did not fit.
@@ -42,12 +42,9 @@ pub(super) fn buffers(window: &Window<'_>, message: &mut OomMessage) {
         let Some(buffer) = message.peak_buffers.last_mut() else { continue };
         match key {
             "Operator" => {
-                buffer.operator = quoted(value, "op_name=").map(str::to_owned);
-                buffer.source = quoted(value, "source_file=").map(|file| {
-                    let number = value.split_once("source_line=").map_or("", |(_, n)| n);
-                    let digits = number.bytes().take_while(u8::is_ascii_digit).count();
-                    format!("{file}:{}", &number[..digits])
-                });
+                buffer.operator = captured!("op_name=\"([^\"]*)\"", value).map(|[name]| name.to_owned());
+                let source = captured!("source_file=\"([^\"]*)\"(?:.*source_line=)?([0-9]*)", value);
+                buffer.source = source.map(|[file, line]| format!("{file}:{line}"));
             }
             "Shape" => buffer.shape = Some(value.to_owned()),
             "Entry Parameter Subshape" => {
@@ -61,21 +58,12 @@ pub(super) fn buffers(window: &Window<'_>, message: &mut OomMessage) {
 
 /// Reads `preallocated temp allocation: 4.44GiB`, or on a TPU `program    18.90G`.
 fn statistic(line: &str) -> Option<(String, Figure)> {
-    const ON_TPU: [&str; 5] = ["reserved", "program", "arguments", "output", "HLO temp"];
-    if let Some((key, value)) = ON_TPU.iter().find_map(|key| Some((*key, line.strip_prefix(key)?))) {
-        return value.starts_with("  ").then(|| Some((key.to_owned(), size(value)?))).flatten();
-    }
-    let (key, value) = line.split_once(':')?;
-    let key = key.trim();
-    let is_statistic = key.ends_with("allocation") || key.starts_with("total") || key.starts_with("preallocated");
-    (is_statistic && key.len() < 40).then(|| Some((key.to_owned(), size(value)?))).flatten()
+    let [key, value] = captured!("^(reserved|program|arguments|output|HLO temp)  (.*)$", line)
+        .or_else(|| captured!("^((?:total|preallocated)[^:]{0,28}|[^:]{0,28}allocation) *:(.*)$", line))?;
+    Some((key.to_owned(), size(value)?))
 }
 
 fn size(text: &str) -> Option<Figure> {
     let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).take(60).collect();
     Figure::at_start(&squeezed, None).map(|(figure, _)| figure)
-}
-
-fn quoted<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.split_once(key)?.1.strip_prefix('"')?.split_once('"').map(|(inner, _)| inner)
 }

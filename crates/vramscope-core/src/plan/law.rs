@@ -8,7 +8,7 @@ use super::reduce::Reduce;
 /// Most quantities at once.
 pub(super) const QUANTITIES: usize = 4;
 /// Powers of each quantity.
-pub(super) type Powers = [u8; QUANTITIES];
+type Powers = [u8; QUANTITIES];
 
 /// Bytes by the values of the quantities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

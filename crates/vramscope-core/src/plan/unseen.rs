@@ -17,7 +17,7 @@ use crate::inference::scripted::{Ask, Asked};
 
 /// A sum over rows that gets a buffer and counters at sizes larger than the recorded ones.
 #[derive(Clone, Debug)]
-pub struct Unseen {
+pub(super) struct Unseen {
     /// The row of what is summed into; the buffer is asked for right after it.
     pub output: u32,
     /// The likeliest first. They differ where the recordings leave open which block is summed, or on which card.

@@ -150,81 +150,15 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     let is_instant = recording.devices.iter().all(|d| d.events.is_empty());
     for device in &recording.devices {
         let tables = DeviceTables::build(device, &Progress::new()).map_err(|e| e.to_string())?;
-        // Passed, not passed, or (`None`) what the recording does not tell.
-        let mut check = |name: &'static str, passed: Option<bool>, value: Value, limit: Value, sentence: String| {
-            checks.push(Check::of(device.id, name, passed, value, limit, sentence));
-        };
-        let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
-        let is_told = knows_reserved(&tables) || !device.has_blocks() || is_beside(&recording, device);
-        if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
-            // What is not in the file cannot be vouched for.
-            let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
-            let limits = limits.into_iter().chain(args.max_fragmentation.map(|most| ("max_fragmentation", json!(most))));
-            for (name, most) in limits {
-                let option = name.replace('_', "-");
-                let sentence = format!("what was reserved is not in this file, so --{option} cannot be checked");
-                check(name, Some(false), Value::Null, most, sentence);
-            }
-        }
-        if let Some(most) = args.max_peak.filter(|_| is_told) {
-            let [reserved, limit] = told_apart([peak, most]);
-            let mut sentence = format!("{reserved} was reserved {}, more than {limit}", when(at));
-            if peak > most && device.has_blocks() && !is_beside(&recording, device) {
-                let held = AtPeak::of(&recording, device, &tables, &rules)?;
-                let who = held.holders(None);
-                if !who.is_empty() {
-                    sentence += &format!("; {} was allocated {}{who}", Bytes(held.bytes), held.when());
-                }
-            }
-            check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
-        }
-        if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
-            // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
-            // that no tensor used.
-            let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
-            let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
-            let sentence = format!(
-                "{:.1} % of the {} reserved at the peak, {}, was free, more than {:.1} %",
-                share * 100.0,
-                Bytes(peak),
-                when(at),
-                most * 100.0
-            );
-            check("max_fragmentation", Some(share <= most), json!(share), json!(most), sentence);
-        }
+        reserved(args, &recording, device, &tables, &rules, &mut checks)?;
         if limits_allocated && !is_beside(&recording, device) {
             peaks.push((device.id, AtPeak::of(&recording, device, &tables, &rules)?));
         }
         if args.no_leaks {
-            let steps = Steps::find(&recording, device, &tables);
-            let grown = growth(device, &tables, &steps);
-            let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
-            let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
-            // A device that nothing was ever allocated on has no leak, whatever its history.
-            let was_used = tables.curves.peak(Quantity::Active).0 > 0;
-            match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
-                Some(why) => {
-                    let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
-                    check("no_leaks", None, Value::Null, json!(0), sentence);
-                }
-                None => {
-                    let sentence = format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
-                    check("no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence);
-                }
-            }
+            checks.push(no_leaks(&recording, device, &tables));
         }
-        if args.no_oom && is_instant && device.has_blocks() {
-            let sentence = "whether a request failed is unknown: the file has no history".to_owned();
-            check("no_oom", None, Value::Null, json!(0), sentence);
-        } else if args.no_oom {
-            let ooms = device.events.ooms();
-            let failed = counted(ooms.len() as u64, "request failed", "requests failed");
-            let at = match (&ooms[..], ooms.last()) {
-                (_, None) => String::new(),
-                ([only], _) => format!(" at event {}", count(u64::from(*only))),
-                (_, Some(&last)) => format!(", the last at event {}", count(u64::from(last))),
-            };
-            check("no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), format!("{failed}{at} (vramscope oom says why)"));
+        if args.no_oom {
+            checks.push(no_oom(device, is_instant));
         }
     }
     let grown = allocated::check(args, &peaks, baseline.as_ref(), &mut checks);
@@ -238,6 +172,97 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     }
     let file = recording.source.name.clone();
     Ok(Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown })
+}
+
+/// Holds what was reserved against `--max-peak` and `--max-fragmentation`.
+fn reserved(
+    args: &CheckArgs,
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    rules: &Rules,
+    checks: &mut Vec<Check>,
+) -> Result<(), String> {
+    // Passed, not passed, or (`None`) what the recording does not tell.
+    let mut check = |name: &'static str, passed: Option<bool>, value: Value, limit: Value, sentence: String| {
+        checks.push(Check::of(device.id, name, passed, value, limit, sentence));
+    };
+    let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
+    let is_told = knows_reserved(tables) || !device.has_blocks() || is_beside(recording, device);
+    if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
+        // What is not in the file cannot be vouched for.
+        let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
+        let limits = limits.into_iter().chain(args.max_fragmentation.map(|most| ("max_fragmentation", json!(most))));
+        for (name, most) in limits {
+            let option = name.replace('_', "-");
+            let sentence = format!("what was reserved is not in this file, so --{option} cannot be checked");
+            check(name, Some(false), Value::Null, most, sentence);
+        }
+    }
+    if let Some(most) = args.max_peak.filter(|_| is_told) {
+        let [reserved, limit] = told_apart([peak, most]);
+        let mut sentence = format!("{reserved} was reserved {}, more than {limit}", when(at));
+        if peak > most && device.has_blocks() && !is_beside(recording, device) {
+            let held = AtPeak::of(recording, device, tables, rules)?;
+            let who = held.holders(None);
+            if !who.is_empty() {
+                sentence += &format!("; {} was allocated {}{who}", Bytes(held.bytes), held.when());
+            }
+        }
+        check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
+    }
+    if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
+        // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
+        // that no tensor used.
+        let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
+        let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
+        let sentence = format!(
+            "{:.1} % of the {} reserved at the peak, {}, was free, more than {:.1} %",
+            share * 100.0,
+            Bytes(peak),
+            when(at),
+            most * 100.0
+        );
+        check("max_fragmentation", Some(share <= most), json!(share), json!(most), sentence);
+    }
+    Ok(())
+}
+
+/// Whether anything leaks on a device.
+fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Check {
+    let steps = Steps::find(recording, device, tables);
+    let grown = growth(device, tables, &steps);
+    let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+    let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
+    // A device that nothing was ever allocated on has no leak, whatever its history.
+    let was_used = tables.curves.peak(Quantity::Active).0 > 0;
+    match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
+        Some(why) => {
+            let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
+            Check::of(device.id, "no_leaks", None, Value::Null, json!(0), sentence)
+        }
+        None => {
+            let sentence = format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
+            Check::of(device.id, "no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence)
+        }
+    }
+}
+
+/// Whether a request failed on a device. `is_instant`: the file has no history.
+fn no_oom(device: &DeviceRecording, is_instant: bool) -> Check {
+    if is_instant && device.has_blocks() {
+        let sentence = "whether a request failed is unknown: the file has no history".to_owned();
+        return Check::of(device.id, "no_oom", None, Value::Null, json!(0), sentence);
+    }
+    let ooms = device.events.ooms();
+    let failed = counted(ooms.len() as u64, "request failed", "requests failed");
+    let at = match (&ooms[..], ooms.last()) {
+        (_, None) => String::new(),
+        ([only], _) => format!(" at event {}", count(u64::from(*only))),
+        (_, Some(&last)) => format!(", the last at event {}", count(u64::from(last))),
+    };
+    let sentence = format!("{failed}{at} (vramscope oom says why)");
+    Check::of(device.id, "no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), sentence)
 }
 
 /// Writes the answer; the error is what was passed.

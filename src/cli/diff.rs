@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::DiffArgs;
 use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::roles::Roles;
-use vramscope_core::compare::diff::{Held, Instant, Reserve, Row, compare, purposes_text};
+use vramscope_core::compare::diff::{Comparison, Group, Held, Instant, Reserve, Row, compare, purposes_text};
 use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::model::{StackId, StackTable};
 use vramscope_core::tables::{NO_EVENT, frame_text, innermost, stack_text, without_stack};
@@ -25,64 +25,76 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let b = b.as_ref().unwrap_or(&a);
     let (a_event, b_event) = (a.instant(args.a_event, args.end)?, b.instant(args.b_event, args.end)?);
     let c = compare(&a.at(a_event), &b.at(b_event));
-    let stacks = c.stacks(&b.recording.stacks);
-    let [only_a, common, only_b] = c.parts_by_stack();
     let groups = c.by_place(&b.recording.stacks);
-    let parts = c.parts(&groups);
-    let text_of = |r: &Row| stack_text(stacks, r.stack);
+    let sides = [(&a, a_event), (b, b_event)];
     if args.json {
-        let list: Vec<_> = c
-            .rows
-            .iter()
-            .map(|r| {
-                json!({
-                    "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.role.name(),
-                    "a_bytes": r.a.bytes, "b_bytes": r.b.bytes, "a_requested_bytes": r.a.requested, "b_requested_bytes": r.b.requested,
-                    "a_count": r.a.count, "b_count": r.b.count, "change_bytes": r.change(),
-                    "by_category": r.purposes.iter().map(|(c, a, b)| json!({"category": c.name(), "a_bytes": a.bytes, "b_bytes": b.bytes})).collect::<Vec<_>>(),
-                })
-            })
-            .collect();
-        let by_category: Vec<_> = c
-            .roles
-            .iter()
-            .map(|(role, a, b)| json!({"category": role.name(), "a_bytes": a.bytes, "b_bytes": b.bytes, "a_count": a.count, "b_count": b.count}))
-            .collect();
-        let held = |h: Held| json!({"bytes": h.bytes, "count": h.count});
-        let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
-        let side = |s: &Side, event: u32, h: Held, r: Reserve| {
-            json!({
-                "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
-                "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
-                "truncated": s.is_truncated(), "contradiction": s.tables.disagreement,
-            })
-        };
-        let places: Vec<_> = groups
-            .iter()
-            .map(|g| {
-                json!({
-                    "place": place(stacks, g.stack), "category": g.role.name(), "a_bytes": g.a.bytes, "b_bytes": g.b.bytes,
-                    "a_count": g.a.count, "b_count": g.b.count, "change_bytes": g.change(), "common_bytes": c.alike_in(g),
-                })
-            })
-            .collect();
-        let report = json!({
-            "a": side(&a, a_event, c.a, c.reserve_a), "b": side(b, b_event, c.b, c.reserve_b),
-            "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": c.change(),
-            "by_place": {"only_a_bytes": parts.only_a, "common_bytes": parts.both, "only_b_bytes": parts.only_b},
-            "without_stack": {"a": held(parts.without_stack[0]), "b": held(parts.without_stack[1])},
-            "categories": by_category, "blocks": blocks, "rows": list, "places": places,
-        });
-        return print_json(out, &report);
+        return print_json(out, &as_json(&c, &groups, sides));
     }
+    let text = as_text(&c, &groups, sides) + &table(&groups, c.stacks(&b.recording.stacks));
+    print_of(out, &[a.about(), b.about()], &text)
+}
+
+/// The answer for scripts. A side is a recording and its event.
+fn as_json(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Value {
+    let stacks = c.stacks(&b.0.recording.stacks);
+    let [only_a, common, only_b] = c.parts_by_stack();
+    let parts = c.parts(groups);
+    let text_of = |r: &Row| stack_text(stacks, r.stack);
+    let list: Vec<_> = c
+        .rows
+        .iter()
+        .map(|r| {
+            json!({
+                "stack": text_of(r).lines().collect::<Vec<_>>(), "category": r.role.name(),
+                "a_bytes": r.a.bytes, "b_bytes": r.b.bytes, "a_requested_bytes": r.a.requested, "b_requested_bytes": r.b.requested,
+                "a_count": r.a.count, "b_count": r.b.count, "change_bytes": r.change(),
+                "by_category": r.purposes.iter().map(|(c, a, b)| json!({"category": c.name(), "a_bytes": a.bytes, "b_bytes": b.bytes})).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let by_category: Vec<_> = c
+        .roles
+        .iter()
+        .map(|(role, a, b)| json!({"category": role.name(), "a_bytes": a.bytes, "b_bytes": b.bytes, "a_count": a.count, "b_count": b.count}))
+        .collect();
+    let held = |h: Held| json!({"bytes": h.bytes, "count": h.count});
+    let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
+    let side = |(s, event): (&Side, u32), h: Held, r: Reserve| {
+        json!({
+            "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
+            "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
+            "truncated": s.is_truncated(), "contradiction": s.tables.disagreement,
+        })
+    };
+    let places: Vec<_> = groups
+        .iter()
+        .map(|g| {
+            json!({
+                "place": place(stacks, g.stack), "category": g.role.name(), "a_bytes": g.a.bytes, "b_bytes": g.b.bytes,
+                "a_count": g.a.count, "b_count": g.b.count, "change_bytes": g.change(), "common_bytes": c.alike_in(g),
+            })
+        })
+        .collect();
+    json!({
+        "a": side(a, c.a, c.reserve_a), "b": side(b, c.b, c.reserve_b),
+        "only_a_bytes": only_a, "common_bytes": common, "only_b_bytes": only_b, "change_bytes": c.change(),
+        "by_place": {"only_a_bytes": parts.only_a, "common_bytes": parts.both, "only_b_bytes": parts.only_b},
+        "without_stack": {"a": held(parts.without_stack[0]), "b": held(parts.without_stack[1])},
+        "categories": by_category, "blocks": blocks, "rows": list, "places": places,
+    })
+}
+
+/// The answer for people, without the table of places.
+fn as_text(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> String {
+    let parts = c.parts(groups);
     let [live_a, live_b] = told_apart([c.a.bytes, c.b.bytes]);
     let mut text = format!(
         "{}: {live_a} live in A ({}, {}), {live_b} in B ({}, {}).\nBy your line and the line it calls to allocate: only in A {}, in both {}, only in B {}.\n",
         signed(c.change()),
-        a.recording.source.name,
-        super::place_of(a.device(), a_event),
-        b.recording.source.name,
-        super::place_of(b.device(), b_event),
+        a.0.recording.source.name,
+        super::place_of(a.0.device(), a.1),
+        b.0.recording.source.name,
+        super::place_of(b.0.device(), b.1),
         Bytes(parts.only_a),
         Bytes(parts.both),
         Bytes(parts.only_b),
@@ -105,7 +117,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         );
     }
     let [reserved_a, reserved_b] = told_apart([c.reserve_a.totals[0], c.reserve_b.totals[0]]);
-    text += &match [knows_reserved(&a.tables), knows_reserved(&b.tables)] {
+    text += &match [knows_reserved(&a.0.tables), knows_reserved(&b.0.tables)] {
         [true, true] => format!(
             "Reserved {reserved_a} in A, {reserved_b} in B; free inside {} and {}.\n\n",
             Bytes(c.reserve_a.free),
@@ -115,6 +127,11 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
         [false, true] => format!("Reserved {reserved_b} in B, and not recorded in A.\n\n"),
         [false, false] => "What was reserved is in neither file.\n\n".to_owned(),
     };
+    text
+}
+
+/// The places that changed most.
+fn table(groups: &[Group], stacks: &StackTable) -> String {
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);
     let shown = || groups.iter().take(LISTED);
@@ -131,11 +148,11 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
             place(stacks, r.stack),
         ]);
     }
-    text += &table.to_string();
+    let mut text = table.to_string();
     if groups.len() > LISTED {
         text += &format!("{LISTED} of {} places shown\n", groups.len());
     }
-    print_of(out, &[a.about(), b.about()], &text)
+    text
 }
 
 /// The user's line, as every other table names it, and the innermost frame that it called when that is another.

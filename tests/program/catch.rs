@@ -192,7 +192,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
         (format!("{waits}while True: pass\n"), (None, Some(15))),
         (format!("{waits}{stuck}"), (None, Some(15))),
         (format!("{own}{waits}time.sleep(60)\n"), (Some(9), None)),
-        (format!("{waits}{own}while True: time.sleep(0.01)\n"), (Some(9), None)),
+        (format!("{FILL}step()\nimport time\n{own}print('ready', flush=True)\nwhile True: time.sleep(0.01)\n"), (Some(9), None)),
     ] {
         let mut job = Caught::start(&program, &[], &["train.py"]);
         job.wait_for_line();

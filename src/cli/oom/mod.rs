@@ -129,7 +129,7 @@ fn add(
     Ok(())
 }
 
-/// Why other settings were not tried on a device, and what does it.
+/// Why other settings were not tried on a device; `what_does` ends the sentence with what tries them.
 pub(super) fn not_tried(device: &DeviceRecording, what_does: &str) -> String {
     let (events, most) = (device.events.len() as u64, AUTOMATIC_TRIALS_MOST_EVENTS as u64);
     format!(

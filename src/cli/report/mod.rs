@@ -36,7 +36,7 @@ use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::{Bytes, count};
 
 /// The most bytes of a page.
-pub const MOST_HTML: usize = 2_000_000;
+const MOST_HTML: usize = 2_000_000;
 /// The most characters of Markdown: GitHub refuses an issue of 65,536.
 pub const MOST_MARKDOWN: usize = 60_000;
 /// Maximum number of devices with a part of their own; others have one row each.

@@ -243,19 +243,8 @@ fn tensors(d: &DeviceSummary) -> &Level {
     d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
 }
 
-fn device_text(d: &DeviceSummary) -> String {
-    if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
-        // The plotted form of a timeline has sums by category and nothing else.
-        return format!(
-            "\n{}{}",
-            bands_text(b, d.counts_from),
-            format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows"))
-        );
-    }
-    let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
-    if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
-        return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
-    }
+/// Reserved, active, allocated and requested memory, at the end and at their peaks.
+fn levels(d: &DeviceSummary, title: &str) -> Table {
     let is_host = d.kind == "host";
     // Of one instant there is no peak.
     let is_state = d.events == 0;
@@ -264,7 +253,7 @@ fn device_text(d: &DeviceSummary) -> String {
         true => table.row([name, if end.is_empty() { peak } else { end }, what]),
         false => table.row([name, end, peak, event, what]),
     };
-    row(&title, if is_state { "live" } else { "at the end" }, "peak", "at event", "");
+    row(title, if is_state { "live" } else { "at the end" }, "peak", "at event", "");
     let levels = [Some(&d.reserved_bytes), Some(&d.active_bytes), Some(&d.allocated_bytes), d.requested_bytes.as_ref()];
     let size = SizeColumn::of(levels.into_iter().flatten().flat_map(|level| [level.end, level.peak]));
     for (name, level, what) in [
@@ -295,7 +284,11 @@ fn device_text(d: &DeviceSummary) -> String {
         };
         row(&format!("  {name}"), &size.sized(level.end), &size.sized(level.peak), &event, &format!("{what}{doubt}"));
     }
-    let mut out = format!("\n{table}");
+    table
+}
+
+/// How much of what the file has, in one line.
+fn facts(d: &DeviceSummary) -> String {
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
     if knows_reserved(d) {
         let known = if d.is_partial { " known at the end" } else { "" };
@@ -314,7 +307,23 @@ fn device_text(d: &DeviceSummary) -> String {
         let when = if d.events == 0 { "live" } else { "live before the trace" };
         facts.push(format!("{} {when}", counted(d.live_before, "block", "blocks")));
     }
-    out += &format!("  {}\n", facts.join(", "));
+    facts.join(", ")
+}
+
+fn device_text(d: &DeviceSummary) -> String {
+    if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
+        // The plotted form of a timeline has sums by category and nothing else.
+        return format!(
+            "\n{}{}",
+            bands_text(b, d.counts_from),
+            format_args!("  {} of the timeline\n", counted(b.rows, "row", "rows"))
+        );
+    }
+    let title = d.name.as_ref().map_or_else(|| d.label.clone(), |name| format!("{}, {name}", d.label));
+    if let Some(w) = d.watched.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
+        return format!("\n{title}\n{}  {}\n", w.text(), counted(d.samples, "sample", "samples"));
+    }
+    let mut out = format!("\n{}  {}\n", levels(d, &title), facts(d));
     if let Some([first, last]) = d.time_us {
         let span = Micros(last.saturating_sub(first));
         out += &format!("  {}, {span}\n", clock_span(d.counts_from, first, last));

@@ -66,7 +66,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 
     /// Gives a whole `cudaMalloc` segment back.
-    pub(crate) fn release_segment(&mut self, block: BlockIx) {
+    fn release_segment(&mut self, block: BlockIx) {
         let b = &self.blocks[block];
         let (address, size, stream, pool) = (b.address, b.size, b.stream, b.pool);
         self.stats.num_device_free += 1;

@@ -43,6 +43,24 @@ pub struct Row {
 }
 
 impl Row {
+    /// A block that is older than the recording and is never freed.
+    pub(crate) const OLDER: Row = Row {
+        size: 0,
+        born: NEVER,
+        freed: NEVER,
+        stream: 0,
+        pool: (0, 0),
+        stack: StackId::NONE,
+        key: 0,
+        loose: 0,
+        role: Role::Unknown,
+        is_master: false,
+        is_unneeded: false,
+        phase: Phase::Load,
+        event: NEVER,
+        lap: 0,
+    };
+
     /// How many steps it lives; [`u32::MAX`] where it is never freed.
     pub(crate) fn life(&self) -> u32 {
         match (self.born, self.freed) {

@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Option<MemoryStats> {
 }
 
 /// Every set of counters in a text, in order: logs contain a summary per device, or several over the run.
-pub fn parse_all(text: &str) -> Vec<MemoryStats> {
+fn parse_all(text: &str) -> Vec<MemoryStats> {
     let text = text.trim_start_matches('\u{feff}');
     let tables = summaries(text);
     if tables.is_empty() { dictionary(text) } else { tables }

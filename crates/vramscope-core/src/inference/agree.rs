@@ -105,7 +105,7 @@ impl EventSink for Comparer<'_> {
         }
         let modelled = Happening { action, address, size };
         let recorded = self.recorded(self.next);
-        // What is free on the device at an OOM depends on everybody else.
+        // How much of the device is free at an OOM depends on other programs too.
         let same = match recorded {
             Some(r) if action == Action::Oom => r.action == action && r.size == size,
             Some(r) => r == modelled,
@@ -152,7 +152,7 @@ fn judge(requests: &Requests<'_>, run: &Replayed<Comparer<'_>>) -> Agreement {
     if let Some(difference) = comparer.difference.clone() {
         return Agreement::Differs(difference);
     }
-    // Where a file breaks off, what its last request did may be there without the request.
+    // A file that is cut short may have what its last request did without the request.
     let is_request = |a: &Action| matches!(a, Action::Alloc | Action::Oom | Action::FreeRequested);
     let breaks_off = requests.ignores_end && !device.events.action[comparer.next..].iter().any(is_request);
     if comparer.next < device.events.len() && !breaks_off {

@@ -37,7 +37,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     // With these settings releases come before the limit is reached, so when they came tells the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     if !outcome.agrees() && !requests.captures.is_empty() {
-        // Captures that were only inferred: without them if that is better.
+        // The captures were only inferred: they are dropped if the model agrees without them.
         let inferred = std::mem::take(&mut requests.captures);
         let without = agreement(&replay, requests, progress)?;
         if without.agrees() {
@@ -57,7 +57,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     let plain = requests.known();
     explain_untraced(requests, &replay, &mut outcome, progress)?;
     if let Agreement::Differs(first) = &outcome {
-        // Which release breaks ties how shows as one allocation in two places.
+        // Releases choose differently between equal blocks, which shows as one allocation in two places.
         let is_tie = [first.recorded, first.modelled].iter().all(|h| h.is_some_and(|h| h.action == Action::Alloc));
         let names_pools = requests.device.events.pool.first().is_some_and(|&p| p != PoolId::UNKNOWN);
         if is_tie || names_pools {
@@ -78,7 +78,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     if !outcome.agrees() && may_search {
         search_limit(requests, &mut replay, &mut outcome, progress)?;
     }
-    // What no limit explains may read another way.
+    // If no limit explains a difference, the events around it may mean something else.
     while let Agreement::Differs(difference) = &outcome {
         if !requests.read_differently(difference.event) {
             break;
@@ -89,7 +89,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         search_limit(requests, &mut replay, &mut outcome, progress)?;
     }
     if !outcome.agrees() && !requests.untraced_blocks.is_empty() {
-        // What does not explain the recording is not assumed.
+        // These blocks do not explain the recording, so they are not assumed.
         *requests = Requests::again(requests.device, plain);
         outcome = agreement(&replay, requests, progress)?;
     }

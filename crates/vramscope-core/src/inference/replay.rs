@@ -193,19 +193,14 @@ impl Replay {
                         }
                     }
                 }
-                Step::Free { slot } => {
-                    if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
-                        a.free(block);
-                    }
-                }
-                Step::FreeLater { slot } if self.completes_at_once => {
-                    if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
-                        a.free(block);
-                    }
-                }
-                Step::FreeLater { slot } => {
+                Step::FreeLater { slot } if !self.completes_at_once => {
                     if let Some(block) = slots[slot as usize].get() {
                         a.free_later(block);
+                    }
+                }
+                Step::Free { slot } | Step::FreeLater { slot } => {
+                    if let Some(block) = take(&mut slots, slot) {
+                        a.free(block);
                     }
                 }
                 Step::Complete { slot } => complete(a, &mut slots, slot),
@@ -241,14 +236,18 @@ fn let_go_untraced<S: EventSink>(
     slots: &mut [BlockIx],
 ) {
     for &slot in requests.untraced.get(&(before as u32)).into_iter().flatten() {
-        if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
+        if let Some(block) = take(slots, slot) {
             allocator.free_untraced(block);
         }
     }
 }
 
 fn complete<S: EventSink>(allocator: &mut CachingAllocator<SimulatedMemory, S>, slots: &mut [BlockIx], slot: u32) {
-    if let Some(block) = std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get() {
+    if let Some(block) = take(slots, slot) {
         allocator.complete_free(block);
     }
+}
+
+fn take(slots: &mut [BlockIx], slot: u32) -> Option<BlockIx> {
+    std::mem::replace(&mut slots[slot as usize], BlockIx::NONE).get()
 }

@@ -1,9 +1,9 @@
-//! Memory that was in use before the recording began and went without an event.
+//! Memory that was in use before the recording began and was freed without an event.
 //!
-//! PyTorch 2.0 records the free of a block only when it has recorded its allocation, so what was allocated before recording was
-//! switched on goes in silence; later releases do so while recording is off. Such a block still shows: an allocation behind it
-//! does not stand at the start of its hole, or a request takes a new segment although there seemed to be room. Here it is put
-//! into the state the trace begins in, and let go at the last moment the recording allows.
+//! PyTorch 2.0 records the free of a block only when it has recorded its allocation; later releases record no free while recording
+//! is off. Such a block still shows: an allocation behind it does not stand at the start of its hole, or a request takes a new
+//! segment although there seemed to be room. This module puts the block into the state that the trace begins in, and frees it at the
+//! last moment that the recording allows.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(crate) fn explain(requests: &mut Requests<'_>, difference: &Difference) -> b
     }
 }
 
-/// What is recorded needs the place of such blocks: that much of them is gone by then.
+/// Frees the parts of such blocks where the recorded event needs room.
 fn let_go(requests: &mut Requests<'_>, recorded: Happening, event: EventId) -> bool {
     let size = match recorded.action {
         Action::Alloc => requests.device.settings.conf.round_size(recorded.size),
@@ -79,7 +79,7 @@ fn cut(requests: &mut Requests<'_>, at: usize, address: u64) {
     requests.untraced_blocks.push(Untraced { address, size: end - address, slot, gone: None });
 }
 
-/// The segments at the end show which of them were still there.
+/// Frees those at the end that are not in the file's final state.
 fn let_go_at_end(requests: &mut Requests<'_>) -> bool {
     let device = requests.device;
     let end = device.events.len() as u32;
@@ -96,7 +96,7 @@ fn let_go_at_end(requests: &mut Requests<'_>) -> bool {
     is_any
 }
 
-/// Something was in the way: in front of where the allocation went, or where the model put it.
+/// Adds the block that was in the way: in front of where the allocation went, or where the model put it.
 fn hold(requests: &mut Requests<'_>, difference: &Difference, recorded: Happening) -> bool {
     let place = match (recorded.action, difference.modelled) {
         (Action::Alloc, modelled) => gap_before(requests, recorded.address, difference.event)

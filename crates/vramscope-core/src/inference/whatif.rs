@@ -142,7 +142,7 @@ impl Row {
 
     /// True when there is anything a request could be refused by: a limit, or a device that the run comes near. Half the device is
     /// far: no guess about what a trace does not tell doubles the reserved memory.
-    pub fn can_fail(&self) -> bool {
+    fn can_fail(&self) -> bool {
         let fills = |total: u64| self.peak_reserved_span[1] > total / 2;
         self.oom || self.oom_varies || self.limit_bytes.is_some() || self.device_bytes.is_some_and(fills)
     }

@@ -4,15 +4,15 @@ use super::SizeClass;
 use crate::units::MEBIBYTE;
 
 /// Smallest block, and the granularity of block sizes.
-pub(crate) const MIN_BLOCK: u64 = 512;
+const MIN_BLOCK: u64 = 512;
 /// Rounded requests up to this are served by the small pool.
 pub(crate) const SMALL_MAX: u64 = MEBIBYTE;
 /// Segment size of the small pool.
 pub(crate) const SMALL_SEGMENT: u64 = 2 * MEBIBYTE;
 /// Rounded requests of at least this size get a segment of their own.
-pub(crate) const LARGE_MIN: u64 = 10 * MEBIBYTE;
+const LARGE_MIN: u64 = 10 * MEBIBYTE;
 /// Sizes of such segments are rounded up to a multiple of this.
-pub(crate) const LARGE_ROUND: u64 = 2 * MEBIBYTE;
+const LARGE_ROUND: u64 = 2 * MEBIBYTE;
 
 /// The settings of `PYTORCH_CUDA_ALLOC_CONF` that decide where memory goes. Defaults are PyTorch's.
 #[derive(Clone, Debug, PartialEq)]

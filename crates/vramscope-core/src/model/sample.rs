@@ -59,7 +59,7 @@ pub struct Bands {
 }
 
 /// A part of a card: its key in metrics, its name for people, its bytes.
-pub type Part = (&'static str, &'static str, fn(&Bands) -> u64);
+type Part = (&'static str, &'static str, fn(&Bands) -> u64);
 
 impl Bands {
     /// The parts that add up to the card, bottom first.

@@ -1,7 +1,8 @@
 //! Pairs the requests of one recording with those of another: step by step, by call stack, order, size and lifetime.
 //!
 //! Requests of the backward pass have no stack in most recordings, so order and stack alone would pair a layer's weight gradient with
-//! the next layer's. What tells them apart are sizes: those of one request in two recordings are equal, or as the sizes of the runs.
+//! the next layer's. Sizes tell them apart: those of one request are equal in both
+//! recordings, or in the ratio of the runs' sizes.
 
 use std::ops::Range;
 

@@ -26,7 +26,7 @@ pub struct Changed {
     pub peak_reserved_bytes: u64,
     /// The most allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Least and most reserved bytes: what the runs tried gave, and as much around it as measured runs of this change were off.
+    /// Least and most reserved bytes of the runs that were tried, widened by how far measured runs of this change were off.
     pub span: [u64; 2],
     /// Least and most allocated bytes.
     pub allocated_span: [u64; 2],
@@ -138,7 +138,7 @@ impl Plan {
         let peaks = |p: &Predicted| (p.peak_reserved_bytes, p.peak_allocated_bytes);
         let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span);
         let largest_span = match (name, setting.limit) {
-            // What saves nothing fits as much as the program does without it.
+            // A change that saves nothing leaves the largest size as it is.
             (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
             (Some(name), Some(_)) => {
                 let sure = last_passing(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
@@ -176,7 +176,7 @@ impl Plan {
         let names: Vec<String> = changes.iter().map(Change::name).collect();
         let mut costs: Vec<&str> = Vec::new();
         for cost in changes.iter().map(Change::cost) {
-            // Of those that leave everything as it is, none is worth a word beside another.
+            // That a change costs nothing is not worth a word beside another's cost.
             if !costs.contains(&cost) && (changes.len() == 1 || cost != FREE) {
                 costs.push(cost);
             }

@@ -70,8 +70,8 @@ impl Passes {
 }
 
 impl Plan {
-    /// Every change alone: those that fit first, then those that fail, those that do nothing here last, each cheapest first; before them, if the size does not fit, the cheapest way that makes it
-    /// fit. Accumulation stands among them where it makes it fit.
+    /// Every change alone: those that fit, those that fail, those that do nothing here; each group cheapest first. If the size does not
+    /// fit, the cheapest way that makes it fit stands before them, and accumulation is among them where it makes it fit.
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
         // Each change is compared with it.
         if let Some(name) = name.filter(|_| setting.limit.is_some()) {

@@ -50,7 +50,7 @@ fn variation(course: &[f64]) -> f64 {
 /// not part of every step, such as an evaluation, may be as large in both.
 fn is_one_course(mine: &[f64], theirs: &[f64]) -> bool {
     let common = mine.len().min(theirs.len());
-    // A course of another number of steps has another mean.
+    // With different numbers of steps the means cannot be compared.
     let (m, n) = (mean(&mine[..common]), mean(&theirs[..common]));
     let most = |of: &dyn Fn(usize) -> f64| (0..common).map(|i| of(i).abs()).fold(0.0, f64::max);
     [1.0, n / m].into_iter().any(|scale| {

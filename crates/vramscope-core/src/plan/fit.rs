@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::align::align;
 use super::law::{Fit, Law, Quantities, Sure};
@@ -56,6 +56,23 @@ fn role_name<S: serde::Serializer>(role: &crate::anatomy::Role, s: S) -> Result<
     s.serialize_str(role.name())
 }
 
+/// Laws, each once.
+#[derive(Default)]
+pub(super) struct Laws {
+    all: Vec<Fit>,
+    ids: FxHashMap<Fit, u32>,
+}
+
+impl Laws {
+    /// The index of a law, which is added if it is new.
+    pub(super) fn id(&mut self, fit: Fit) -> u32 {
+        *self.ids.entry(fit).or_insert_with_key(|fit| {
+            self.all.push(fit.clone());
+            self.all.len() as u32 - 1
+        })
+    }
+}
+
 impl Model {
     /// Finds the laws of the requests of `programs[base]`.
     ///
@@ -73,17 +90,6 @@ impl Model {
             }
             maps.push((i, map));
         }
-        let mut fits: Vec<Fit> = Vec::new();
-        let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
-        let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
-            *ids.entry(fit).or_insert_with_key(|fit| {
-                fits.push(fit.clone());
-                fits.len() as u32 - 1
-            })
-        };
-        let mut of = vec![u32::MAX; program.rows.len()];
-        let mut known: FxHashMap<(Vec<u64>, bool), u32> = FxHashMap::default();
-        let mut alone = Vec::new();
         let samples_of = |row: usize| -> Vec<(&[u64], u64)> {
             let mut samples = vec![(at[base].as_slice(), program.rows[row].size)];
             for (i, map) in &maps {
@@ -105,131 +111,26 @@ impl Model {
             });
             mine.into_iter().chain(others).collect()
         };
-        if maps.is_empty() {
-            let cache = super::server::cache(program, names);
-            let (fits, of) = super::one_recording::fit(program, &quantities, &at[base], &cache);
-            let is_single = cache.is_empty();
-            let mut model = Model {
-                program: Arc::clone(program),
-                names: names.to_vec(),
-                fits,
-                of,
-                is_single,
-                missing: Vec::new(),
-                unseen: Vec::new(),
-                answered: Answered::default(),
-            };
-            let mut ids: FxHashMap<Fit, u32> = model.fits.iter().cloned().zip(0..).collect();
-            let mut intern = |fit: Fit, fits: &mut Vec<Fit>| {
-                *ids.entry(fit).or_insert_with_key(|fit| {
-                    fits.push(fit.clone());
-                    fits.len() as u32 - 1
-                })
-            };
-            let cards = model.find_reductions(&samples_of, &mut intern);
-            model.find_unseen(&cards, &next_of);
-            return Ok(model);
-        }
-        for row in 0..program.rows.len() {
-            let samples = samples_of(row);
-            let has_other = samples.iter().any(|(a, _)| *a != at[base].as_slice());
-            if !has_other {
-                alone.push(row);
-                continue;
-            }
-            let is_short = program.rows[row].life() < 64;
-            let key: Vec<u64> = samples.iter().flat_map(|(a, s)| [a.as_ptr() as u64, *s]).collect();
-            of[row] = match known.get(&(key.clone(), is_short)) {
-                Some(&id) => id,
-                None => {
-                    let id = intern(quantities.fit(&samples, is_short), &mut fits);
-                    known.insert((key, is_short), id);
-                    id
-                }
-            };
-        }
-        // What only this recording has is as another request of that size is, from the same stack if there is one.
-        let mut like: FxHashMap<(u64, u64), u32> = FxHashMap::default();
-        let mut sizes: FxHashMap<u64, FxHashMap<u32, u32>> = FxHashMap::default();
-        for (row, &id) in program.rows.iter().zip(&of).filter(|(_, id)| **id != u32::MAX) {
-            if fits[id as usize].sure != Sure::Guessed {
-                like.entry((row.size, row.key)).or_insert(id);
-                *sizes.entry(row.size).or_default().entry(id).or_default() += 1;
-            }
-        }
-        for row in alone {
-            let r = &program.rows[row];
-            let same_stack = if r.key == 0 { None } else { like.get(&(r.size, r.key)) };
-            let most = || sizes.get(&r.size).and_then(|ids| ids.iter().max_by_key(|(id, n)| (**n, **id)).map(|(id, _)| id));
-            of[row] = match same_stack.or_else(most) {
-                Some(&id) => id,
-                None => intern(quantities.alone(&at[base], r.size), &mut fits),
-            };
-        }
-        for (row, fit) in of_older(program, &fits, &of) {
-            of[row] = intern(fit, &mut fits);
-        }
+        let cache = if maps.is_empty() { super::server::cache(program, names) } else { FxHashSet::default() };
+        let (mut laws, mut of) = if maps.is_empty() {
+            super::one_recording::fit(program, &quantities, &at[base], &cache)
+        } else {
+            of_several(program, &quantities, &at[base], &samples_of)
+        };
+        let cards = find_reductions(program, &mut laws, &mut of, &samples_of);
+        let in_common = |map: &[u32]| map.iter().filter(|m| **m != NEVER).count();
         let mut model = Model {
             program: Arc::clone(program),
             names: names.to_vec(),
-            fits,
+            fits: laws.all,
             of,
-            is_single: false,
-            missing: Vec::new(),
+            is_single: maps.is_empty() && cache.is_empty(),
+            missing: maps.iter().map(|(i, map)| programs[*i].rows.len().saturating_sub(in_common(map))).collect(),
             unseen: Vec::new(),
             answered: Answered::default(),
         };
-        model.missing = maps
-            .iter()
-            .map(|(i, map)| programs[*i].rows.len().saturating_sub(map.iter().filter(|m| **m != NEVER).count()))
-            .collect();
-        let cards = model.find_reductions(&samples_of, &mut intern);
         model.find_unseen(&cards, &next_of);
         Ok(model)
-    }
-
-    /// Buffers of reductions follow a law of their own. Returns the cards, as multiprocessors, under which most of them come out.
-    fn find_reductions<'s>(
-        &mut self,
-        samples_of: &impl Fn(usize) -> Vec<(&'s [u64], u64)>,
-        intern: &mut impl FnMut(Fit, &mut Vec<Fit>) -> u32,
-    ) -> Vec<u64> {
-        let program = Arc::clone(&self.program);
-        let found = reduce::find(&program);
-        let samples: Vec<Vec<(&[u64], u64)>> = found.iter().map(|(row, _)| samples_of(*row)).collect();
-        let law_of = |row: u32| {
-            let fit = &self.fits[self.of[row as usize] as usize];
-            (fit.sure != Sure::Guessed).then(|| fit.law.clone())
-        };
-        // The card is the one under which most buffers come out.
-        let counts: Vec<usize> = MULTIPROCESSORS
-            .iter()
-            .map(|&m| found.iter().zip(&samples).filter(|((_, f), s)| f.reduce(&program, m, s, law_of).is_some()).count())
-            .collect();
-        let best = counts.iter().copied().max().unwrap_or(0);
-        if best == 0 {
-            return MULTIPROCESSORS.to_vec();
-        }
-        let cards: Vec<u64> = MULTIPROCESSORS.iter().zip(&counts).filter(|(_, c)| **c == best).map(|(m, _)| *m).collect();
-        let mut decided = Vec::new();
-        for ((row, f), samples) in found.iter().zip(&samples) {
-            let mut laws: Vec<_> = cards.iter().filter_map(|&m| f.reduce(&program, m, samples, law_of)).map(Arc::new).collect();
-            if laws.is_empty() {
-                continue;
-            }
-            let first = laws.remove(0);
-            let counters = program.rows[f.counters].size;
-            let sure = if samples.len() > 1 { Sure::Verified } else { Sure::Determined };
-            let fit = |law: Law, others: Vec<Law>| Fit { law, sure, others };
-            let beside = fit(Law::BesideReduce(Arc::clone(&first), counters), Vec::new());
-            let others = laws.into_iter().map(Law::Reduce).collect();
-            decided.push((*row, f.counters, fit(Law::Reduce(first), others), beside));
-        }
-        for (row, counters, buffer, beside) in decided {
-            self.of[row] = intern(buffer, &mut self.fits);
-            self.of[counters] = intern(beside, &mut self.fits);
-        }
-        cards
     }
 
     /// Reductions that are too small for a buffer in the recordings; `next_of` tells what each recording asks for after a row.
@@ -249,7 +150,7 @@ impl Model {
             let law = std::iter::once(&fit.law).chain(&fit.others).find(|law| of_law(law))?;
             (self.is_single || fit.sure != Sure::Guessed).then(|| (law.clone(), of_law(&fit.law)))
         };
-        // A recording where the buffer had to be shows it, and then the row of the buffer has that law.
+        // A recording that is large enough for the buffer must have it.
         let is_wrong = |output: u32, reduce: &reduce::Reduce| {
             next_of(output).iter().enumerate().any(|(i, (at, next))| {
                 let bytes = reduce.bytes(at);
@@ -257,11 +158,6 @@ impl Model {
             })
         };
         self.unseen = unseen::laws(&program, &sums, cards, law_of, is_wrong);
-    }
-
-    /// True where more than one recording was laid over another.
-    pub(super) fn others_known(&self) -> bool {
-        !self.is_single
     }
 
     /// The law of a row.
@@ -325,9 +221,105 @@ impl Model {
     }
 }
 
-/// The laws of what a pass before the recording left. Such a block has no stack, and blocks of several laws may have one size at the recorded
-/// sizes; the recorded pass makes the same ones, and its stacks tell them apart. Of each role and size, as large a part gets each law; where
-/// their numbers do not agree, any may be a block's.
+/// The laws of a program's rows, from several recordings, and which each row has. `here` are this recording's values.
+fn of_several<'s>(
+    program: &Program,
+    quantities: &Quantities,
+    here: &[u64],
+    samples_of: &impl Fn(usize) -> Vec<(&'s [u64], u64)>,
+) -> (Laws, Vec<u32>) {
+    let mut laws = Laws::default();
+    let mut of = vec![u32::MAX; program.rows.len()];
+    let mut known: FxHashMap<(Vec<u64>, bool), u32> = FxHashMap::default();
+    let mut alone = Vec::new();
+    for row in 0..program.rows.len() {
+        let samples = samples_of(row);
+        let has_other = samples.iter().any(|(a, _)| *a != here);
+        if !has_other {
+            alone.push(row);
+            continue;
+        }
+        let is_short = program.rows[row].life() < 64;
+        let key: Vec<u64> = samples.iter().flat_map(|(a, s)| [a.as_ptr() as u64, *s]).collect();
+        of[row] = match known.get(&(key.clone(), is_short)) {
+            Some(&id) => id,
+            None => {
+                let id = laws.id(quantities.fit(&samples, is_short));
+                known.insert((key, is_short), id);
+                id
+            }
+        };
+    }
+    // A request that only this recording has gets the law of another request of its size, from the same stack if there is one.
+    let mut like: FxHashMap<(u64, u64), u32> = FxHashMap::default();
+    let mut sizes: FxHashMap<u64, FxHashMap<u32, u32>> = FxHashMap::default();
+    for (row, &id) in program.rows.iter().zip(&of).filter(|(_, id)| **id != u32::MAX) {
+        if laws.all[id as usize].sure != Sure::Guessed {
+            like.entry((row.size, row.key)).or_insert(id);
+            *sizes.entry(row.size).or_default().entry(id).or_default() += 1;
+        }
+    }
+    for row in alone {
+        let r = &program.rows[row];
+        let same_stack = if r.key == 0 { None } else { like.get(&(r.size, r.key)) };
+        let most = || sizes.get(&r.size).and_then(|ids| ids.iter().max_by_key(|(id, n)| (**n, **id)).map(|(id, _)| id));
+        of[row] = match same_stack.or_else(most) {
+            Some(&id) => id,
+            None => laws.id(quantities.alone(here, r.size)),
+        };
+    }
+    for (row, fit) in of_older(program, &laws.all, &of) {
+        of[row] = laws.id(fit);
+    }
+    (laws, of)
+}
+
+/// Buffers of reductions follow a law of their own. Returns the cards, as multiprocessors, under which most of them come out.
+fn find_reductions<'s>(
+    program: &Program,
+    laws: &mut Laws,
+    of: &mut [u32],
+    samples_of: &impl Fn(usize) -> Vec<(&'s [u64], u64)>,
+) -> Vec<u64> {
+    let found = reduce::find(program);
+    let samples: Vec<Vec<(&[u64], u64)>> = found.iter().map(|(row, _)| samples_of(*row)).collect();
+    let law_of = |row: u32| {
+        let fit = &laws.all[of[row as usize] as usize];
+        (fit.sure != Sure::Guessed).then(|| fit.law.clone())
+    };
+    let counts: Vec<usize> = MULTIPROCESSORS
+        .iter()
+        .map(|&m| found.iter().zip(&samples).filter(|((_, f), s)| f.reduce(program, m, s, law_of).is_some()).count())
+        .collect();
+    let best = counts.iter().copied().max().unwrap_or(0);
+    if best == 0 {
+        return MULTIPROCESSORS.to_vec();
+    }
+    let cards: Vec<u64> = MULTIPROCESSORS.iter().zip(&counts).filter(|(_, c)| **c == best).map(|(m, _)| *m).collect();
+    let mut decided = Vec::new();
+    for ((row, f), samples) in found.iter().zip(&samples) {
+        let mut possible: Vec<_> = cards.iter().filter_map(|&m| f.reduce(program, m, samples, law_of)).map(Arc::new).collect();
+        if possible.is_empty() {
+            continue;
+        }
+        let first = possible.remove(0);
+        let counters = program.rows[f.counters].size;
+        let sure = if samples.len() > 1 { Sure::Verified } else { Sure::Determined };
+        let fit = |law: Law, others: Vec<Law>| Fit { law, sure, others };
+        let beside = fit(Law::BesideReduce(Arc::clone(&first), counters), Vec::new());
+        let others = possible.into_iter().map(Law::Reduce).collect();
+        decided.push((*row, f.counters, fit(Law::Reduce(first), others), beside));
+    }
+    for (row, counters, buffer, beside) in decided {
+        of[row] = laws.id(buffer);
+        of[counters] = laws.id(beside);
+    }
+    cards
+}
+
+/// The laws of blocks that a pass before the recording left. Such a block has no stack, and at the recorded sizes blocks of several laws may
+/// be equally large. The recorded pass makes the same blocks, with stacks: of each role and size it shows which share has which law, and
+/// the older blocks are divided in these shares. Where the numbers do not agree, a block may have any of the laws.
 fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
     let comes_and_goes = |row: usize| matches!(program.rows[row].role, Role::Activations | Role::Temporaries);
     let kind = |row: usize| (program.rows[row].role, program.rows[row].size);
@@ -348,7 +340,7 @@ fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
         laws.sort_unstable();
         let mut distinct = laws.clone();
         distinct.dedup();
-        // Each pass made as many: all laws are there as often as in the one that is left.
+        // Whole passes were recorded, so the shares are exact.
         if laws.len().is_multiple_of(rows.len()) {
             distinct.clear();
         }

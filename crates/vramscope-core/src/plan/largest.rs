@@ -77,9 +77,9 @@ impl Plan {
         };
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
-        // A size may fail below one that fits, so the answer must not depend on where the search begins: never at what is asked for.
+        // A size may fail below one that fits, so where the search begins changes the answer: never at the size asked for.
         let from = self.most_recorded(name).unwrap_or(1);
-        // With one recording nothing shows that temporaries do not grow; where they might not, there is no end but the likely one.
+        // With one recording temporaries may not grow at all. Then no size fails for sure, and the likely run sets the end.
         let is_endless = self.is_single() && may_pass(MOST / 2);
         let low = if is_endless {
             last_passing(|value| self.passes_once(&size.with(name, value), &more), from)
@@ -92,7 +92,7 @@ impl Plan {
         let top = if is_endless { low } else { top };
         let mut sure = asked.into_iter().rev().find(|(_, p)| verdict(p) == 2);
         if sure.is_none() && top > 0 {
-            // What is not known decides over many values: the largest that fits whatever it is.
+            // The unknown sizes decide over many values: looks for the largest that fits whatever they are.
             let (mut low, mut high) = (0, top);
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
@@ -108,7 +108,7 @@ impl Plan {
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }
 
-    /// Of at most `most` sizes below the largest that fits those that are not sure to fit, ascending.
+    /// The sizes that are not sure to fit, ascending, of at most `most` tried below the largest that fits.
     pub fn holes(&self, name: &str, largest: &Largest, size: &Size, setting: &Setting, most: u64) -> Vec<u64> {
         if largest.has_no_end() {
             return Vec::new();

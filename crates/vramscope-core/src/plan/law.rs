@@ -8,7 +8,7 @@ use super::reduce::Reduce;
 /// Most quantities at once.
 pub(super) const QUANTITIES: usize = 4;
 /// Powers of each quantity.
-pub(super) type Powers = [u8; QUANTITIES];
+type Powers = [u8; QUANTITIES];
 
 /// Bytes by the values of the quantities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -313,7 +313,7 @@ impl Quantities {
             let terms = vec![(rise, all), (base, [0; QUANTITIES])];
             (rise >= 0 && base >= 0).then_some(Law::Sum { terms, divisor: run, padded: [1; QUANTITIES] })
         });
-        // What grew by more than everything it may grow with changed its kind.
+        // No such line: a size that grew is taken to grow with everything, another to stay.
         let grew = before.is_some_and(|&(_, s)| size > s);
         let law = line.unwrap_or_else(|| if grew { proportional.clone() } else { constant.clone() });
         Fit { law, sure: Sure::Guessed, others: vec![constant, proportional] }

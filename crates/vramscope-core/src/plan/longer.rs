@@ -2,8 +2,8 @@
 //!
 //! A run's peak is often that of its second step, where the optimizer's state is there already, and reserved memory may grow for another
 //! one. Where batches differ in length, the longest may come again when the state is there. What the step makes anew is made again in each
-//! further one. What lives on into the next step goes where the last step freed that of the step before it; what is made once, as the
-//! optimizer's state is, is not made again.
+//! further one. What lives on into the next step is freed where the last step freed the block of the step before it. What is made once,
+//! such as the optimizer's state, is not made again.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ enum Fate {
 }
 
 /// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ and the first is the largest, it
-/// is repeated once first: the state was not there yet. Later ones show their peak themselves, as steps with an evaluation do.
+/// is repeated once first, because the optimizer's state was not there yet. Later large steps, such as one with an evaluation, show their own peak.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
     if last == 0 || program.ends_at_failure {

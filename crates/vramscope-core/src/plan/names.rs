@@ -80,7 +80,7 @@ fn of_word(word: &str) -> String {
 }
 
 /// The batch that a recording's file name tells.
-pub fn batch_of(name: &str) -> Option<u64> {
+fn batch_of(name: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == "batch").map(|(_, value, _)| value)
 }
 

@@ -3,16 +3,15 @@
 //! Weights, gradients and what the optimizer makes do not depend on the batch; inputs and activations do; temporaries of a pass do where
 //! nothing that does not grow has their size. What is not told is anything between both, so the answer is a span.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
+use super::fit::Laws;
 use super::law::{Fit, Law, Quantities, Sure};
 use super::program::{Program, Row};
-use crate::anatomy::Phase;
-use crate::anatomy::Role;
+use crate::anatomy::{Phase, Role};
 
-/// The laws of a program's rows, and which each has.
-/// Where the rows of a cache are known, they alone grow.
-pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Vec<Fit>, Vec<u32>) {
+/// The laws of a program's rows, and which each has. Where the rows of a cache are known, they alone grow.
+pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Laws, Vec<u32>) {
     // Sizes of what does not grow.
     let fixed: FxHashSet<u64> = program
         .rows
@@ -46,8 +45,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         let is_early = program.stretches.get(1).is_some_and(|first| number < first.end);
         row.role == Role::Inputs && is_early && last.is_some_and(|last| row.freed > last.born)
     };
-    let mut fits: Vec<Fit> = Vec::new();
-    let mut ids: FxHashMap<Fit, u32> = FxHashMap::default();
+    let mut laws = Laws::default();
     let of = program
         .rows
         .iter()
@@ -85,13 +83,10 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 _ if row.size > 2 * largest_fixed => Fit { law: grows, sure: Sure::Guessed, others: vec![] },
                 _ => Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] },
             };
-            *ids.entry(fit).or_insert_with_key(|fit| {
-                fits.push(fit.clone());
-                fits.len() as u32 - 1
-            })
+            laws.id(fit)
         })
         .collect();
-    (fits, of)
+    (laws, of)
 }
 
 /// True for what a softmax makes, other than that of a loss over a vocabulary.

@@ -165,7 +165,7 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// What each row is for. Weights do not grow with a batch, nor do autocast's copies of them: what does has their size by chance.
+    /// What each row is for. Weights and autocast's copies of them do not grow with a batch: a row that grows has their size by chance.
     fn roles(&self) -> Vec<Role> {
         let is_chance = |row: usize, role| !self.is_single && role == Role::AutocastCopies && !self.fit(row).law.is_constant();
         let roles = self.program.rows.iter().map(|r| r.role).enumerate();
@@ -212,7 +212,7 @@ impl Model {
         self.program.most_live(&sizes, is_fixed)
     }
 
-    /// Bytes of the segment that a block of open size may need besides, or spare: none of the runs that are tried may do so.
+    /// Bytes of one segment: a block whose size is open may need one more or one less than in any run that is tried.
     fn segment(&self, at: &[u64], setting: &Setting) -> u64 {
         let largest = self.spans(at).into_iter().flatten().map(|[_, high]| high).max();
         // Larger requests than two mebibytes have segments of their size, which the open bytes count.
@@ -270,16 +270,16 @@ impl Model {
             others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(at, pick)));
         }
         let (reach, mut out) = self.answer(size, setting, &stream, others);
-        // What follows no law may also become what none of these runs has.
+        // A size that follows no law may be another than in any of these runs.
         let is_other_code = self.program.is_compiled && *size != self.program.at;
         let open = self.open(at) + if is_other_code { out.peak_reserved_bytes / OTHER_CODE } else { 0 };
         if self.is_single && *size != self.program.at {
-            // What grows is likely, and not known: a hole that fits or not is worth some percent besides.
+            // What grows is only likely, and whether a hole fits moves the peak by some percent.
             let less = |bytes: u64| bytes - bytes / ONE_RECORDING;
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [less(out.span[0]), out.span[1] + slack];
             out.allocated_span = [less(out.allocated_span[0]), out.allocated_span[1] + slack];
-            // What cannot shrink: what has one size, and for a larger run what the recorded one had.
+            // The least: what has one size, and for a larger run the recorded peak.
             let fixed = self.fixed();
             let is_larger = self.program.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
             let [reserved, allocated] = if is_larger { self.program.peaks } else { [fixed, fixed] };
@@ -299,7 +299,7 @@ impl Model {
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }
-        if open > 0 && self.others_known() {
+        if open > 0 && !self.is_single {
             let matters = open * 1000 >= out.peak_reserved_bytes;
             let around = open + if matters { self.segment(at, setting) } else { 0 };
             let widened = [out.span[0].saturating_sub(around), out.span[1] + around];

@@ -109,22 +109,7 @@ impl Program {
             let (role, is_master, stack) = older_role.get(&address).copied().unwrap_or((Role::Unknown, false, StackId::NONE));
             start.insert(slot, rows.len() as u32);
             row_of_slot[slot as usize] = rows.len() as u32;
-            rows.push(Row {
-                size,
-                born: NEVER,
-                freed: NEVER,
-                stream,
-                pool: (0, 0),
-                stack,
-                key: 0,
-                loose: 0,
-                role,
-                is_master,
-                is_unneeded: false,
-                phase: Phase::Load,
-                event: NEVER,
-                lap: 0,
-            });
+            rows.push(Row { size, stream, stack, role, is_master, ..Row::OLDER });
         }
         let older = rows.len();
         let mut ends_at_failure = false;
@@ -152,7 +137,6 @@ impl Program {
                     rows.push(Row {
                         size: device.events.size[event].max(1),
                         born: at,
-                        freed: NEVER,
                         stream: requests.stream(event),
                         pool: requests.pool(event),
                         stack,
@@ -163,7 +147,7 @@ impl Program {
                         is_unneeded: roles.is_kept_by_graph(id),
                         phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
                         event: event as u32,
-                        lap: 0,
+                        ..Row::OLDER
                     });
                     ends_at_failure = step == ReplayStep::Failing;
                     match step {

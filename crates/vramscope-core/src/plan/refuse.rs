@@ -133,7 +133,7 @@ const LEAST_COMMON: f64 = 0.6;
 /// The share of bytes handed out that may be made at places which the other recording does not know.
 const MOST_FOREIGN: f64 = 0.1;
 
-/// Whether two aligned programs are two; `map` has the row of `b` for each of `a`.
+/// Whether two aligned recordings are of two programs; `map` has the row of `b` for each of `a`.
 pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     let matched = map.iter().filter(|m| **m != NEVER).count();
     let fewer = a.rows.len().min(b.rows.len()).max(1);

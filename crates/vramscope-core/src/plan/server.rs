@@ -1,7 +1,7 @@
 //! A server of a language model: what of its memory is weights, KV cache, graph pools, and what comes and goes with requests.
 //!
-//! The cache is made at start-up and lives on, a block for each layer: of what is as old, no weight and in no private pool, it is the set of
-//! equal blocks from one line that takes most. It grows with the number of tokens it holds and nothing else does, so one recording of
+//! The cache is made at start-up and stays, a block for each layer. Of blocks as old that are no weights and in no private pool, it is the
+//! set of equal blocks from one line that takes most. It grows with the number of tokens it holds and nothing else does, so one recording of
 //! start-up and a load is enough for the largest cache that is safe under that load.
 
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,4 +1,4 @@
-//! Whether the sizes that were told for two recordings can be right: what one has is the other's, so many times larger.
+//! Whether the sizes that were told for two recordings can be right.
 //!
 //! Two runs that differ in the batch alone differ in size by one exact ratio: that of the batches. Where most bytes that differ have one
 //! exact ratio and next to none have the told one, a size is wrong. Only batches and lengths are judged: sides of images, caches and
@@ -87,7 +87,7 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
         *by_ratio.entry([a / common, b / common]).or_default() += a;
     }
     let (&[a, b], &bytes) = by_ratio.iter().max_by_key(|(ratio, bytes)| (**bytes, **ratio))?;
-    // Where most is twice as large, what is four times as large is its square, and no sign of a told ratio of four.
+    // Where most blocks are twice as large, one that is four times as large grew with the square: it does not confirm a told ratio of four.
     let is_square = |[p, q]: [u64; 2]| is_length && u128::from(p) * u128::from(b).pow(2) == u128::from(q) * u128::from(a).pow(2);
     let is_right = |ratio: &[u64; 2]| explains(*ratio, told, is_length) && (*ratio == [a, b] || !is_square(*ratio));
     let right = by_ratio.iter().filter(|(ratio, _)| is_right(ratio)).map(|(_, bytes)| bytes).sum();

@@ -17,12 +17,12 @@ use crate::inference::scripted::{Ask, Asked};
 
 /// A sum over rows that gets a buffer and counters at sizes larger than the recorded ones.
 #[derive(Clone, Debug)]
-pub struct Unseen {
+pub(super) struct Unseen {
     /// The row of what is summed into; the buffer is asked for right after it.
     pub output: u32,
     /// The likeliest first. They differ where the recordings leave open which block is summed, or on which card.
     pub laws: Vec<Arc<Reduce>>,
-    /// False where it may as well not be a sum over rows.
+    /// False where it may be something else than a sum over rows.
     pub is_sure: bool,
 }
 
@@ -255,7 +255,7 @@ pub(super) fn laws(
     law_of: impl Fn(u32) -> Option<(Law, bool)>,
     is_wrong: impl Fn(u32, &Reduce) -> bool,
 ) -> Vec<Unseen> {
-    // Where layers sum so many rows, a product of so many is summed by rows too: not by the points of a picture.
+    // A product may also be summed over the points of a picture. It is surely summed over rows where layers sum as many rows.
     let by_rows: FxHashSet<u64> = sums.iter().filter(|s| !s.is_product).filter_map(|s| s.rows).collect();
     let mut out = Vec::new();
     for sum in sums {

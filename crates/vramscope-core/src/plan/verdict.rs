@@ -33,8 +33,7 @@ pub fn is_no_answer(sure: u64, may: u64) -> bool {
     sure > 0 && may / WIDEST > sure
 }
 
-/// That not every size below one that fits is sure to fit, where that is so: a request may find a hole at one size and none at a
-/// smaller one.
+/// A sentence if not every size below one that fits is sure to fit: a request may find a hole at one size and none at a smaller one.
 pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
     let (first, more) = holes.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", count(more.len() as u64)) };

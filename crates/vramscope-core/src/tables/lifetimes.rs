@@ -471,7 +471,7 @@ impl Lifetimes {
 
     /// Every allocation at an address, oldest first. The first call groups all rows by address (about 20 ns per row); later calls
     /// are cheap.
-    pub fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
+    fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
         let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
         let bucket = bucket_of(address, starts.len() - 1);
         let found = &rows[starts[bucket] as usize..starts[bucket + 1] as usize];

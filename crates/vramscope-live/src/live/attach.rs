@@ -359,7 +359,7 @@ fn attach_script(helper: &str) -> String {
 
 /// The user's private folder, which nobody else can enter. It holds the helper's files, and its sockets when the job has the same
 /// environment.
-pub fn private_folder() -> Result<PathBuf, String> {
+fn private_folder() -> Result<PathBuf, String> {
     let uid = rustix::process::getuid().as_raw();
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let runtime = || set("XDG_RUNTIME_DIR").filter(|d| d.is_dir()).map(|d| d.join("vramscope"));

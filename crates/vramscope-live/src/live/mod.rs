@@ -34,9 +34,6 @@ pub use session::{LiveSession, SessionOptions};
 
 use source::{GpuError, GpuSource};
 
-/// Environment variable with the path of the driver's library, for unusual installations and for tests.
-pub const LIBRARY_VARIABLE: &str = "VRAMSCOPE_NVML";
-
 /// Opens the driver's library. Takes about 11 ms with a driver, and less without one.
 ///
 /// # Errors
@@ -44,7 +41,8 @@ pub const LIBRARY_VARIABLE: &str = "VRAMSCOPE_NVML";
 pub fn open() -> Result<Box<dyn GpuSource>, GpuError> {
     #[cfg(feature = "live")]
     {
-        let path = std::env::var_os(LIBRARY_VARIABLE).filter(|p| !p.is_empty());
+        // The path of the library, for unusual installations and for tests.
+        let path = std::env::var_os("VRAMSCOPE_NVML").filter(|p| !p.is_empty());
         Ok(Box::new(nvml::NvmlSource::open(path.as_deref())?))
     }
     #[cfg(not(feature = "live"))]

@@ -12,7 +12,7 @@ use super::attach::find_socket;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A process, and the path of its snapshot or one sentence why there is none.
-pub type Snapped = (u32, Result<PathBuf, String>);
+type Snapped = (u32, Result<PathBuf, String>);
 
 /// Asks a process and its descendants that have the helper for a snapshot. All write at the same time. Processes without GPU
 /// memory are left out unless there are no others. Takes as long as the programs write.

@@ -51,7 +51,7 @@ impl Job {
     }
 
     /// The settings to use when none are given.
-    pub fn default_conf(&self) -> String {
+    fn default_conf(&self) -> String {
         match self {
             Job::Scenario { scenario, .. } => scenario.conf.to_owned(),
             Job::Replay { .. } | Job::Handed(_) => String::new(),

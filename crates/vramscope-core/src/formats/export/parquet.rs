@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::{Column, ColumnKind, ExportTable, Field};
 
 /// Rows per row group, the unit that engines skip and read in parallel.
-pub const ROWS_PER_GROUP: usize = 1_000_000;
+const ROWS_PER_GROUP: usize = 1_000_000;
 const ROWS_PER_PAGE: usize = 1 << 17;
 /// A column with more distinct values in a row group gets no dictionary.
 const MAX_DICTIONARY: usize = 1 << 16;

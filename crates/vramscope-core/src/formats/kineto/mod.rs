@@ -20,8 +20,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::FormatError;
 use super::timeline::Live;
 use crate::model::{
-    Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known, Note, NoteKind, OpKind,
-    OpLane, OpTable, PoolId, Progress, Recording, Source, SourceTotals, StackTableBuilder, StreamId, WarningKind,
+    Action, Annotation, Annotations, DeviceId, DeviceKind, DeviceRecording, EventTable, Format, Known, LoadReport, Note,
+    NoteKind, OpKind, OpLane, OpTable, PoolId, Progress, Recording, Source, SourceTotals, StackTableBuilder, StreamId,
+    WarningKind,
 };
 use collect::{MemoryEvent, NONE, Rows, SliceKind};
 pub use nest::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
@@ -124,14 +125,8 @@ fn annotations(rows: &Rows<'_>, nesting: &Nesting, table: &mut StackTableBuilder
         .collect()
 }
 
-/// One recording per device, GPUs first.
-fn devices(
-    rows: &mut Rows<'_>,
-    nesting: &Nesting,
-    table: &mut StackTableBuilder,
-    annotations: &Annotations,
-    progress: &Progress,
-) -> Result<Vec<DeviceRecording>, FormatError> {
+/// The memory events of each device, by time, and how many are of devices that cannot exist.
+fn by_device(rows: &Rows<'_>) -> (FxHashMap<DeviceId, Vec<u32>>, u64) {
     let mut order: Vec<u32> = (0..rows.memory.len() as u32).collect();
     // The file lists memory events by thread. Events with equal times (whole microseconds in old traces) keep the file's order.
     order.sort_by_key(|&i| rows.memory[i as usize].time);
@@ -146,6 +141,18 @@ fn devices(
         let id = DeviceId { kind: device_kind(event.device_type), index: event.device_index };
         by_device.entry(id).or_default().push(i);
     }
+    (by_device, of_no_device)
+}
+
+/// One recording per device, GPUs first.
+fn devices(
+    rows: &mut Rows<'_>,
+    nesting: &Nesting,
+    table: &mut StackTableBuilder,
+    annotations: &Annotations,
+    progress: &Progress,
+) -> Result<Vec<DeviceRecording>, FormatError> {
+    let (mut by_device, of_no_device) = by_device(rows);
     let mut ids: Vec<DeviceId> = by_device.keys().copied().collect();
     ids.sort_by_key(|id| (id.kind == DeviceKind::Cpu, *id));
     let mut report = std::mem::take(&mut rows.report);
@@ -181,47 +188,15 @@ fn devices(
         let stream = device.intern_stream(0);
         let mut builder = DeviceBuilder::default();
         device.events = builder.events(rows, nesting, &order, stream, &mut stacks, table);
-        device.source_totals = builder.source_totals;
+        device.source_totals = std::mem::take(&mut builder.source_totals);
         device.can_show.segments = Known::No("A profiler trace has no segments. A memory snapshot has them.");
         if id.kind != DeviceKind::Cpu {
             device.can_show.requested = super::WHOLE_BLOCKS;
         }
         if builder.has_no_addresses {
             device.can_show.addresses = super::FREES_ARE_GUESSED;
-            report.warn(WarningKind::NoAddresses, None, || {
-                format!(
-                    "{id}: the trace has sizes alone, as PyTorch 1.8 and 1.9 wrote them, and neither addresses nor totals. Its curve is \
-                     relative: it counts what the trace allocates, and what it frees, on top of an unknown amount from before. Which of \
-                     several equal allocations a free ends is a guess (the youngest)"
-                )
-            });
-        } else if id.kind != DeviceKind::Cpu {
-            report.warn_many(WarningKind::StartMissing, builder.unmatched, None, || {
-                format!("{id}: memory that was allocated before profiling began is freed in the trace")
-            });
         }
-        report.warn_many(WarningKind::LostFree, builder.lost, None, || {
-            format!("{id}: an allocation at an address that was still live; its free is missing in the trace")
-        });
-        if let Some(unknown) = builder.segments.unknown_at_start.checked_sub(1) {
-            report.warn(WarningKind::StartMissing, None, || {
-                format!(
-                    "{id}: {} were reserved before profiling began; they count, but the trace does not say which segments they are",
-                    crate::units::Bytes(unknown + 1)
-                )
-            });
-        }
-        let (most, gained) = builder.gained_at_peak;
-        let is_much = id.kind != DeviceKind::Cpu && gained > 0 && gained.unsigned_abs() > most / 1_000;
-        let gained = (gained.unsigned_abs(), "allocated bytes grew during profiling by", "event");
-        let changed = (builder.segments.unexplained, "reserved bytes changed by", "segment");
-        let found = [Some(gained).filter(|_| is_much), Some(changed).filter(|c| c.0 > 0)].into_iter().flatten();
-        let told = found.map(|(bytes, what, by)| format!("{what} {} that no {by} explains", crate::units::Bytes(bytes)));
-        let told: Vec<String> = told.collect();
-        report.warn_many(WarningKind::StateMismatch, u64::from(!told.is_empty()), None, || {
-            format!("{id}: the total of {}", told.join(", and that of "))
-        });
-        report.warn_many(WarningKind::Skipped, builder.nothing, None, || format!("{id}: memory events of 0 bytes were left out"));
+        builder.warn(id, &mut report);
         out.push(device);
     }
     rows.report = report;
@@ -247,6 +222,45 @@ struct DeviceBuilder {
 }
 
 impl DeviceBuilder {
+    /// Tells what the events of a device leave open.
+    fn warn(&self, id: DeviceId, report: &mut LoadReport) {
+        if self.has_no_addresses {
+            report.warn(WarningKind::NoAddresses, None, || {
+                format!(
+                    "{id}: the trace has sizes alone, as PyTorch 1.8 and 1.9 wrote them, and neither addresses nor totals. Its curve is \
+                     relative: it counts what the trace allocates, and what it frees, on top of an unknown amount from before. Which of \
+                     several equal allocations a free ends is a guess (the youngest)"
+                )
+            });
+        } else if id.kind != DeviceKind::Cpu {
+            report.warn_many(WarningKind::StartMissing, self.unmatched, None, || {
+                format!("{id}: memory that was allocated before profiling began is freed in the trace")
+            });
+        }
+        report.warn_many(WarningKind::LostFree, self.lost, None, || {
+            format!("{id}: an allocation at an address that was still live; its free is missing in the trace")
+        });
+        if let Some(unknown) = self.segments.unknown_at_start.checked_sub(1) {
+            report.warn(WarningKind::StartMissing, None, || {
+                format!(
+                    "{id}: {} were reserved before profiling began; they count, but the trace does not say which segments they are",
+                    crate::units::Bytes(unknown + 1)
+                )
+            });
+        }
+        let (most, gained) = self.gained_at_peak;
+        let is_much = id.kind != DeviceKind::Cpu && gained > 0 && gained.unsigned_abs() > most / 1_000;
+        let gained = (gained.unsigned_abs(), "allocated bytes grew during profiling by", "event");
+        let changed = (self.segments.unexplained, "reserved bytes changed by", "segment");
+        let found = [Some(gained).filter(|_| is_much), Some(changed).filter(|c| c.0 > 0)].into_iter().flatten();
+        let told = found.map(|(bytes, what, by)| format!("{what} {} that no {by} explains", crate::units::Bytes(bytes)));
+        let told: Vec<String> = told.collect();
+        report.warn_many(WarningKind::StateMismatch, u64::from(!told.is_empty()), None, || {
+            format!("{id}: the total of {}", told.join(", and that of "))
+        });
+        report.warn_many(WarningKind::Skipped, self.nothing, None, || format!("{id}: memory events of 0 bytes were left out"));
+    }
+
     fn events(
         &mut self,
         rows: &Rows<'_>,

@@ -318,7 +318,7 @@ fn pairs_of(items: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
 }
 
 /// Little-endian two's complement of any length: numbers from 2^63 on have a ninth byte for the sign.
-pub(super) fn integer_of_bytes<'a>(bytes: &[u8]) -> Node<'a> {
+fn integer_of_bytes<'a>(bytes: &[u8]) -> Node<'a> {
     let Some(&last) = bytes.last() else { return Node::Int(0) };
     let negative = last >= 0x80;
     let fill = if negative { 0xff } else { 0 };
@@ -349,7 +349,7 @@ fn integer_of_text<'a>(text: &[u8]) -> Option<Node<'a>> {
 }
 
 /// Protocol 0 text: Latin-1 with `\uXXXX` and `\UXXXXXXXX` escapes (Python's raw-unicode-escape).
-pub(super) fn raw_unicode(bytes: &[u8]) -> Cow<'_, [u8]> {
+fn raw_unicode(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.is_ascii() && !bytes.contains(&b'\\') {
         return Cow::Borrowed(bytes);
     }

@@ -39,7 +39,7 @@ pub const PACKAGE: &[(&str, &str)] = files![
 ];
 
 /// The session's device number of each UUID; shared with the threads.
-pub type DeviceNumbers = Arc<Mutex<HashMap<String, u32>>>;
+type DeviceNumbers = Arc<Mutex<HashMap<String, u32>>>;
 
 /// Where a helper's thread sends its results.
 #[derive(Clone)]

@@ -113,8 +113,7 @@ fn holds_up_nothing(how: &str, why: &str) {
     while start.elapsed() < Duration::from_secs(60) && failed.is_none() {
         let asked = Instant::now();
         session.pump(Duration::from_millis(50)).unwrap();
-        // One that waited for the helper would take five seconds; a busy machine takes one now and then.
-        assert!(asked.elapsed() < Duration::from_secs(4), "{how}: one look took {:?}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(1), "{how}: one look took {:?}", asked.elapsed());
         failed = session.news().into_iter().find_map(|n| match n {
             News::Failed { sentence, .. } => Some(sentence),
             News::Gone { .. } if how == "endless after" => Some(String::new()),
@@ -124,7 +123,7 @@ fn holds_up_nothing(how: &str, why: &str) {
     let sentence = failed.unwrap_or_else(|| panic!("{how}: nothing is said"));
     assert!(sentence.contains(why), "{how}: {sentence}");
     let taken = session.history().samples(0).len() as f64 / start.elapsed().as_secs_f64();
-    assert!(taken > 3.0, "{how}: {taken} samples a second of ten");
+    assert!(taken > 7.0, "{how}: {taken} samples a second of ten");
     assert!(resident().saturating_sub(before) < 64 << 20, "{how}: grew by {} MiB", (resident() - before) >> 20);
 }
 
@@ -412,7 +411,7 @@ fn the_time_is_kept_whatever_hangs() {
             if let Some(status) = child.try_wait().unwrap() {
                 break status;
             }
-            assert!(since.elapsed() < Duration::from_secs(30), "{what}: two seconds take more than thirty");
+            assert!(since.elapsed() < Duration::from_secs(8), "{what}: two seconds take more than eight");
             std::thread::sleep(Duration::from_millis(20));
         };
         let mut text = String::new();
@@ -445,6 +444,6 @@ fn the_time_is_kept_whatever_hangs() {
         kill_process(pid(&program), Signal::STOP).unwrap();
         m.say(&format!("0.used=1048576\n0.proc={}:1048576\n", program.0.id()));
         assert_eq!(timed(m.record(&["--seconds", "2", "--force"]), "a helper that hangs").0, Some(0));
-        assert!(m.recorded()[0].samples.len() > 5);
+        assert!(m.recorded()[0].samples.len() > 12);
     }
 }

@@ -184,7 +184,7 @@ fn no_client_holds_up_the_watch_or_breaks_it() {
     assert!(since.elapsed() < Duration::from_secs(12), "answered after {:?}", since.elapsed());
     let seconds = since.elapsed().as_secs_f64();
     let samples = m.recorded()[0].samples.len() - before;
-    assert!(samples as f64 > seconds * 10.0 * 0.3, "{samples} samples in {seconds} s");
+    assert!(samples as f64 > seconds * 10.0 * 0.6, "{samples} samples in {seconds} s");
     drop(idle);
     dripping.join().unwrap();
 }

@@ -273,7 +273,7 @@ fn memory_stays_flat_at_fifty_a_second() {
     assert!(grown < 4 * MIB + 16 * MIB.min(seconds * 50 * 400), "grew by {} KiB in {seconds} s", grown / 1024);
     let samples = m.recorded()[0].samples.len() as u64;
     println!("soak: {seconds} s at 50 Hz, {samples} samples, resident {} KiB, grew by {} KiB", first / 1024, grown / 1024);
-    assert!(samples > (seconds + 2) * 50 / 2, "{samples} samples");
+    assert!(samples > (seconds + 2) * 50 * 8 / 10, "{samples} samples");
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_pair = |&(n, width): &(u64, u64)| {
         let is_vector = |id: &LifetimeId| size(*id) == n * width && is_live(*id);
         // The targets may be numbers of another width.
-        let others = (0..first.0).map(LifetimeId).filter(|&id| is_live(id) && WIDTHS.contains(&(size(id) / n)) && size(id) % n == 0);
+        let others =
+            (0..first.0).map(LifetimeId).filter(|&id| is_live(id) && WIDTHS.contains(&(size(id) / n)) && size(id) % n == 0);
         just_before().any(|id| is_vector(&id)) && others.count() > 1
     };
     let Some((n, _)) = side(largest).find(is_pair) else { return Vec::new() };

@@ -1,7 +1,9 @@
 //! The rules in the order in which they are tried.
 
 use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
-use super::{autocast, beside, broadcast, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure, untrained};
+use super::{
+    autocast, beside, broadcast, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure, untrained,
+};
 use crate::diagnose::findings::Class;
 
 /// Every rule, by class.

@@ -28,7 +28,8 @@ pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     // The same pass once more, with the state from its start.
-    let before = peak_if_freed(p.device, p.tables, |id, size| if is_state(id) { 0 } else { size }, |id| lifetimes.gone(id).min(made));
+    let before =
+        peak_if_freed(p.device, p.tables, |id, size| if is_state(id) { 0 } else { size }, |id| lifetimes.gone(id).min(made));
     let next = before.saturating_add(bytes);
     let more = next.saturating_sub(peak(p));
     if more < LEAST || more.saturating_mul(10) < peak(p) {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::at_peak::{held, lines, peak, place, probably, together};
 use super::kept::much;
-use crate::anatomy::{Phase, line_of};
 use crate::anatomy::roles::Role;
+use crate::anatomy::{Phase, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_after, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{FrameId, StackId};
@@ -277,9 +277,8 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
     // Where others take the place of those that were used, as many wait in every step.
     let is_one = |id: LifetimeId, size: u64| p.stack_of(id).is_some_and(|stack| of_line.contains_key(&(stack, size)));
-    let after = peak_after(p.device, p.tables, |id, size| {
-        if is_one(id, p.tables.lifetimes.requested(p.device, id)) { 0 } else { size }
-    });
+    let after =
+        peak_after(p.device, p.tables, |id, size| if is_one(id, p.tables.lifetimes.requested(p.device, id)) { 0 } else { size });
     let after = after.saturating_add(own);
     let says = format!(
         "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",

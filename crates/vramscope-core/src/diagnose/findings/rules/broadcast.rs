@@ -12,7 +12,7 @@ const WIDTHS: [u64; 3] = [2, 4, 8];
 fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     WIDTHS.into_iter().filter(move |width| bytes.is_multiple_of(*width)).filter_map(move |width| {
         let n = (bytes / width).isqrt();
-        (n.checked_mul(n) == Some(bytes / width)).then_some((n, width))
+        (n > 1 && n.checked_mul(n) == Some(bytes / width)).then_some((n, width))
     })
 }
 

@@ -217,7 +217,8 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     for b in weights {
         let born = lifetimes.born(b.lifetime);
         let Some(line) = line(b.lifetime) else { continue };
-        *of_line.entry(line).or_default() += b.size;
+        let of_line = of_line.entry(line).or_default();
+        *of_line = of_line.saturating_add(b.size);
         if let Some(step) = p.steps.of(born) {
             let (first, bytes) = sets.entry((line, step)).or_insert((born, 0));
             (*first, *bytes) = (born.min(*first), bytes.saturating_add(b.size));

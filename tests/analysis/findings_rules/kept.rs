@@ -345,7 +345,8 @@ fn gradients_that_nothing_uses() {
     assert!(
         found.sentence.contains("4\u{a0}blocks")
             && found.sentence.contains("200\u{a0}MiB of activations")
-            && found.remedy.unwrap().contains("no_grad"),
+            && found.remedy.unwrap().contains("requires_grad_(False)")
+            && found.advice.contains("no_grad"),
         "{}",
         found.sentence
     );

@@ -271,6 +271,22 @@ fn what_is_kept_beside_the_model_is_told() {
     silent(&of_tests("promised/data_on_gpu"), "loaded_copy");
     said(&of_tests("promised/data_on_gpu"), "waiting_batches");
     silent(&of_tests("plan/server.kv1024"), "waiting_batches");
+    said(&of_tests("promised/deep_copy_best"), "kept_copies");
+    silent(&of_tests("promised/old_optimizer"), "kept_copies");
+}
+
+/// Squares are common among sizes: only one that dwarfs all else is told.
+#[test]
+fn a_loss_of_all_pairs_is_told() {
+    said(&of_tests("promised/broadcast_loss"), "broadcast");
+    silent(&of_tests("kinds/bart.none.cap85"), "broadcast");
+}
+
+/// What a later step needs is told where none was recorded.
+#[test]
+fn a_first_step_is_no_peak_of_the_run() {
+    said(&of_tests("plan/gpt.b8.one_step"), "first_step");
+    silent(&of_tests("plan/gpt.b8"), "first_step");
 }
 
 /// What no other rule is about is told as what it is, also without stacks.

@@ -121,6 +121,28 @@ fn attention_written_out() {
     assert_eq!(said(&run(["scores", "mask", "softmax"], "mix"), "attention_scores").bytes, 64 * MIB);
 }
 
+/// The backward pass has freed two of three lines' scores when it makes the most of their gradients.
+#[test]
+fn attention_whose_peak_is_in_its_backward_pass() {
+    let mut t = Tape::new();
+    let lines = ["scores", "mask", "scale"].map(|f| inside(&mut t, &[("/home/me/ops.py", f), ("/home/me/ops.py", "attention")]));
+    let backward = t.stack(&[("/site-packages/torch/autograd/graph.py", "_engine_run_backward")]);
+    let steps = t.stack(&[("/site-packages/torch/optim/adamw.py", "step"), ("/home/me/train.py", "main")]);
+    for _ in 0..4 {
+        let [scores, mask, scale] = lines.map(|line| t.alloc(64 * MIB, line));
+        t.free(scale);
+        t.free(mask);
+        let gradients: Vec<_> = (0..4).map(|_| t.alloc(64 * MIB, backward)).collect();
+        gradients.into_iter().for_each(|h| t.free(h));
+        t.free(scores);
+        let update = t.alloc(8 * MIB, steps);
+        t.free(update);
+    }
+    let found = said(&t.finish(), "attention_scores");
+    assert!(found.sentence.contains("The backward pass holds 4\u{a0}blocks of that size."), "{}", found.sentence);
+    assert!(found.saving.unwrap().after <= 3 * 64 * MIB, "{:?}", found.saving);
+}
+
 /// Twelve layers, each of which keeps four lines' blocks, and `tensors` of 24 MiB from one line more; all are said to be activations.
 fn formula(tensors: usize) -> Recording {
     let mut t = Tape::new();

@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::leaks::growth;
 use super::oom::{Autopsy, Helped, examine};
+use rustc_hash::FxHashSet;
+
 use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
@@ -131,6 +133,12 @@ pub fn diagnose(
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
+    // The optimizer's zero_grad() does not reach gradients of weights that it does not update.
+    let untrained = findings.iter().filter(|f| f.rule == self::rules::UNTRAINED);
+    let unreached: FxHashSet<LifetimeId> = untrained.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
+    let is_reached =
+        |f: &Finding| f.place.lifetimes.iter().filter(|id| unreached.contains(id)).count() * 2 <= f.place.lifetimes.len();
+    findings.retain(|f| f.rule != "gradients_kept" || is_reached(f));
     // What each step makes again and nothing frees is told as a leak.
     let has_leak = findings.iter().any(|f| f.class == Class::Leak);
     findings.retain(|f| !["earlier_optimizer", "kept_copies"].contains(&f.rule) || !has_leak);

@@ -12,7 +12,7 @@ use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
-use crate::units::{Bytes, MEBIBYTE, counted};
+use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Nothing below one part in this many of the peak is reported here.
 const SHARE: u64 = 10;
@@ -371,7 +371,21 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let are_named = stacks.iter().filter(|stack| is_named(stack)).count() >= 2 && stacks.iter().any(is_product);
         are_named || stacks.iter().any(|&stack| is_softmax(stack))
     };
-    let Some(size) = stacks_of.into_iter().filter(|(_, stacks)| is_scores(stacks)).map(|s| s.0).max() else { return Vec::new() };
+    let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| of.into_iter().filter(|(_, s)| is_scores(s)).map(|s| s.0).max();
+    // In the backward pass of one layer most of its scores are gone, and gradients of their size are there.
+    let of_step = || {
+        let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> =
+            stacks_of.keys().map(|&size| (size, FxHashSet::default())).collect();
+        let step = p.steps.of(p.peak_event);
+        let in_step = |&id: &LifetimeId| p.steps.of(lifetimes.born(id)) == step;
+        for id in (0..lifetimes.len() as u32).map(LifetimeId).filter(in_step) {
+            if let Some(stacks) = stacks_of.get_mut(&lifetimes.requested(p.device, id)).filter(|_| is_attention(id)) {
+                stacks.insert(stack_of(id));
+            }
+        }
+        stacks_of
+    };
+    let Some(size) = largest(stacks_of.clone()).or_else(|| largest(of_step())) else { return Vec::new() };
     // Without autocast nothing makes copies of half the size: such blocks are tensors of another shape.
     let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
     // The graph of the pass before the recording keeps as many, without a stack.
@@ -400,10 +414,17 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
             .says(format!(
-                "{} of up to {} each at the peak are attention scores, made at {}.",
-                counted(blocks.len() as u64, "block", "blocks"),
-                Bytes(size),
+                "{} at the peak {} attention scores, made at {}.{}",
+                match blocks.len() {
+                    1 => format!("1 block of {}", Bytes(size)),
+                    more => format!("{} blocks of up to {} each", count(more as u64), Bytes(size)),
+                },
+                if blocks.len() == 1 { "is" } else { "are" },
                 lines(p, &blocks),
+                match held(p, |b| is_way_back(b.lifetime)).0.len() {
+                    0 => String::new(),
+                    more => format!(" The backward pass holds {} of that size.", counted(more as u64, "block", "blocks")),
+                },
             ))
             .saves("With fused attention", saving(p, |id, bytes| if is_score(id) || is_way_back(id) { 0 } else { bytes }))
             .bytes_of("scores and copies of them", bytes)

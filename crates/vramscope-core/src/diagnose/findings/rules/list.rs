@@ -342,7 +342,7 @@ pub const RULES: &[Rule] = &[
         name: "attention_scores",
         class: Class::Peak,
         finds: "Attention scores that fused attention would not keep",
-        when: "blocks at the peak from a function named after attention or one that takes a softmax outside of the loss, and that calls no fused kernel, but for copies that a matrix product makes of its operands (where C++ frames show it), of one size ≥ 1 MiB: from ≥ 2 lines of a function of that name, or a softmax; or of half that size: ≥ 64 MiB and ≥ 10 % of the peak",
+        when: "blocks at the peak from a function named after attention or one that takes a softmax outside of the loss, and that calls no fused kernel, but for copies that a matrix product makes of its operands (where C++ frames show it), of one size ≥ 1 MiB: from ≥ 2 lines of a function of that name, or a softmax, at the peak or else in its step; or of half that size: ≥ 64 MiB and ≥ 10 % of the peak",
         source: "measured on published recordings",
         measured: "19 of 19",
         shown_by: "generated: three blocks of one size in `attention`",

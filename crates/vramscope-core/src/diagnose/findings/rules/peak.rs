@@ -420,7 +420,11 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         }
         () => format!(", most of them from {from}"),
     };
-    let title = if is_half { "Activations make the peak" } else { "Activations hold much of the peak" };
+    let title = match (losses, is_half) {
+        (Some((_, losses)), _) => &format!("{} losses are summed before one backward pass", count(losses)),
+        (None, true) => "Activations make the peak",
+        (None, false) => "Activations hold much of the peak",
+    };
     let finding = Finding::new("activations", Class::Peak, title, bytes).says(format!(
         "{} of the {} at the peak are {}activations kept for the backward pass{origin}.{}",
         Bytes(bytes),

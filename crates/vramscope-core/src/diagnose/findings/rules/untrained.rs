@@ -169,7 +169,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         Bytes(bytes),
         counted(found.blocks as u64, "block", "blocks"),
         match kept {
-            0 => " Their layers keep inputs to compute them, which is more.".to_owned(),
+            0 => " Their layers also keep their inputs to compute them.".to_owned(),
             kept => format!(" For these alone the forward pass keeps {} of activations.", Bytes(kept)),
         }
     );
@@ -180,7 +180,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         ),
         false => (
             "Without the gradients alone",
-            "Layers that do not train pass gradients on without keeping their own inputs, where the weights need no gradient.",
+            "A frozen layer still passes gradients on to the layers before it, and keeps no input for its own weights.",
         ),
     };
     let place = Place { event: Some(p.peak_event), lifetimes: found.untrained, ..Place::default() };

@@ -132,10 +132,15 @@ fn attention_whose_peak_is_in_its_backward_pass() {
         let [scores, mask, scale] = lines.map(|line| t.alloc(64 * MIB, line));
         t.free(scale);
         t.free(mask);
-        let gradients: Vec<_> = (0..4).map(|_| t.alloc(64 * MIB, backward)).collect();
+        let gradient = |_| {
+            let h = t.alloc(64 * MIB, backward);
+            t.role("temporary");
+            h
+        };
+        let gradients: Vec<_> = (0..4).map(gradient).collect();
         gradients.into_iter().for_each(|h| t.free(h));
         t.free(scores);
-        let update = t.alloc(8 * MIB, steps);
+        let update = t.alloc(10 * MIB, steps);
         t.free(update);
     }
     let found = said(&t.finish(), "attention_scores");

@@ -10,10 +10,10 @@ mod together;
 
 use std::sync::{Arc, OnceLock};
 
-use super::leaks::growth;
-use super::oom::{Autopsy, Helped, examine};
 use rustc_hash::FxHashSet;
 
+use super::leaks::growth;
+use super::oom::{Autopsy, Helped, examine};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;

@@ -110,7 +110,7 @@ fn holds_up_nothing(how: &str, why: &str) {
     let (before, start) = (resident(), Instant::now());
     let mut session = watch(program.0.id());
     let mut failed = None;
-    while start.elapsed() < Duration::from_secs(60) && failed.is_none() {
+    while start.elapsed() < Duration::from_secs(8) && failed.is_none() {
         let asked = Instant::now();
         session.pump(Duration::from_millis(50)).unwrap();
         assert!(asked.elapsed() < Duration::from_secs(1), "{how}: one look took {:?}", asked.elapsed());

@@ -324,12 +324,3 @@ pub(crate) fn any_device() -> impl Strategy<Value = DeviceRecording> {
         dev
     })
 }
-
-/// Whether the work takes less than this time. What a busy machine adds is no fault of the work, so it has three tries.
-pub(crate) fn takes_less_than(seconds: f64, mut work: impl FnMut()) -> bool {
-    (0..3).any(|_| {
-        let since = std::time::Instant::now();
-        work();
-        since.elapsed().as_secs_f64() < seconds
-    })
-}

@@ -425,13 +425,13 @@ mod tests {
 
     #[test]
     fn a_segment_that_claims_more_than_any_device_has_costs_nothing() {
-        assert!(crate::toy::takes_less_than(1.0, || {
-            for _ in 0..100 {
-                let mut memory = SimulatedMemory::new(1 << 50, Placement::Driver);
-                memory.adopt(1 << 30, 1 << 47);
-                memory.free(1 << 30, 1 << 47);
-                assert!(memory.malloc(20 * MEBIBYTE, 0).is_ok());
-            }
-        }));
+        let since = std::time::Instant::now();
+        for _ in 0..100 {
+            let mut memory = SimulatedMemory::new(1 << 50, Placement::Driver);
+            memory.adopt(1 << 30, 1 << 47);
+            memory.free(1 << 30, 1 << 47);
+            assert!(memory.malloc(20 * MEBIBYTE, 0).is_ok());
+        }
+        assert!(since.elapsed().as_secs_f64() < 1.0, "{:?}", since.elapsed());
     }
 }

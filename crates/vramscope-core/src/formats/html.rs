@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn a_page_is_looked_through_once() {
-        for word in [b"base64".as_slice(), b"base64 "] {
-            let page = [b"<html>".as_slice(), &word.repeat(80_000)].concat();
-            assert!(crate::toy::takes_less_than(1.0, || assert!(embedded(&page, "x.html", None).is_err())));
-        }
+        let since = std::time::Instant::now();
+        assert!(embedded(&[b"<html>".as_slice(), &b"base64".repeat(80_000)].concat(), "x.html", None).is_err());
+        assert!(embedded(&[b"<html>".as_slice(), &b"base64 ".repeat(80_000)].concat(), "x.html", None).is_err());
+        assert!(since.elapsed().as_secs() < 2, "{:?}", since.elapsed());
         let page = b"<html> base64:'base64' \"base64\": \"gAQpLg==\" base64";
         assert_eq!(embedded(page, "x.html", None).unwrap(), b"\x80\x04).");
     }

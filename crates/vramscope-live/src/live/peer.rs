@@ -156,8 +156,9 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        // With more time for each byte, the line would become too long first.
+        let since = Instant::now();
         assert_eq!(next(&mut lines).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(since.elapsed() < 3 * SOON, "{:?}", since.elapsed());
 
         let (mut far, near) = UnixStream::pair().unwrap();
         std::thread::spawn(move || while far.write_all(&[b'x'; 4096]).is_ok() {});

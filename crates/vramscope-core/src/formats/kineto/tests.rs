@@ -234,7 +234,9 @@ fn a_file_made_of_breaks_ends_soon() {
     for _ in 0..20_000 {
         text.push_str(",{\"a\":[},{\"b\":[[{");
     }
-    assert!(crate::toy::takes_less_than(5.0, || drop(read(text.as_bytes(), "t", &Progress::new()))));
+    let started = std::time::Instant::now();
+    let _ = read(text.as_bytes(), "t", &Progress::new());
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
 
 #[test]

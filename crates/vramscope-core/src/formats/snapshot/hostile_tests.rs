@@ -234,6 +234,7 @@ fn deep_stacks(stacks: usize, depth: usize) -> Vec<u8> {
 #[test]
 fn stacks_whose_frames_are_stored_once_are_read_whole() {
     let bytes = deep_stacks(800, 200);
+    let since = Instant::now();
     let recording = open(&bytes);
     assert_eq!(recording.report.warnings, []);
     let device = &recording.devices[0];
@@ -244,7 +245,7 @@ fn stacks_whose_frames_are_stored_once_are_read_whole() {
         frames.iter().filter_map(|&f| recording.stacks.frame(f)).map(|f| recording.stacks.text(f.name)).collect();
     let wanted: Vec<String> = (0..200).map(|i| format!("f{}", (35 + i * 3) % 800)).collect();
     assert_eq!(names, wanted);
-    assert!(crate::toy::takes_less_than(2.0, || drop(open(&bytes))));
+    assert!(since.elapsed().as_secs_f64() < 2.0, "{:?}", since.elapsed());
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     let n = count(n);
     let made_at = match lines(p, &blocks) {
         at if at.is_empty() => String::new(),
-        at => format!(", made at {at}"),
+        at => format!(", the first made at {at}"),
     };
     vec![
         Finding::new("broadcast", Class::Peak, "A loss may compare every prediction with every target", bytes)

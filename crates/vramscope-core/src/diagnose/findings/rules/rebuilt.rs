@@ -53,24 +53,30 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
 }
 
 /// The finding about what is held without need at the peak, which would be `after` without it; none where the peak stays. `says` is its
-/// first sentence, and `change` what has to be done.
+/// first sentence, `change` what has to be done, `remedy` a line that does it.
 fn needless(
     p: &RuleInput<'_>,
     (rule, title): (&'static str, &str),
     (blocks, bytes): (&[&BlockAt], u64),
     after: u64,
     (says, change): (String, &str),
-) -> Option<Finding> {
+    (remedy, advice): (&str, &str),
+) -> Vec<Finding> {
     let saving = Saving { before: peak(p), after };
-    (!saving.is_nothing()).then(|| {
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    vec![
         Finding::new(rule, Class::Peak, title, bytes)
             .says(says)
             .saves(change, saving)
             .bytes_of("held without need", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, blocks))
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after)))
-    })
+            .remedy(remedy)
+            .advice(advice)
+            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+    ]
 }
 
 /// Weights, gradients and optimizer state of models that were made before the one that the program trains at the peak.
@@ -109,13 +115,11 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
     let name = ("earlier_model", "The model of an earlier run is still held");
-    let found = needless(p, name, (&weights, bytes), after, (says, "If they are freed before the next is made,"));
-    let told = |finding: Finding| {
-        finding
-            .remedy("del model, optimizer  # and what else names them, as a list of results")
-            .advice("Whatever still names the old model keeps it: a list of results, the optimizer, a scheduler, a closure, a notebook's variables (Out, _). Keep figures or model.state_dict() on the CPU instead. An ensemble needs them all.")
-    };
-    found.map(told).into_iter().collect()
+    let cure = (
+        "del model, optimizer  # and what else names them, as a list of results",
+        "Whatever still names the old model keeps it: a list of results, the optimizer, a scheduler, a closure, a notebook's variables (Out, _). Keep figures or model.state_dict() on the CPU instead. An ensemble needs them all.",
+    );
+    needless(p, name, (&weights, bytes), after, (says, "If they are freed before the next is made,"), cure)
 }
 
 /// State of an optimizer that another one has replaced, which a scheduler or a list keeps.
@@ -148,13 +152,11 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
     let name = ("earlier_optimizer", "The state of an earlier optimizer is still held");
-    let found = needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the next optimizer is made,"));
-    let told = |finding: Finding| {
-        finding
-            .remedy("del optimizer, scheduler  # before the next optimizer is made")
-            .advice("A scheduler keeps its optimizer, and so does a list or a closure. To change only the learning rate set it in optimizer.param_groups.")
-    };
-    found.map(told).into_iter().collect()
+    let cure = (
+        "del optimizer, scheduler  # before the next optimizer is made",
+        "A scheduler keeps its optimizer, and so does a list or a closure. To change only the learning rate set it in optimizer.param_groups.",
+    );
+    needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the next optimizer is made,"), cure)
 }
 
 /// A checkpoint that was loaded to the GPU and stays beside the weights and states that it was copied into.
@@ -193,13 +195,11 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
     let name = ("loaded_copy", "A loaded checkpoint stays on the GPU");
-    let found = needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the first pass,"));
-    let told = |finding: Finding| {
-        finding
-            .remedy("checkpoint = torch.load(path, map_location=\"cpu\")")
-            .advice("load_state_dict copies what it gets. Load to the CPU, and del the checkpoint when the model has it.")
-    };
-    found.map(told).into_iter().collect()
+    let cure = (
+        "checkpoint = torch.load(path, map_location=\"cpu\")",
+        "load_state_dict copies what it gets. Load to the CPU, and del the checkpoint when the model has it.",
+    );
+    needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the first pass,"), cure)
 }
 
 /// Copies of a whole model, or of its states, that one line made in several steps, as of the best weights so far; the last is in use.
@@ -249,13 +249,11 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
     let name = ("kept_copies", "Earlier copies of the model are still held");
-    let found = needless(p, name, (&blocks, bytes), after, (says, "With the last copy alone"));
-    let told = |finding: Finding| {
-        finding
-            .remedy("best = {k: v.cpu() for k, v in model.state_dict().items()}")
-            .advice("Keep one copy, on the CPU or in a file, and replace it. deepcopy of an optimizer's state_dict() copies its state too.")
-    };
-    found.map(told).into_iter().collect()
+    let cure = (
+        "best = {k: v.cpu() for k, v in model.state_dict().items()}",
+        "Keep one copy, on the CPU or in a file, and replace it. deepcopy of an optimizer's state_dict() copies its state too.",
+    );
+    needless(p, name, (&blocks, bytes), after, (says, "With the last copy alone"), cure)
 }
 
 /// Batches that were moved to the GPU long before their step.
@@ -289,11 +287,9 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
         probably(p, &blocks),
         lines(p, &blocks),
     );
-    let found = needless(p, ("waiting_batches", "Batches wait on the GPU"), (&blocks, bytes), after, (says, "Without them"));
-    let told = |finding: Finding| {
-        finding
-            .remedy("batch = batch.to(device, non_blocking=True)  # in the loop; the loader with pin_memory=True")
-            .advice("Keep the data in host memory and move each batch when its step begins. Two batches on the GPU are enough to hide the copy.")
-    };
-    found.map(told).into_iter().collect()
+    let cure = (
+        "batch = batch.to(device, non_blocking=True)  # in the loop; the loader with pin_memory=True",
+        "Keep the data in host memory and move each batch when its step begins. Two batches on the GPU are enough to hide the copy.",
+    );
+    needless(p, ("waiting_batches", "Batches wait on the GPU"), (&blocks, bytes), after, (says, "Without them"), cure)
 }

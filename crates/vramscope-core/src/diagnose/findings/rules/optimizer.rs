@@ -2,6 +2,7 @@
 
 use super::at_peak::{LEAST, held, of_role, peak, place, probably, saving};
 use super::library::{in_eight_bits, of_own_code, of_pytorch, optimizer, replaces_its_state};
+use super::rebuilt::is_left_over;
 use super::shared::{FOREACH, REDUCER};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
@@ -149,7 +150,8 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
 
 /// Optimizer state: at least an eighth of the peak, if a smaller state would lower it by a tenth, or a quarter where memory is short.
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
-    let (blocks, bytes) = of_role(p, Role::OptimizerState);
+    let is_left_over = is_left_over(p);
+    let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::OptimizerState && !is_left_over(b.lifetime));
     let peak = peak(p);
     if bytes.saturating_mul(8) < peak || bytes < LEAST {
         return Vec::new();
@@ -161,7 +163,11 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
         Some("LBFGS") => return vec![history_of_lbfgs(p, &blocks, bytes)],
         _ => {}
     }
-    let Some((saving, answer)) = p.with_change(Change::EightBit) else { return Vec::new() };
+    let Some((mut saving, answer)) = p.with_change(Change::EightBit) else { return Vec::new() };
+    // What another finding tells to free keeps its size here.
+    let left_over = of_role(p, Role::OptimizerState).1 - bytes;
+    let in_8_bits = |state: u64| state / (64 * answer.bytes_of_state.max(1)) * 65;
+    saving.after = saving.after.saturating_add(left_over.saturating_sub(in_8_bits(left_over))).min(saving.before);
     let is_large = bytes.saturating_mul(4) >= peak;
     if saving.bytes().saturating_mul(10) < peak && !(is_large && p.is_short()) {
         return Vec::new();
@@ -202,7 +208,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
                     in_eight_bits(optimizer, part)
                 ),
             })
-            .check(&format!("Optimizer state falls to about {}.", Bytes(masters + (bytes - masters) / (64 * answer.bytes_of_state.max(1)) * 65))),
+            .check(&format!("Optimizer state falls to about {}.", Bytes(masters + in_8_bits(bytes.saturating_sub(masters))))),
     ]
 }
 
@@ -239,11 +245,15 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_initial = id.0 < p.tables.lifetimes.initial_count() as u32;
         (is_initial && forward.is_some()) || stepped.is_some_and(|stepped| p.tables.lifetimes.born(id) < stepped)
     };
-    let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && is_older(b.lifetime));
+    let is_left_over = is_left_over(p);
+    let is_kept = |id: LifetimeId| p.roles.of(id) == Role::Gradients && is_older(id);
+    let (blocks, bytes) = held(p, |b| is_kept(b.lifetime) && !is_left_over(b.lifetime));
     if bytes < LEAST || p.steps.is_inferred() || p.roles.anatomy.phases.at(p.peak_event) == Some(Phase::Optimizer) {
         return Vec::new();
     }
-    let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
+    let Some((mut saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
+    let (_, left_over) = held(p, |b| is_kept(b.lifetime) && is_left_over(b.lifetime));
+    saving.after = saving.after.saturating_add(left_over).min(saving.before);
     // It costs nothing, so less is worth a word than elsewhere.
     if saving.bytes().saturating_mul(20) < peak {
         return Vec::new();

@@ -52,6 +52,26 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     })
 }
 
+/// Where the program makes the state of an optimizer again for the same weights.
+fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
+    made_again(p, |id| {
+        let is_state = p.roles.of(id) == Role::OptimizerState;
+        is_state.then(|| (StackId::NONE, p.tables.lifetimes.requested(p.device, id)))
+    })
+}
+
+/// True of weights, gradients and optimizer state that an earlier model or optimizer left at the peak: freeing them costs nothing, so no
+/// change to the program has to make them smaller.
+pub(super) fn is_left_over(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
+    let is_sure = p.steps.len() > 1 && !p.steps.is_inferred();
+    let begins = if is_sure { [models(p), optimizers(p)] } else { Default::default() };
+    let [model, optimizer] = begins.map(|begins| begins.into_iter().rfind(|&begin| begin <= p.peak_event).unwrap_or(0));
+    move |id| {
+        let born = p.tables.lifetimes.born(id);
+        born != NO_EVENT && (born < model || (born < optimizer && p.roles.of(id) == Role::OptimizerState))
+    }
+}
+
 /// The finding about what is held without need at the peak, which would be `after` without it; none where the peak stays. `says` is its
 /// first sentence, `change` what has to be done, `remedy` a line that does it.
 fn needless(
@@ -130,7 +150,7 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
-    let begins = made_again(p, |id| is_state(id).then(|| (StackId::NONE, size(id))));
+    let begins = optimizers(p);
     let (Some(&first), Some(&last)) = (begins.first(), begins.iter().rfind(|&&begin| begin <= p.peak_event)) else {
         return Vec::new();
     };

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
+use super::copies::is_grown;
 use super::shared::{FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
@@ -284,7 +285,9 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
         line.1.push(b);
     }
     // The result of `torch.cat` has to be whole.
-    by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| p.flags_of(b.lifetime) & JOINS == 0));
+    let is_grown = is_grown(p);
+    let joins = |id: LifetimeId| p.flags_of(id) & JOINS != 0 || is_grown(id);
+    by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| !joins(b.lifetime)));
     let Some((line, (bytes, blocks))) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0))) else {
         return Vec::new();
     };

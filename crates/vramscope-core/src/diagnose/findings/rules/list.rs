@@ -2,7 +2,8 @@
 
 use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
 use super::{
-    autocast, beside, broadcast, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure, untrained,
+    autocast, beside, broadcast, copies, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure,
+    untrained,
 };
 use crate::diagnose::findings::Class;
 
@@ -252,11 +253,11 @@ pub const RULES: &[Rule] = &[
         name: "grows_by_copy",
         class: Class::Peak,
         finds: "A buffer that is copied to grow",
-        when: "one place, or several that make as many and as much (keys and values), makes ≥ 50 % of the bytes of ≥ 500 allocations, in ≥ 50 sizes, ≥ 8 times the peak in all; for ≥ 80 % of its allocations a somewhat smaller one from there was live and went first",
+        when: "one place, or several that make as many and as much (keys and values), makes ≥ 50 % of the bytes of ≥ 500 allocations, in ≥ 50 sizes, ≥ 8 times the peak in all; for ≥ 80 % of its allocations a somewhat smaller one from there was live and went first; or a line makes ≥ 8 allocations over 1 MiB like that, ≥ 80 % of them in sizes of their own, and half as many bytes as were reserved and never used",
         source: "rows 7, 21",
         measured: "",
         shown_by: "`serve_oom.pickle.gz`; corpus: `demo/kv_decode.default.pickle`; generated: a cache that is appended to",
-        run: peak::copies,
+        run: copies::copies,
     },
     Rule {
         name: "saw_tooth",

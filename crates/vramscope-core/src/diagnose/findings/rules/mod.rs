@@ -7,6 +7,7 @@ mod at_peak;
 mod autocast;
 mod beside;
 mod broadcast;
+mod copies;
 mod gathered;
 mod growth;
 mod hygiene;

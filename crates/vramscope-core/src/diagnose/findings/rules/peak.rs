@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
+use super::copies::is_grown;
 use super::kept::keeps_unused_graph;
 use super::library::checkpointing_of;
 use super::shared::{JOINS, LOSS, VAE};
@@ -10,120 +11,10 @@ use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
 use crate::changes::Change;
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
-use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
-use crate::model::{BlockState, Format, FrameId, StackId};
-use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity, own_frame};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::model::{Format, FrameId, StackId};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, capital, count, counted};
-
-/// What one line of the program allocated over the recording.
-struct AllocatingLine {
-    number: u64,
-    bytes: u64,
-    /// The different sizes, at most 10,000 of them.
-    sizes: rustc_hash::FxHashSet<u64>,
-    /// One of its stacks.
-    stack: StackId,
-}
-
-/// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
-pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
-    let lifetimes = &p.tables.lifetimes;
-    let total = lifetimes.len() - lifetimes.initial_count();
-    if total < 500 {
-        return Vec::new();
-    }
-    let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
-    let mut all = 0u64;
-    for i in lifetimes.initial_count() as u32..lifetimes.len() as u32 {
-        let id = LifetimeId(i);
-        let stack = lifetimes.stack(p.device, id);
-        let size = lifetimes.requested(p.device, id);
-        all += size;
-        let place = places.entry(own_frame(&p.recording.stacks, stack)).or_insert_with(|| AllocatingLine {
-            number: 0,
-            bytes: 0,
-            sizes: rustc_hash::FxHashSet::default(),
-            stack,
-        });
-        place.number += 1;
-        place.bytes += size;
-        if place.sizes.len() < 10_000 {
-            place.sizes.insert(size);
-        }
-    }
-    let peak = p.tables.curves.peak(Quantity::Requested).0;
-    let Some(most) = places.values().map(|x| (x.bytes, x.number)).max() else { return Vec::new() };
-    // Keys and values grow alike, each on a line of its own.
-    places.retain(|line, x| line.is_some() && x.number == most.1 && (most.0 - x.bytes) * 50 <= most.0);
-    let bytes: u64 = places.values().map(|x| x.bytes).sum();
-    let number: u64 = places.values().map(|x| x.number).sum();
-    let Some(top) = places.values().max_by_key(|x| (x.bytes, x.stack)) else { return Vec::new() };
-    if bytes * 2 < all || top.sizes.len() < 50 || bytes < peak.saturating_mul(8) {
-        return Vec::new();
-    }
-    let is_there = |id: LifetimeId| places.contains_key(&own_frame(&p.recording.stacks, lifetimes.stack(p.device, id)));
-    let ids: Vec<LifetimeId> =
-        (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_there(id)).collect();
-    let copied = copied(p, &ids);
-    if copied * 5 < number * 4 {
-        return Vec::new();
-    }
-    let mut made_by: Vec<&str> = places.values().map(|x| p.names.of_stack(x.stack)).collect();
-    made_by.sort_unstable();
-    // Written in place, the new copy would not exist at the same time as the old one.
-    let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_there(b.lifetime));
-    let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
-    vec![Finding {
-        rule: "grows_by_copy",
-        class: Class::Peak,
-        title: "Buffer grows by copying".to_owned(),
-        bytes: copy,
-        saving: None,
-        sentence: format!(
-            "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these copy a slightly smaller block that is freed right after. Allocate the buffer once and write into it; the peak then loses one copy, up to {}.",
-            made_by.join(" and "),
-            count(number),
-            count(top.sizes.len() as u64),
-            Bytes(bytes),
-            Bytes(super::at_peak::peak(p)),
-            count(copied),
-            Bytes(copy),
-        ),
-        evidence: vec![
-            Evidence::text("allocations", count(number)),
-            Evidence::text("grown by copy", count(copied)),
-            Evidence::text("sizes", count(top.sizes.len() as u64)),
-            Evidence::bytes("allocated in all", bytes),
-            Evidence::bytes("peak", super::at_peak::peak(p)),
-        ],
-        place: Place { event: Some(p.peak_event), stack: Some(top.stack), ..Place::default() },
-        remedy: Some("cache[:, :, n : n + k] = new".to_owned()),
-        advice: "Make the cache once at its final length, torch.empty(...), and write each new part into it; Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.".to_owned(),
-        verify: "The number of sizes falls to a few.".to_owned(),
-    }]
-}
-
-/// Number of these allocations that are likely grown copies: the largest smaller live block from there (by half at most) when
-/// they were made is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
-fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
-    let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let freed = |id: LifetimeId| lifetimes.free_requested(id);
-    let mut deaths: Vec<LifetimeId> = ids.to_vec();
-    deaths.sort_by_key(|&id| freed(id));
-    let mut deaths = deaths.into_iter().peekable();
-    let mut live = std::collections::BTreeSet::new();
-    let mut copied = 0;
-    for &id in ids {
-        while let Some(gone) = deaths.next_if(|&d| freed(d) < lifetimes.born(id)) {
-            live.remove(&(size(gone), gone));
-        }
-        let source = live.range(..(size(id), LifetimeId(0))).next_back();
-        copied += u64::from(source.is_some_and(|&(bytes, source)| bytes * 2 >= size(id) && freed(source) < freed(id)));
-        live.insert((size(id), id));
-    }
-    copied
-}
 
 /// Short-lived blocks of one size that make the peak: one, or as many as exist at once where each is made from the one before.
 pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
@@ -193,7 +84,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
             .check("The workspace is smaller, or gone.")];
     }
-    if p.flags_of(largest.lifetime) & JOINS != 0 {
+    if p.flags_of(largest.lifetime) & JOINS != 0 || is_grown(p)(largest.lifetime) {
         return vec![finding
             .advice("It joins tensors into one, and they and the result are there at once. Make the result first and write each part into it, or move each part to the CPU when it is made.")
             .check("The parts are not held beside the result.")];

@@ -1,5 +1,6 @@
 //! How memory is held: cache, pools, segments that cannot be given back, host memory.
 
+use super::copies::left_behind;
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
@@ -21,7 +22,7 @@ fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
 
 /// Reserved memory far above what was ever in use, as requests kept coming in new sizes.
 pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(found) = NeverUsed::of(p).filter(|f| f.is_by_sizes(p)) else { return Vec::new() };
+    let Some(found) = NeverUsed::of(p).filter(|f| f.is_by_sizes(p) && left_behind(p).is_none()) else { return Vec::new() };
     let sizes = &found.sizes;
     let (many, behind) = (counted(sizes.seen.len() as u64, "size", "sizes"), sizes.behind_most_segments());
     vec![found.finding("variable_sizes", &format!("requests came in {many} over 1 MiB{behind}"))]
@@ -37,7 +38,7 @@ pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reserved memory at its peak beside what was ever in use.
-struct NeverUsed {
+pub(super) struct NeverUsed {
     reserved: u64,
     /// The event of that peak.
     event: u32,
@@ -50,7 +51,7 @@ struct NeverUsed {
 impl NeverUsed {
     /// `None` where it is little, where it was reserved before the recording and may have been in use then, or where captured graphs
     /// hold it: they keep what they free, whatever the sizes.
-    fn of(p: &RuleInput<'_>) -> Option<Self> {
+    pub(super) fn of(p: &RuleInput<'_>) -> Option<Self> {
         let (reserved, event) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
         let active = p.tables.curves.peak(Quantity::Active).0;
         let unused = reserved.saturating_sub(active.max(p.tables.curves.start(Quantity::Reserved)));
@@ -65,10 +66,20 @@ impl NeverUsed {
         self.sizes.vary() || !self.sizes.seen.is_empty() && is_most()
     }
 
-    fn finding(&self, rule: &'static str, why: &str) -> Finding {
+    /// The bytes that were reserved and never in use.
+    pub(super) fn bytes(&self) -> u64 {
+        self.reserved - self.active
+    }
+
+    /// A sentence without its full stop.
+    pub(super) fn says(&self) -> String {
         let (reserved, active) = (Bytes(self.reserved), Bytes(self.active));
-        Finding::new(rule, Class::Structure, "Reserved and never used", self.reserved - self.active)
-            .says(format!("At most {reserved} was reserved, and at most {active} of it was ever in use: {why}."))
+        format!("At most {reserved} was reserved, and at most {active} of it was ever in use")
+    }
+
+    fn finding(&self, rule: &'static str, why: &str) -> Finding {
+        Finding::new(rule, Class::Structure, "Reserved and never used", self.bytes())
+            .says(format!("{}: {why}.", self.says()))
             .bytes_of("peak reserved", self.reserved)
             .bytes_of("peak active", self.active)
             .shows("sizes over 1 MiB", count(self.sizes.seen.len() as u64))

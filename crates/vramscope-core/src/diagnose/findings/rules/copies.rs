@@ -1,0 +1,176 @@
+//! Buffers that are copied to grow, as `torch.cat` in a loop does.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
+
+use super::at_peak::{peak, together};
+use super::structure::NeverUsed;
+use crate::diagnose::counterfactual::{Saving, peak_after};
+use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
+use crate::model::{BlockState, FrameId};
+use crate::tables::{LifetimeId, Quantity, own_frame};
+use crate::units::{Bytes, MEBIBYTE, count};
+
+/// What one line of the program allocated over the recording.
+#[derive(Default)]
+pub(super) struct AllocatingLine {
+    /// Its allocations, oldest first.
+    ids: Vec<LifetimeId>,
+    bytes: u64,
+    /// The different sizes, at most 10,000 of them.
+    sizes: FxHashSet<u64>,
+}
+
+impl AllocatingLine {
+    fn number(&self) -> u64 {
+        self.ids.len() as u64
+    }
+}
+
+/// What each line of the program allocated; under `None` what has no line. O(lifetimes).
+fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<Option<FrameId>, AllocatingLine> {
+    let lifetimes = &p.tables.lifetimes;
+    let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
+    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_one(id)) {
+        let size = lifetimes.requested(p.device, id);
+        let place = places.entry(own_frame(&p.recording.stacks, lifetimes.stack(p.device, id))).or_default();
+        place.ids.push(id);
+        place.bytes = place.bytes.saturating_add(size);
+        if place.sizes.len() < 10_000 {
+            place.sizes.insert(size);
+        }
+    }
+    places
+}
+
+/// The lines that each make one buffer of at least a mebibyte again and again, each time larger and beside the one before. O(lifetimes).
+pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
+    const FEWEST: u64 = 8;
+    let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE);
+    places.retain(|line, x| {
+        let differs = x.sizes.len() as u64 * 5 >= x.number() * 4;
+        line.is_some() && x.number() >= FEWEST && differs && copied(p, &x.ids) * 5 >= x.number() * 4
+    });
+    places.into_values().collect()
+}
+
+/// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
+pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
+    let single = left_behind(p);
+    let is_single = single.is_some();
+    let Some(places) = single.or_else(|| much_copied(p)) else { return Vec::new() };
+    let number: u64 = places.iter().map(AllocatingLine::number).sum();
+    let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
+    let Some(top) = places.iter().max_by_key(|x| (x.bytes, x.ids.first())) else { return Vec::new() };
+    let ids: FxHashSet<LifetimeId> = places.iter().flat_map(|x| x.ids.iter().copied()).collect();
+    let mut sorted: Vec<LifetimeId> = ids.iter().copied().collect();
+    sorted.sort_unstable();
+    let copied = copied(p, &sorted);
+    let stack = top.ids.first().and_then(|&id| p.stack_of(id));
+    let mut made_by: Vec<&str> = places.iter().filter_map(|x| Some(p.names.of_stack(p.stack_of(*x.ids.first()?)?))).collect();
+    made_by.sort_unstable();
+    // Written in place, the new copy would not exist at the same time as the old one.
+    let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && ids.contains(&b.lifetime));
+    let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
+    let unused = NeverUsed::of(p);
+    let reserved = unused.as_ref().map_or(String::new(), |unused| format!(" {}.", unused.says()));
+    let (class, at_stake) = match &unused {
+        Some(unused) if unused.bytes() > copy => (Class::Structure, unused.bytes()),
+        _ => (Class::Peak, copy),
+    };
+    // Several buffers of one line grow side by side; one is there in its final size from the start.
+    let saving = is_single.then(|| {
+        let last = places.iter().flat_map(|x| x.sizes.iter().max()).sum::<u64>();
+        let others = peak_after(p.device, p.tables, |id, size| if ids.contains(&id) { 0 } else { size });
+        Saving { before: peak(p), after: others.saturating_add(last) }
+    });
+    let gain = match saving {
+        None => format!(" Allocate the buffer once and write into it; the peak then loses one copy, up to {}.", Bytes(copy)),
+        Some(_) => String::new(),
+    };
+    let finding = Finding::new("grows_by_copy", class, "Buffer grows by copying", at_stake).says(format!(
+        "{} allocated {} times in {} sizes, {} in all for a peak of {}: {} of these copy a slightly smaller block that is freed right after.{reserved}{gain}",
+        together(&made_by),
+        count(number),
+        count(top.sizes.len() as u64),
+        Bytes(bytes),
+        Bytes(peak(p)),
+        count(copied),
+    ));
+    let finding = match saving.filter(|saving| !saving.is_nothing()) {
+        Some(saving) => finding.saves("Allocated once, with one block for all of it,", saving),
+        None => finding,
+    };
+    vec![
+        finding
+            .shows("allocations", count(number))
+            .shows("grown by copy", count(copied))
+            .shows("sizes", count(top.sizes.len() as u64))
+            .bytes_of("allocated in all", bytes)
+            .bytes_of("peak", peak(p))
+            .at(Place { event: Some(p.peak_event), stack, ..Place::default() })
+            .remedy("out[n : n + k] = new  # out = torch.empty(...) before the loop")
+            .advice(
+                "Make the buffer once at its final length and write each new part into it; for a KV cache Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.",
+            )
+            .check("The number of sizes falls to a few."),
+    ]
+}
+
+/// The lines that make most of what is allocated, in many sizes, copy after copy.
+fn much_copied(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
+    if p.tables.lifetimes.len() - p.tables.lifetimes.initial_count() < 500 {
+        return None;
+    }
+    let mut places = by_line(p, |_| true);
+    let all = places.values().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
+    let most = places.values().map(|x| (x.bytes, x.number())).max()?;
+    // Keys and values grow alike, each on a line of its own.
+    places.retain(|line, x| line.is_some() && x.number() == most.1 && (most.0 - x.bytes).saturating_mul(50) <= most.0);
+    let places: Vec<AllocatingLine> = places.into_values().collect();
+    let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
+    let sizes = places.iter().map(|x| (x.bytes, x.sizes.len())).max()?.1;
+    if bytes.saturating_mul(2) < all || sizes < 50 || bytes < p.tables.curves.peak(Quantity::Requested).0.saturating_mul(8) {
+        return None;
+    }
+    let mut ids: Vec<LifetimeId> = places.iter().flat_map(|x| x.ids.iter().copied()).collect();
+    ids.sort_unstable();
+    (copied(p, &ids) * 5 >= ids.len() as u64 * 4).then_some(places)
+}
+
+/// The lines whose outgrown copies left much of what is reserved and never used.
+pub(super) fn left_behind(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
+    let unused = NeverUsed::of(p)?;
+    let places = grown(p);
+    let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
+    (bytes >= unused.bytes() / 2 && !places.is_empty()).then_some(places)
+}
+
+/// True of a buffer that a line made again larger: what it holds stays whole, in whatever chunks it is computed.
+pub(super) fn is_grown(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool + use<> {
+    let ids: FxHashSet<LifetimeId> = grown(p).into_iter().flat_map(|x| x.ids).collect();
+    move |id| ids.contains(&id)
+}
+
+/// Number of these allocations that are likely grown copies: the largest smaller live block from there (by half at most) when
+/// they were made is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
+fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let freed = |id: LifetimeId| lifetimes.free_requested(id);
+    let mut deaths: Vec<LifetimeId> = ids.to_vec();
+    deaths.sort_by_key(|&id| freed(id));
+    let mut deaths = deaths.into_iter().peekable();
+    let mut live = BTreeSet::new();
+    let mut copied = 0;
+    for &id in ids {
+        while let Some(gone) = deaths.next_if(|&d| freed(d) < lifetimes.born(id)) {
+            live.remove(&(size(gone), gone));
+        }
+        let source = live.range(..(size(id), LifetimeId(0))).next_back();
+        copied +=
+            u64::from(source.is_some_and(|&(bytes, source)| bytes.saturating_mul(2) >= size(id) && freed(source) < freed(id)));
+        live.insert((size(id), id));
+    }
+    copied
+}

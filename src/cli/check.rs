@@ -15,12 +15,12 @@ use super::args::{CheckArgs, CheckFormat};
 use super::{open_blocks, open_stats, print, print_json};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::anatomy::steps::Steps;
+use vramscope_core::diagnose::findings::{Finding, diagnose};
 use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::diagnose::oom::knows_reserved;
 use vramscope_core::diagnose::stats_check::judge_stats;
 use vramscope_core::model::{DeviceId, DeviceKind, DeviceRecording, Progress, Recording, WarningKind};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
 use vramscope_core::units::{Bytes, count, counted, told_apart};
 
 /// The check that the file did not change while it was read. JSON has it in `passed` alone.
@@ -155,7 +155,7 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
             peaks.push((device.id, AtPeak::of(&recording, device, &tables, &rules)?));
         }
         if args.no_leaks {
-            checks.push(no_leaks(&recording, device, &tables));
+            checks.push(no_leaks(&recording, device, &tables)?);
         }
         if args.no_oom {
             checks.push(no_oom(device, is_instant));
@@ -228,24 +228,29 @@ fn reserved(
     Ok(())
 }
 
-/// Whether anything leaks on a device.
-fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Check {
-    let steps = Steps::find(recording, device, tables);
-    let grown = growth(device, tables, &steps);
-    let bytes: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+/// Whether anything leaks on a device: from step to step, or from one run of a model to the next.
+fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Check, String> {
+    let names = StackNames::of(&recording.stacks);
+    let found = diagnose(recording, device, tables, &names, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
+    let grown = growth(device, tables, &found.steps);
+    let piled: u64 = grown.iter().filter(|g| g.is_leak()).map(|g| g.bytes).sum();
+    let left_over: Vec<&Finding> = found.findings.iter().filter(|f| f.is_left_over()).collect();
+    let bytes = left_over.iter().fold(piled, |sum, f| sum.saturating_add(f.bytes));
     let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
     // A device that nothing was ever allocated on has no leak, whatever its history.
     let was_used = tables.curves.peak(Quantity::Active).0 > 0;
-    match cannot_tell(device, &steps).filter(|_| was_used && bytes == 0) {
-        Some(why) => {
-            let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
-            Check::of(device.id, "no_leaks", None, Value::Null, json!(0), sentence)
-        }
-        None => {
-            let sentence = format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(bytes));
-            Check::of(device.id, "no_leaks", Some(bytes == 0), json!(bytes), json!(0), sentence)
-        }
+    if let Some(why) = cannot_tell(device, &found.steps).filter(|_| was_used && bytes == 0) {
+        let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
+        return Ok(Check::of(device.id, "no_leaks", None, Value::Null, json!(0), sentence));
     }
+    let mut said: Vec<String> = left_over
+        .iter()
+        .map(|f| format!("{}{}: {} (vramscope findings says where)", f.title[..1].to_lowercase(), &f.title[1..], Bytes(f.bytes)))
+        .collect();
+    if piled > 0 || said.is_empty() {
+        said.insert(0, format!("{} survive their step and pile up{freed} (vramscope leaks lists them)", Bytes(piled)));
+    }
+    Ok(Check::of(device.id, "no_leaks", Some(bytes == 0), json!(bytes), json!(0), said.join("; ")))
 }
 
 /// Whether a request failed on a device. `is_instant`: the file has no history.

@@ -8,8 +8,9 @@ use super::args::FindingsArgs;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Class, Finding, diagnose};
 use vramscope_core::diagnose::oom::{AUTOMATIC_TRIALS_MOST_EVENTS, can_be_served_again};
+use vramscope_core::diagnose::source_limits::records_stacks;
 use vramscope_core::diagnose::steady::no_growth;
-use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
+use vramscope_core::model::{DeviceId, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
@@ -156,6 +157,14 @@ impl Found {
         let whose = |device: &DeviceId| if is_one { String::new() } else { format!("{device}: ") };
         for (device, said) in self.untold.iter().filter(|_| is_quiet && !self.is_instant) {
             notes.push(format!("{}{said}", whose(device)));
+        }
+        let is_snapshot = matches!(recording.source.format, Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml);
+        let has_events = recording.devices.iter().any(|d| !d.events.is_empty());
+        if is_quiet && has_events && recording.stacks.is_empty() && is_snapshot {
+            notes.push(format!(
+                "It has no call stacks, and most mistakes show only in them. Record them: {}",
+                records_stacks(recording)
+            ));
         }
         for (device, said) in self.held.iter().filter(|_| is_quiet).chain(&self.steady) {
             let whose = whose(device);

@@ -80,6 +80,11 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// True where something outlives the run or the copy that it was made for, so that memory grows with each.
+    pub fn is_left_over(&self) -> bool {
+        super::rules::LEFT_OVER.contains(&self.rule)
+    }
+
     /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
     /// [`bytes`](Self::bytes).
     pub fn at_stake(&self) -> u64 {

@@ -63,6 +63,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let (steady, steps) = adding(&all);
     let (change, saving) = freed_with_its_step(p, &grown);
+    let is_graph = kept.is_some() && of_forward(p, &grown).is_some_and(|graph| kept == Some(graph));
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
     evidence.extend([
         Evidence::text("steps that add", format!("{steady} of {steps}")),
@@ -103,7 +104,11 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         .to_owned(),
         verify: "The slope is zero: memory after each step is the same.".to_owned(),
     };
-    vec![if saving.is_nothing() { finding } else { finding.saves(change, saving) }]
+    let mut finding = if saving.is_nothing() { finding } else { finding.saves(change, saving) };
+    if is_graph && !saving.is_nothing() {
+        finding.sentence.push_str(" It may fall further: each backward pass then goes through one step only.");
+    }
+    vec![finding]
 }
 
 /// What the peak would be if nothing outlived the step that made it, with words for that change; of copies of weights or of the

@@ -2,8 +2,8 @@
 
 use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
 use super::{
-    autocast, beside, broadcast, copies, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples, structure,
-    untrained,
+    autocast, beside, broadcast, copies, evaluation, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples,
+    structure, untrained,
 };
 use crate::diagnose::findings::Class;
 
@@ -448,6 +448,16 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "`promised/ckpt_on_gpu` of the tests' recordings",
         run: rebuilt::loaded_copy,
+    },
+    Rule {
+        name: "larger_evaluation",
+        class: Class::Peak,
+        finds: "An evaluation whose batch is larger than training's",
+        when: "the peak is in an evaluation of a program that trains, and lines with ≥ 2/3 of the bytes make tensors there that are the same number of times, ≥ 1.5, as large as in a training pass; with their size of training the peak is ≥ 10 % lower",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/eval_big` of the tests' recordings",
+        run: evaluation::larger_batch,
     },
     Rule {
         name: "kept_copies",

@@ -8,6 +8,7 @@ mod autocast;
 mod beside;
 mod broadcast;
 mod copies;
+mod evaluation;
 mod gathered;
 mod growth;
 mod hygiene;
@@ -39,6 +40,8 @@ pub(super) const FIRST_STEP: &str = "first_step";
 pub(super) const TEMPORARIES: &str = "temporaries";
 /// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.
 pub(super) const UNTRAINED: &str = "untrained_gradients";
+/// The rules of what an earlier model or optimizer of the same program left on the GPU.
+pub(super) const LEFT_OVER: [&str; 3] = ["earlier_model", "earlier_optimizer", "kept_copies"];
 /// The rule of large short-lived blocks, which gives way to more particular ones.
 pub(super) const SPIKE: &str = "spike";
 /// The rule of what a pass makes, which gives way to all others about the peak.

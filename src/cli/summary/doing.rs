@@ -160,7 +160,7 @@ impl Peak {
         Peak {
             bytes: held.bytes,
             event: super::some_event(event),
-            phase: anatomy.phases.at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
+            phase: anatomy.phase_at(event).or_else(|| anatomy.phases.right_behind(event)).map(Phase::name),
             by_role: roles(|r| r.bytes),
             before_profiling: held.beyond.before,
             grew_during_profiling: held.beyond.grew,

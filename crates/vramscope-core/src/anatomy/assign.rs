@@ -28,7 +28,13 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     }
     data(case, &gradients, &mut weights, &mut of);
     built_state(case, &gradients, &mut weights, &mut of);
-    for (id, decided) in older::decide(case, &gradients, &weights, has_older_gradients) {
+    let mut older = older::decide(case, &gradients, &weights, has_older_gradients);
+    // An optimizer steps with gradients, and where no backward pass was recorded they are older.
+    let steps_alone = phases.has(Part::Optimizer) && !phases.has(Part::Backward);
+    if steps_alone && !has_older_gradients && !older.iter().any(|(_, decided)| decided.0 == Role::Gradients) {
+        older = older::decide(case, &gradients, &weights, true);
+    }
+    for (id, decided) in older {
         of[id.0 as usize] = decided;
         if decided.0 == Role::Weights {
             *weights.entry(case.size(id)).or_default() += 1;

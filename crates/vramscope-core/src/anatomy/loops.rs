@@ -226,7 +226,8 @@ fn with_own_graphs<'a>(full: &[&'a Cycle], device: &DeviceRecording, tables: &De
 
 fn of_cycles(cycles: &[&Cycle], events: u32) -> Steps {
     let bounds = cycles.iter().map(|c| c.start).chain([events]).collect();
-    Steps::of_bounds(bounds, StepSource::Backward)
+    let has_forward = cycles.iter().any(|c| c.backward.is_some_and(|backward| backward > c.start));
+    Steps::of_bounds(bounds, if has_forward { StepSource::Backward } else { StepSource::BackwardAlone })
 }
 
 /// A frame's place: `train.py:71`.

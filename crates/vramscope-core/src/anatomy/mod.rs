@@ -103,12 +103,18 @@ impl Anatomy {
         Decisions { of: assign::decide(&case) }
     }
 
+    /// What the program did at an event: its stacks tell it, or the annotation of the optimizer's step.
+    pub fn phase_at(&self, event: u32) -> Option<Phase> {
+        let is_marked = || self.steps.optimizer.iter().any(|&(from, to)| (from..to).contains(&event));
+        self.phases.at(event).or_else(|| is_marked().then_some(Phase::Optimizer))
+    }
+
     /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty if unknown.
     pub fn words_at(&self, event: u32) -> String {
-        let Some(phase) = self.phases.at(event).or_else(|| self.phases.right_behind(event)) else { return String::new() };
+        let Some(phase) = self.phase_at(event).or_else(|| self.phases.right_behind(event)) else { return String::new() };
         let words = match self.phases.detail_at(event) {
             Some(detail) => format!("{} ({detail})", phase.in_words()),
-            None if self.phases.at(event).is_none() => phase.in_words().replacen("in ", "right after ", 1),
+            None if self.phase_at(event).is_none() => phase.in_words().replacen("in ", "right after ", 1),
             None => phase.in_words().to_owned(),
         };
         match self.steps.of(event) {

@@ -134,7 +134,7 @@ fn peaks(data: &DeviceData, roles: &Roles) -> Vec<Peak> {
     let of_step = |(i, ends): (usize, &[u32])| {
         let (from, to) = (*ends.first()?, *ends.last()?);
         let (bytes, event) = curves.peak_in(data.device(), &data.tables.lifetimes, Quantity::Active, from, to)?;
-        let phase = roles.anatomy.phases.at(event).map_or("", |phase| phase.name());
+        let phase = roles.anatomy.phase_at(event).map_or("", |phase| phase.name());
         Some(Peak { step: i, of: steps.len() as u64, phase, bytes, event })
     };
     let mut peaks: Vec<Peak> = steps.bounds.windows(2).enumerate().filter_map(of_step).collect();

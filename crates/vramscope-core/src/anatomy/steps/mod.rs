@@ -30,6 +30,8 @@ pub enum StepSource {
     Optimizer(String),
     /// Each is a forward and a backward pass.
     Backward,
+    /// Each is a backward pass: the history begins behind the forward pass.
+    BackwardAlone,
     /// Each step is this many calls of the model (0 means one), from this line: `eval.py:30`.
     Call(String, u32),
     /// Each is one call of `generate`, or one round of a loop that generates, from here.
@@ -100,6 +102,7 @@ impl Steps {
             StepSource::Range(name) => format!("from the range \u{201c}{name}\u{201d}"),
             StepSource::Optimizer(place) => format!("each ends with the optimizer's step{}", at(place)),
             StepSource::Backward => "each is a forward and a backward pass".to_owned(),
+            StepSource::BackwardAlone => "each is a backward pass, and no forward pass was recorded".to_owned(),
             StepSource::Call(place, 0 | 1) => format!("each is one call of the model{}", at(place)),
             StepSource::Call(place, calls) => format!("each is {calls} calls of the model{}", at(place)),
             StepSource::Generation(place) => format!("each is one round of generation{}", at(place)),

@@ -352,7 +352,7 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         g.rhythm = Rhythm::None;
     }
     together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-    let is_training = ends_with_optimizer(steps) || steps.source == StepSource::Backward;
+    let is_training = ends_with_optimizer(steps) || matches!(steps.source, StepSource::Backward | StepSource::BackwardAlone);
     let fewest_freed = if is_training { FEWEST_FREED_TRAINING } else { FEWEST_FREED };
     if count >= fewest_freed {
         found.extend(freed_together(device, tables, bounds, old, fewest_freed));

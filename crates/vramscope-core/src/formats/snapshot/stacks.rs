@@ -147,7 +147,10 @@ pub(crate) fn items_of<'t>(tree: &'t Tree, list: NodeId, what: &str, wanted: &st
 
 /// Counts a key this version does not know.
 pub(crate) fn unknown_key(tree: &Tree, key: NodeId, place: &str, report: &mut LoadReport) {
-    report.warn(WarningKind::UnknownKey, tree.place(key), || {
-        format!("{place} has the key '{}', which this version does not know", tree.text_of(key))
-    });
+    report.warn(WarningKind::UnknownKey, tree.place(key), || unknown_key_text(place, &tree.text_of(key)));
+}
+
+/// What is said of a key this version does not know.
+pub(crate) fn unknown_key_text(place: &str, key: &str) -> String {
+    format!("{place} has the key '{key}', which this version does not know")
 }

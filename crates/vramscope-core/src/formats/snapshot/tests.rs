@@ -537,3 +537,45 @@ fn what_is_no_snapshot_is_one_clear_error() {
     assert_eq!((opcode, evil[offset as usize]), ("STACK_GLOBAL", 0x93));
     assert!(error(evil).to_string().contains("byte 36") && error(evil).to_string().starts_with("x.bin: "), "{}", error(evil));
 }
+
+/// A later release may write keys that this one does not know. They cost no more than known ones, and what says nothing makes no note.
+#[test]
+fn unknown_keys_of_entries_are_notes() {
+    let more = |name: &str, value: V| entry("alloc", 0x7000_0000, 512, 1, &[(name, value)]);
+    let trace = vec![
+        more("lifetime", V::Int(-7)),
+        more("lifetime", V::None),
+        more("memory_tag", s("optimizer")),
+        more("memory_tag", s("")),
+        more("pinned", V::Bool(true)),
+        more("mappings", v!({})),
+        more("mappings", v!([])),
+        more("mappings", v!([3])),
+        more("mappings", v!({ "a": 3 })),
+        more("ratio", V::Float(0.5)),
+        more("big", V::Int(1 << 63)),
+    ];
+    // Without a margin behind them the last entries take the general way.
+    let padding = (0..40).map(|_| more("lifetime", V::None));
+    for dialect in DIALECTS {
+        for trace in [trace.clone(), trace.clone().into_iter().chain(padding.clone()).collect()] {
+            let keys = trace.len() as u64;
+            let file = dict(&[("segments", V::List(Vec::new())), ("device_traces", V::List(vec![V::List(trace)]))]);
+            let recording = open(&pickle(&file, dialect));
+            let notes = &recording.devices[0].events.notes;
+            let text = |note: &crate::model::Note| format!("{} {}", note.event, recording.stacks.text(note.text));
+            let said: Vec<String> = notes.iter().map(text).collect();
+            let expected = [
+                "0 lifetime: -7",
+                "2 memory_tag: optimizer",
+                "4 pinned: True",
+                "7 mappings: [3]",
+                "8 mappings: {a: 3}",
+                "9 ratio: 0.5",
+                "10 big: 9223372036854775808",
+            ];
+            assert_eq!(said, expected, "{dialect:?}");
+            assert_eq!(count(&recording, WarningKind::UnknownKey), keys, "{dialect:?}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::model::{
 pub(crate) const UNTIMED: i64 = i64::MIN;
 
 /// More notes than any release writes per event.
-const MAX_NOTES: usize = 32;
+pub(crate) const MAX_NOTES: usize = 32;
 /// Maximum bytes of a note that is joined from pieces.
 const MAX_NOTE: usize = 1 << 20;
 
@@ -135,6 +135,9 @@ pub(crate) fn read_entry(
             }
             Key::Other => {
                 unknown_key(tree, key, "a trace entry", report);
+                if says_nothing(tree, value) {
+                    continue;
+                }
                 let text = format!("{}: {}", tree.text_of(key), tree.text_of(value));
                 notes.push((NoteKind::Internal, stacks.builder.string(&text)));
             }
@@ -234,19 +237,28 @@ pub(crate) fn fill_times(events: &mut EventTable) {
     }
 }
 
+/// True of None and of what is empty.
+fn says_nothing(tree: &Tree, value: NodeId) -> bool {
+    match tree.node(value) {
+        Node::None => true,
+        Node::Str(text) => text.is_empty(),
+        Node::List(_) | Node::Dict(_) | Node::Tuple(_) => tree.items(value).is_empty() && tree.pairs(value).is_empty(),
+        _ => false,
+    }
+}
+
 /// The text of a note; `None` when it is empty.
 fn note_text(tree: &Tree, value: NodeId, kind: NoteKind, stacks: &mut StackReader, report: &mut LoadReport) -> Option<StrId> {
     match tree.node(value) {
-        Node::Str(text) if text.is_empty() || kind == NoteKind::CompileContext && text.as_ref() == b"N/A" => None,
+        _ if says_nothing(tree, value) => None,
+        Node::Str(text) if kind == NoteKind::CompileContext && text.as_ref() == b"N/A" => None,
         Node::Str(_) => Some(stacks.text(tree, value, report)),
-        Node::None => None,
         // `forward_frames`: pieces of a formatted traceback.
         Node::List(chunks) if chunks.iter().all(|&c| matches!(tree.node(c), Node::Str(_))) => {
             let pieces = chunks.iter().flat_map(|&c| tree.bytes(c).unwrap_or(b"").iter().copied());
             let joined: Vec<u8> = pieces.take(MAX_NOTE).collect();
             (!joined.is_empty()).then(|| stacks.builder.string(&String::from_utf8_lossy(&joined)))
         }
-        Node::List(_) | Node::Dict(_) | Node::Tuple(_) if tree.items(value).is_empty() && tree.pairs(value).is_empty() => None,
         _ => Some(stacks.builder.string(&tree.text_of(value))),
     }
 }

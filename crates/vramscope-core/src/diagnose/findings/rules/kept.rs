@@ -95,6 +95,9 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let bytes = bytes + older;
     // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
+    if trains && freed == 0 {
+        return vec![ends_before_backward(p, &blocks, bytes, sentence)];
+    }
     let is_sure = (is_freed || only_calls(p)) && (!trains || freed.saturating_mul(10) >= bytes.saturating_mul(9));
     let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
     let title = match is_freed || is_sure {
@@ -129,6 +132,25 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             ))
             .check("The forward pass frees each layer's tensors before the next layer ends."),
     ]
+}
+
+/// The program keeps gradients or optimizer state, so it trains: the backward pass comes after the recording.
+fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sentence: String) -> Finding {
+    Finding::new("unused_graph", Class::Hygiene, "The recording ends before the backward pass", bytes)
+        .says(sentence)
+        .bytes_of("kept for backward", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, blocks))
+        .advice("The program holds gradients or optimizer state, so it trains: the backward pass comes next and may need more. Record a whole step, or two.")
+        .check("The recording has a backward pass and an optimizer step.")
+}
+
+/// True where the recording ends with a graph: what comes next needs it, and the memory reserved beside it.
+pub(super) fn ends_with_graph(p: &RuleInput<'_>) -> bool {
+    let is_live = |b: &&&BlockAt| p.tables.lifetimes.gone(b.lifetime) == NO_EVENT;
+    let bytes = |blocks: &mut dyn Iterator<Item = u64>| blocks.fold(0u64, u64::saturating_add);
+    of_unused_graph(p)
+        .is_some_and(|(blocks, all)| bytes(&mut blocks.iter().filter(is_live).map(|b| b.size)).saturating_mul(2) > all)
 }
 
 /// For what a graph keeps, the event at which the same line makes its next block, after others have made theirs. O(lifetimes).

@@ -1,6 +1,7 @@
 //! How memory is held: cache, pools, segments that cannot be given back, host memory.
 
 use super::copies::left_behind;
+use super::kept::ends_with_graph;
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
@@ -467,7 +468,7 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     let n = p.device.events.len() as u32;
     let Some((idle, reserved, used, range)) = (match n {
         0 => idle_in_state(p),
-        n if n >= 100 && p.ooms.is_empty() => idle_for_good(p, n),
+        n if n >= 100 && p.ooms.is_empty() && !ends_with_graph(p) => idle_for_good(p, n),
         _ => None,
     }) else {
         return Vec::new();

@@ -5,12 +5,21 @@ use std::sync::PoisonError;
 use super::{ATOMS, Atom, Decoder, MARGIN, WORDS};
 use crate::formats::pickle::{Op, little_endian, opcodes as op};
 use crate::formats::snapshot::plain::{fetched, integer, skip_store};
-use crate::formats::snapshot::trace::{Entry, Key};
+use crate::formats::snapshot::stacks::unknown_key_text;
+use crate::formats::snapshot::trace::{Entry, Key, MAX_NOTES};
 use crate::formats::{MAX_BYTES, has_room};
-use crate::model::{Action, NoteKind, StackId, StrId};
+use crate::model::{Action, NoteKind, StackId, StrId, WarningKind};
 
 /// Texts from this length on are cached by position instead of by content.
 const LONG_TEXT: usize = 256;
+
+/// A value of one word under a key that this version does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Plain<'a> {
+    Bool(bool),
+    Int(i64),
+    Text(&'a [u8]),
+}
 
 impl<'a> Decoder<'_, '_, 'a> {
     /// Decodes a dict of known keys with plain values, each key fetched or written in full. `None` for anything else.
@@ -30,6 +39,7 @@ impl<'a> Decoder<'_, '_, 'a> {
         let mut entry =
             Entry { action: Action::Unknown, address: 0, size: 0, stream: 0, time_us: None, pool: None, stack: StackId::NONE };
         let (mut has_action, mut address, mut size, mut device_free) = (false, None, None, None);
+        let (mut unknown, mut first_unknown) = (0, None);
         loop {
             if p >= limit {
                 return None;
@@ -42,7 +52,8 @@ impl<'a> Decoder<'_, '_, 'a> {
                 p += 1;
                 break;
             }
-            let key = self.atom(&mut p, &mut id)?.key;
+            let at = p;
+            let Atom { text: name, key, .. } = self.atom(&mut p, &mut id)?;
             while b[p] == op::FRAME && p < limit {
                 p += 9;
             }
@@ -81,7 +92,18 @@ impl<'a> Decoder<'_, '_, 'a> {
                         self.worker.notes.push((kind, text));
                     }
                 }
-                Key::Cpp | Key::Other => return None,
+                Key::Other => {
+                    if self.worker.notes.len() >= MAX_NOTES {
+                        return None;
+                    }
+                    if let Some(value) = self.plain(&mut p, &mut id)? {
+                        let text = self.said(name, value, at as u64)?;
+                        self.worker.notes.push((NoteKind::Internal, text));
+                    }
+                    unknown += 1;
+                    first_unknown = first_unknown.or(Some((at as u64, name)));
+                }
+                Key::Cpp => return None,
             }
         }
         // The C++ writer stores a dict after filling it.
@@ -96,7 +118,60 @@ impl<'a> Decoder<'_, '_, 'a> {
             Action::Oom => device_free.or(address)?,
             _ => address.filter(|&address| has_room(address, entry.size))?,
         };
-        has_action.then_some((p, id, entry))
+        if !has_action {
+            return None;
+        }
+        if let Some((at, name)) = first_unknown {
+            self.out.report.warn_many(WarningKind::UnknownKey, unknown, Some(at), || {
+                unknown_key_text("a trace entry", &String::from_utf8_lossy(name))
+            });
+        }
+        Some((p, id, entry))
+    }
+
+    /// The value of a key that this version does not know: `Some(None)` for one that says nothing, as None or an empty list; `None` for
+    /// one that only the general decoder reads.
+    fn plain(&mut self, p: &mut usize, id: &mut u64) -> Option<Option<Plain<'a>>> {
+        let b = self.bytes;
+        let value = match b[*p] {
+            op::NONE | op::EMPTY_TUPLE => None,
+            op::EMPTY_DICT | op::EMPTY_LIST => {
+                *p += 1;
+                skip_store(b, p, id);
+                return (b[*p] != op::MARK).then_some(None);
+            }
+            op::NEWTRUE => Some(Plain::Bool(true)),
+            op::NEWFALSE => Some(Plain::Bool(false)),
+            // From 2^63 on a number needs nine bytes.
+            op::LONG1 if b[*p + 1] > 8 => return None,
+            op::LONG1 | op::BININT | op::BININT1 | op::BININT2 => {
+                return Some(Some(Plain::Int(integer(b, p)? as i64)));
+            }
+            _ => {
+                let text = self.words(p, id)?;
+                return Some((!text.is_empty()).then_some(Plain::Text(text)));
+            }
+        };
+        *p += 1;
+        Some(value)
+    }
+
+    /// The note of an unknown key and its value. `None` if the file's notes outgrow it, which the general decoder reports.
+    fn said(&mut self, name: &'a [u8], value: Plain<'a>, at: u64) -> Option<StrId> {
+        if let Some(&known) = self.worker.unknown.get(&(name, value)) {
+            return Some(known);
+        }
+        let name_text = std::str::from_utf8(name).ok()?;
+        let text = match value {
+            Plain::Bool(value) => format!("{name_text}: {}", if value { "True" } else { "False" }),
+            Plain::Int(value) => format!("{name_text}: {value}"),
+            Plain::Text(text) if text.len() <= LONG_TEXT => format!("{name_text}: {}", std::str::from_utf8(text).ok()?),
+            Plain::Text(_) => return None,
+        };
+        self.shared.budget.spend(text.len(), at).ok()?;
+        let note = self.shared.stacks.lock().unwrap_or_else(PoisonError::into_inner).string(&text);
+        self.worker.unknown.insert((name, value), note);
+        Some(note)
     }
 
     /// The text of a note. Has a cache of its own, because note texts may all differ and would evict the keys and actions.

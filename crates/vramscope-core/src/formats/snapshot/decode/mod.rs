@@ -76,6 +76,8 @@ pub(super) struct Worker<'a> {
     frames: FxHashMap<u64, Option<FrameId>>,
     near_frames: Vec<(u64, Option<FrameId>)>,
     texts: FxHashMap<&'a [u8], StrId>,
+    /// The notes of unknown keys, by key and value.
+    unknown: FxHashMap<(&'a [u8], entry::Plain<'a>), StrId>,
     /// Long texts, by position and length.
     long_texts: FxHashMap<(usize, usize), StrId>,
     streams: Known<u64>,

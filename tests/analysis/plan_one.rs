@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use vramscope_core::plan::{Plan, Size};
+use vramscope_core::plan::{Change, Plan, Size};
 
 use crate::plan::{gpt, plan_of, setting};
 
@@ -56,4 +56,8 @@ fn what_a_failed_step_would_have_asked_for_is_not_promised() {
     let own = plan.programs()[0].failed_under;
     assert!(plan.at(&size, &plan.own_setting(own)).oom);
     assert!(gpt(&[8]).left_open().is_none());
+    // What the failed passes held was kept for their backward passes, which never came.
+    let no_grad = plan.change(&[Change::NoGrad], &size, &setting("", None), None).unwrap();
+    assert!(no_grad.reason.is_some(), "{no_grad:?}");
+    assert!(p.by_role["activations"] > 8 * p.by_role.get("temporaries").copied().unwrap_or(0), "{:?}", p.by_role);
 }

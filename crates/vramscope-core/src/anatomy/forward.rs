@@ -58,7 +58,8 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
-        let unused = unused_graphs(case, pass);
+        // A pass that failed would have had its backward pass.
+        let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass) };
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {
                 (Role::AutocastCopies, Because::HalfOfWeight)

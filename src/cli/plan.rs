@@ -42,6 +42,8 @@ pub struct PlanReport {
     pub steps: usize,
     /// What the recordings leave open, in sentences.
     pub notes: Vec<String>,
+    /// What a failure in a recording leaves open: requests that were never made. `null` without one.
+    pub left_open: Option<String>,
 }
 
 /// How well the recordings explain the program.
@@ -131,6 +133,7 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
                 server: None,
                 steps: 0,
                 notes,
+                left_open: None,
             };
             print_json(out, &report)?;
             return Err(report.fits.reason.unwrap_or_default().into());
@@ -256,6 +259,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
         server: plan.server(),
         steps,
         notes: plan.notes().to_vec(),
+        left_open: plan.left_open(),
     })
 }
 
@@ -321,8 +325,8 @@ fn text(plan: &Plan, report: &PlanReport, setting: &Setting, card: Option<Card>,
     };
     out += &largest_text(plan, report, &place);
     out += &sizes_text(plan, report, &place);
-    if plan.ends_at_failure() {
-        out += "The recording ends where it failed: what comes after is not recorded.\n";
+    if let Some(open) = &report.left_open {
+        out += &format!("{open}\n");
     }
     if report.largest.len() > 1 {
         out += &format!("\n{}", settings_table(report));
@@ -355,7 +359,7 @@ fn largest_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
     let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
     let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
     let holes = holes_sentence(best.size, &report.holes).map_or(String::new(), |said| format!(" {said}"));
-    format!("{with}{}{holes}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.ends_at_failure()))
+    format!("{with}{}{holes}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.horizon()))
 }
 
 /// A line for each wanted size.
@@ -363,8 +367,7 @@ fn sizes_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
     let mut out = String::new();
     for p in &report.at {
         let (span, allocated_span) = (span_text(p.span), span_text(p.allocated_span));
-        let verdict =
-            report.cap_bytes.map_or_else(String::new, |cap| format!("; it {}", p.verdict(place, cap, plan.ends_at_failure())));
+        let verdict = report.cap_bytes.map_or_else(String::new, |cap| format!("; it {}", p.verdict(place, cap, plan.horizon())));
         let retries = match p.retries {
             0 => String::new(),
             1 => ", after giving cached memory back once".to_owned(),

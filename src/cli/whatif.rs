@@ -10,9 +10,9 @@ use super::{Table, choose_device, open_blocks, print_json, print_of};
 use vramscope_core::diagnose::export;
 use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::formats::export::new_file::refusal;
+use vramscope_core::inference::CapRange;
 use vramscope_core::inference::remedies::best;
 use vramscope_core::inference::whatif::{Question, Row, SUGGESTED, WhatIf};
-use vramscope_core::inference::{CapRange, Horizon};
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, capital, count, counted, told_apart};
 
@@ -218,7 +218,7 @@ fn text(report: &WhatIfReport) -> String {
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
                 let range = CapRange { least, ..CapRange::exact(most) };
-                format!("Limit: {}; estimated from the failed requests: {range}; set it with --limit\n", Bytes(limit).limit())
+                format!("Limit: {}; {} is used here; set it with --limit\n", range.estimate(), Bytes(limit).limit())
             }
             Some([least, most]) if limit < least || limit > most => {
                 let range = CapRange { least, ..CapRange::exact(most) };
@@ -291,8 +291,8 @@ fn outcome(row: &Row, size: SizeColumn) -> String {
         None if !row.is_verdict_certain() => "may pass".to_owned(),
         None => "passes".to_owned(),
     };
-    if row.oom_request.is_none() && row.ends_at_failure.is_some() {
-        text += &format!(", {}", Horizon::REACH);
+    if let Some(horizon) = row.ends_at_failure.filter(|_| row.oom_request.is_none()) {
+        text += &format!(", {}", horizon.reach());
     }
     if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {
         // A run without a failure counts as having made every request.

@@ -13,6 +13,7 @@ mod messages;
 mod oom;
 mod plan;
 mod plan_changes;
+mod plan_one;
 mod plan_runs;
 mod roles;
 mod room_plan;

@@ -486,7 +486,11 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let all: Vec<_> = h.remedies.passing().collect();
     let (of, certain) = (h.remedies.tried.len(), all.iter().filter(|r| r.certain).count());
     // A recording that ends at its failure can be served to its end and no further.
-    let reach = if h.remedies.ends_at_failure.is_some() { "reach the end" } else { "serve all requests" };
+    let reach = match h.remedies.ends_at_failure {
+        Some(end) if end.is_caught => "serve all recorded requests",
+        Some(_) => "reach the end",
+        None => "serve all requests",
+    };
     let title = match (certain, all.len() - certain) {
         (0, 0) => format!("none of {of} other settings {reach}"),
         (n, 0) => format!("{n} of {of} settings {reach}"),

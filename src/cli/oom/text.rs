@@ -379,12 +379,13 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     if !w.agrees_with_recording {
         let _ = writeln!(out, "  The model does not reproduce this recording; take the figures as estimates.");
     }
-    if w.ends_at_failure.is_some() {
-        let _ = writeln!(
-            out,
-            "  The recording ends at or soon after its failure, so \"all\" means all requests up to there.{}",
-            w.warning
-        );
+    if let Some(end) = w.ends_at_failure {
+        let all = if end.is_caught {
+            "The program caught the failure, so \"all\" means all requests that it made."
+        } else {
+            "The recording ends at or soon after its failure, so \"all\" means all requests up to there."
+        };
+        let _ = writeln!(out, "  {all}{}", w.warning);
     }
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);

@@ -30,6 +30,7 @@ use vramscope_core::diagnose::doctor::lacks;
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
+use vramscope_core::inference::Horizon;
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::plan::{Input, Plan, Size};
 use vramscope_core::tables::{DeviceTables, StackNames};
@@ -163,7 +164,7 @@ struct Planned {
     /// The size was read out of the file's name.
     is_guessed: bool,
     /// The recording ends at a request that failed.
-    ends_at_failure: bool,
+    horizon: Option<Horizon>,
 }
 
 impl Report {
@@ -436,7 +437,7 @@ fn planned(
     let (conf, change) = (vec![plan.own_setting(cap).text], vec!["all".to_owned()]);
     let args = PlanArgs { want: vec![size], cap, conf, change, ..PlanArgs::default() };
     let report = super::plan::answer(&plan, &args, cap).map_err(|why| why.into_parts().1)?;
-    Ok(Planned { report, at, is_guessed, ends_at_failure: plan.ends_at_failure() })
+    Ok(Planned { report, at, is_guessed, horizon: plan.horizon() })
 }
 
 impl Planned {
@@ -453,7 +454,7 @@ impl Planned {
         let mut said = Vec::new();
         if let (Some(name), Some(best), Some(cap)) = (&self.report.largest_of, self.report.largest.first(), self.report.cap_bytes)
         {
-            said.push(best.sentence(name, &Bytes(cap).limit(), cap, self.ends_at_failure));
+            said.push(best.sentence(name, &Bytes(cap).limit(), cap, self.horizon));
         }
         said.push(format!(
             "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size narrows a plan: vramscope plan."

@@ -7,7 +7,7 @@ use super::frame::{CASTS, OPERATOR};
 use super::phases::{Phase, Run};
 use super::role::{Because, Role};
 use super::sense::Part;
-use crate::model::StackId;
+use crate::model::{Action, StackId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A graph that no backward pass uses keeps blocks of at least this many stacks.
@@ -26,6 +26,8 @@ struct Pass {
     rows: (u32, u32),
     kept_after: u32,
     leads_to_backward: bool,
+    /// A request failed in it, and the program trains: it would have led to a backward pass.
+    is_cut: bool,
 }
 
 /// Decides the forward blocks that nothing else has decided. O(lifetimes).
@@ -35,7 +37,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
     // What passes keep for a backward pass, by their stacks: one that was cut short by running out of memory keeps the same.
     let trained: FxHashSet<StackId> = passes
         .iter()
-        .filter(|pass| pass.leads_to_backward)
+        .filter(|pass| pass.leads_to_backward && !pass.is_cut)
         .flat_map(|pass| (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|&id| case.gone(id) > pass.kept_after))
         .map(stack)
         .collect();
@@ -56,14 +58,19 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
-        let unused = unused_graphs(case, pass);
+        // A pass that failed would have had its backward pass.
+        let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass) };
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {
                 (Role::AutocastCopies, Because::HalfOfWeight)
             } else if unused.contains(&id) {
                 (Role::Activations, Because::KeptByGraph)
             } else if is_kept(id) && is_graph {
-                let because = if pass.leads_to_backward { Because::LivesToBackward } else { Because::KeptByGraph };
+                let because = match (pass.is_cut, pass.leads_to_backward) {
+                    (true, _) => Because::LivesToFailure,
+                    (false, true) => Because::LivesToBackward,
+                    (false, false) => Because::KeptByGraph,
+                };
                 (Role::Activations, because)
             } else if case.gone(id) > replaced {
                 (Role::Activations, Because::KeptBeyond)
@@ -98,6 +105,9 @@ fn calls(case: &Case<'_>, pass: &Pass, each: bool) -> Vec<(u32, u32)> {
 fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
     let part = |event: u32| case.phases.run_at(event).map(|at| case.phases.runs[at].part);
     let is_unused = |id: &LifetimeId| case.gone(*id) != NO_EVENT && part(case.gone(*id)) != Some(Part::Backward);
+    // The backward pass of this pass itself: one behind a later pass may go through its graph too.
+    let own = case.phases.run_at(pass.kept_after).map_or(0..0, |at| pass.kept_after..case.phases.runs[at].events.1);
+    let is_used = |id: &LifetimeId| own.contains(&case.gone(*id));
     let (mut unused, mut is_clear) = (FxHashSet::default(), !pass.leads_to_backward);
     let calls = [false, true].map(|each| calls(case, pass, each));
     let last = pass.rows.1;
@@ -115,7 +125,7 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
         let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.fold(0u64, |sum, &id| sum.saturating_add(case.size(id)));
         let (all, left) = (bytes(&mut kept.iter()), bytes(&mut kept.iter().filter(|id| is_unused(id))));
         let number = kept.iter().filter(|id| is_unused(id)).count();
-        is_clear |= left.saturating_mul(2) < all;
+        is_clear |= bytes(&mut kept.iter().filter(|id| is_used(id))).saturating_mul(2) > all;
         if left.saturating_mul(10) >= all.saturating_mul(9) && number * 10 >= kept.len() * 9 {
             unused.extend(kept);
         }
@@ -128,9 +138,16 @@ fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
     case.phases.runs.iter().filter(|r| r.part == Part::Forward).flat_map(Run::ids)
 }
 
-/// Every forward pass, cut where a step begins: a loop of evaluation has nothing else between its passes.
+/// Every forward pass, cut where a step begins, as a loop of evaluation has nothing else between its passes, and where a request failed:
+/// the program may catch that and run the next pass.
 fn passes(case: &Case<'_>) -> Vec<Pass> {
-    let (phases, bounds) = (case.phases, &case.steps.bounds);
+    let phases = case.phases;
+    let failures =
+        case.device.events.action.iter().zip(0u32..).filter(|(action, _)| **action == Action::Oom).map(|(_, event)| event);
+    let failures: Vec<u32> = failures.collect();
+    let mut bounds: Vec<u32> = case.steps.bounds.iter().chain(&failures).copied().collect();
+    bounds.sort_unstable();
+    bounds.dedup();
     let backward: Vec<u32> = phases.runs.iter().filter(|r| r.part == Part::Backward).map(|r| r.events.0).collect();
     let mut passes = Vec::new();
     for run in phases.runs.iter().filter(|r| r.part == Part::Forward) {
@@ -139,7 +156,8 @@ fn passes(case: &Case<'_>) -> Vec<Pass> {
         for cut in cuts.chain([u32::MAX]) {
             let to = from + (from..run.rows.1).take_while(|&row| case.born(LifetimeId(row)) < cut).count() as u32;
             if to > from {
-                passes.push(pass(case, (from, to), run, &backward));
+                let failure = failures.binary_search(&cut).ok().map(|_| cut);
+                passes.push(pass(case, (from, to), run, &backward, failure));
             }
             from = to;
         }
@@ -147,15 +165,19 @@ fn passes(case: &Case<'_>) -> Vec<Pass> {
     passes
 }
 
-fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32]) -> Pass {
+/// `failure`: the request that failed at its end.
+fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure: Option<u32>) -> Pass {
     let last = case.born(LifetimeId(rows.1 - 1));
+    if let Some(failure) = failure.filter(|_| run.phase != Phase::Evaluation && case.phases.has(Part::Backward)) {
+        return Pass { rows, kept_after: failure, leads_to_backward: true, is_cut: true };
+    }
     // The backward pass of the same step, also where other parts of forward come before it.
     let next = backward.get(backward.partition_point(|&b| b <= last)).copied();
     let bounds = &case.steps.bounds;
     let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
     let is_next_run = rows.1 == run.rows.1 && next.is_some_and(|b| b == run.events.1);
     let backward = next.filter(|&b| run.phase != Phase::Evaluation && (is_next_run || b < step_ends));
-    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some() }
+    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some(), is_cut: false }
 }
 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of

@@ -177,6 +177,8 @@ pub(crate) enum Because {
     CopiedForOptimizer,
     /// Made in forward, alive when backward begins.
     LivesToBackward,
+    /// Made in forward, alive when a request failed there; the program trains.
+    LivesToFailure,
     /// Made in forward and kept by a graph that no backward pass uses.
     KeptByGraph,
     /// Made in forward, and kept beyond the next forward pass.
@@ -242,6 +244,7 @@ impl Because {
                 | B::TwinsOfGradients
                 | B::TwiceAsLarge
                 | B::CopiedForOptimizer
+                | B::LivesToFailure
                 | B::KeptByGraph
                 | B::HalfOfWeight
                 | B::LibrarySize
@@ -310,6 +313,9 @@ impl Because {
                 "It was made between the backward pass and the optimizer's step, one for each fp32 copy of a weight: its gradient in fp32."
             }
             B::LivesToBackward => "It was made in the forward pass and was still held when the backward pass began.",
+            B::LivesToFailure => {
+                "It was made in a forward pass and was still held when a request failed there, before the backward pass."
+            }
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
             B::KeptBeyond => "It was made in a forward pass and was still held when the next one ended.",
             B::DiesInForward => "It was made in the forward pass and was gone soon after.",

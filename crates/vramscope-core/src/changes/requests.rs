@@ -82,3 +82,19 @@ pub(crate) struct Requests<'a> {
     pub(crate) steps: usize,
     pub(crate) stacks: &'a StackTable,
 }
+
+impl Requests<'_> {
+    /// How many temporaries the backward pass of the first step makes, where later ones make ever more: they go through the graphs of earlier
+    /// steps too, as with `retain_graph`. `None` where they do not.
+    pub(crate) fn own_backward(&self) -> Option<usize> {
+        let of_step = |rows: &Range<u32>| {
+            let rows = self.rows.get(rows.start as usize..rows.end as usize).unwrap_or_default();
+            rows.iter().filter(|row| row.phase == Phase::Backward && row.role == Role::Temporaries).count()
+        };
+        let made: Vec<usize> = self.stretches.iter().skip(1).take(self.steps).map(of_step).collect();
+        let falls = made.windows(2).any(|pair| pair[0] > pair[1]);
+        let grows = made.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        // A first step may set something up: most of the others must make more as well.
+        made.first().copied().filter(|_| made.len() >= 3 && !falls && grows * 2 > made.len() - 1)
+    }
+}

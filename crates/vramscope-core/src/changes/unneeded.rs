@@ -128,6 +128,18 @@ pub(super) fn release(draft: &mut Draft<'_>) -> bool {
             edits.free_at(draft, row, ends[draft.rows[row as usize].step as usize] + 1);
         }
         draft.apply(edits);
+        drop_earlier_graphs(draft);
     }
     is_much
+}
+
+/// A backward pass that goes through its own graph alone: what it makes behind that is not made. Autograd begins with the newest graph.
+fn drop_earlier_graphs(draft: &mut Draft<'_>) {
+    let Some(own) = draft.program.own_backward() else { return };
+    for step in 2..=draft.steps() {
+        let is_of_backward = |r: &Draw| r.phase == Phase::Backward && r.role == Role::Temporaries && r.born != NEVER;
+        for row in draft.of_step(step, is_of_backward).into_iter().skip(own) {
+            draft.rows[row as usize].drop_it();
+        }
+    }
 }

@@ -36,6 +36,11 @@ impl CapRange {
         CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }
     }
 
+    /// A range as every text names it: `1.56 to 2.05 GiB (estimated from the failed requests)`.
+    pub fn estimate(&self) -> String {
+        format!("{self} (estimated from the failed requests)")
+    }
+
     /// True if both bounds are equal.
     pub fn is_known(&self) -> bool {
         self.least == self.most

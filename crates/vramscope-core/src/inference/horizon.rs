@@ -1,31 +1,36 @@
 //! How far a recording reaches. If it ends at its failure, later requests are unknown, and a setting that serves it to its end
-//! may only postpone the failure.
+//! may only postpone the failure. If the program caught the failure, what the failed step would have requested next is unknown.
 
 use serde::Serialize;
 
-use crate::model::{Action, DeviceRecording};
+use crate::model::{Action, DeviceRecording, StackId};
 
-/// What a recording that ends at its failure, or right after, leaves open.
+/// What a recording leaves open in which a request failed: at its end or right before, or in a step that the program gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Horizon {
     /// Allocations that follow the last failure.
     pub requests_after: u64,
     /// True if live memory reached its maximum in the last eighth of the events before that failure.
     pub is_growing: bool,
+    /// True if the program caught its last failure and did something else: its step was cut short.
+    pub is_caught: bool,
 }
 
 /// Requests after the last failure up to which a recording ends "right after" it: clean-up and the report of the error make some.
 const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {
-    /// `None` if nothing failed, or if the program continued for a while after its last failure. O(events).
+    /// `None` if nothing failed, or if the code that asked continued after its last failure, as cuDNN does with a smaller workspace. O(events).
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;
         let last = events.action.iter().rposition(|&a| a == Action::Oom)?;
         let of_action = |range: &[Action]| range.iter().filter(|&&a| a == Action::Alloc).count() as u64;
         let (before, requests_after) = (of_action(&events.action[..last]), of_action(&events.action[last..]));
         if requests_after > RIGHT_AFTER.max(before / 100) {
-            return None;
+            let next = last + events.action[last..].iter().position(|&a| a == Action::Alloc)?;
+            let [failed, next] = [last, next].map(|event| events.stack.get(event).copied().unwrap_or(StackId::NONE));
+            let is_caught = failed != next || !failed.is_some();
+            return is_caught.then_some(Horizon { requests_after, is_growing: false, is_caught });
         }
         // What was there before the first event is not told by events; only rises and falls matter here.
         let (mut live, mut lowest) = (0i64, 0i64);
@@ -43,15 +48,24 @@ impl Horizon {
         }
         let height = |level: i64| i128::from(level) - i128::from(lowest);
         // A hundredth more than ever before: less is the same plateau.
-        Some(Horizon { requests_after, is_growing: height(late) * 100 > height(earlier) * 101 })
+        Some(Horizon { requests_after, is_growing: height(late) * 100 > height(earlier) * 101, is_caught: false })
     }
 
     /// What serving everything means here, to follow "serves everything" or "all served".
-    pub const REACH: &'static str = "up to where the recording ends";
+    pub fn reach(&self) -> &'static str {
+        if self.is_caught { "as far as its requests were recorded" } else { "up to where the recording ends" }
+    }
+
+    /// What happened, as a clause.
+    pub fn happened(&self) -> &'static str {
+        if self.is_caught { "The program caught a failure" } else { "The recording ends at its failure" }
+    }
 
     /// What it leaves open, as a clause without a capital or full stop.
     pub fn warning(&self) -> &'static str {
-        if self.is_growing {
+        if self.is_caught {
+            "what the failed step would have requested next was not recorded"
+        } else if self.is_growing {
             "memory was still growing at the end, so it may only postpone the failure"
         } else {
             "whether later requests would fit is not known"
@@ -62,7 +76,7 @@ impl Horizon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{PoolId, StackId, StreamId};
+    use crate::model::{PoolId, StreamId};
 
     fn tape(moves: &[(Action, u64)]) -> DeviceRecording {
         let mut d = DeviceRecording::default();
@@ -75,22 +89,28 @@ mod tests {
     #[test]
     fn a_recording_that_ends_at_its_failure_says_whether_memory_was_growing() {
         let climb: Vec<_> = (0..32).map(|_| (Action::Alloc, 100)).chain([(Action::Oom, 1000)]).collect();
-        assert_eq!(Horizon::of(&tape(&climb)), Some(Horizon { requests_after: 0, is_growing: true }));
+        assert_eq!(Horizon::of(&tape(&climb)), Some(Horizon { requests_after: 0, is_growing: true, is_caught: false }));
         let mut flat: Vec<_> = vec![(Action::Alloc, 1000), (Action::FreeCompleted, 1000)];
         flat.extend((0..16).flat_map(|_| [(Action::Alloc, 900), (Action::FreeCompleted, 900)]));
         flat.push((Action::Oom, 1000));
-        assert_eq!(Horizon::of(&tape(&flat)), Some(Horizon { requests_after: 0, is_growing: false }));
+        assert_eq!(Horizon::of(&tape(&flat)), Some(Horizon { requests_after: 0, is_growing: false, is_caught: false }));
         // What was live before the trace is freed in it: a level below zero is no growth.
         let fall: Vec<_> = (0..16).map(|_| (Action::FreeCompleted, 100)).chain([(Action::Oom, 1000)]).collect();
         assert_eq!(Horizon::of(&tape(&fall)).map(|h| h.is_growing), Some(false));
     }
 
     #[test]
-    fn one_that_goes_on_or_did_not_fail_has_no_such_end() {
+    fn one_that_goes_on_lacks_the_rest_of_the_failed_step() {
         assert_eq!(Horizon::of(&tape(&[(Action::Alloc, 100)])), None);
         let mut on = vec![(Action::Alloc, 100), (Action::Oom, 1000)];
         on.extend((0..17).map(|_| (Action::Alloc, 100)));
-        assert_eq!(Horizon::of(&tape(&on)), None);
-        assert!(Horizon::of(&tape(&on[..18])).is_some(), "16 requests of clean-up");
+        let is_caught = |d: &DeviceRecording| Horizon::of(d).map(|h| h.is_caught);
+        assert_eq!(is_caught(&tape(&on)), None, "the code that asked asks for less");
+        assert_eq!(is_caught(&tape(&on[..18])), Some(false), "16 requests of clean-up");
+        let mut other = tape(&on);
+        other.events.stack[1] = StackId(1);
+        assert_eq!(is_caught(&other), Some(true), "other code goes on");
+        other.events.stack.fill(StackId::NONE);
+        assert_eq!(is_caught(&other), Some(true), "no stack shows that the same code went on");
     }
 }

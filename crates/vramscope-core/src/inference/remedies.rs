@@ -48,7 +48,7 @@ pub struct Remedies {
     pub needed_with_best: Option<Needed>,
     /// Whether the model reproduces the recording; if not, all of this is an estimate.
     pub agrees_with_recording: bool,
-    /// Set if the recording ends at its failure: to pass then means to serve it up to there.
+    /// Set if the recording ends at its failure or the program caught it: to pass then means to serve what was recorded.
     pub ends_at_failure: Option<Horizon>,
 }
 
@@ -130,7 +130,7 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     } else {
         "passes, and no other has a lower peak".to_owned()
     };
-    let end = best.ends_at_failure.map_or(String::new(), |h| format!(". The recording ends at its failure: {}", h.warning()));
+    let end = best.ends_at_failure.map_or(String::new(), |h| format!(". {}: {}", h.happened(), h.warning()));
     Some((at, why + &end))
 }
 

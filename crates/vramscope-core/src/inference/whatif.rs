@@ -108,7 +108,7 @@ pub struct Row {
     pub spans: BTreeMap<&'static str, [u64; 2]>,
     /// Whether the model reproduces the recording under its own settings.
     pub agrees_with_recording: bool,
-    /// What a recording that ends at its failure leaves open: every request served is then every one up to that failure.
+    /// What a recording with a failure leaves open, at its end or in a step that was given up: every request served is every recorded one.
     pub ends_at_failure: Option<Horizon>,
 }
 

@@ -102,7 +102,14 @@ fn live_before(program: &Program, step: usize) -> i64 {
 pub(super) fn notes(programs: &[Arc<Program>]) -> Vec<String> {
     let mut out = Vec::new();
     let name = |p: &Program| p.recording.source.name.clone();
-    if let Some(p) = programs.iter().find(|p| p.recorded_steps >= 3 && variation(&course(p)) > ALIKE) {
+    let differs = |p: &&Arc<Program>| p.recorded_steps >= 3 && variation(&course(p)) > ALIKE;
+    if let Some(p) = programs.iter().filter(differs).find(|p| p.requests().own_backward().is_some()) {
+        out.push(format!(
+            "Each backward pass of {} makes more than the one before it: it goes through the graphs of earlier steps too (retain_graph=True, or a \
+             state that is not detached). More steps need more.",
+            name(p)
+        ));
+    } else if let Some(p) = programs.iter().find(differs) {
         out.push(format!(
             "The steps of {} differ in size: the plan is of these sizes in this order{}. A larger one needs more than it says.",
             name(p),

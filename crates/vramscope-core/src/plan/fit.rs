@@ -6,6 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::align::align;
 use super::law::{Fit, Law, Quantities, Sure};
+use super::open::Open;
 use super::predict::Answered;
 use super::program::{NEVER, Program};
 use super::reduce::{self, MULTIPROCESSORS};
@@ -29,6 +30,8 @@ pub struct Model {
     pub is_single: bool,
     /// Rows of other recordings that this one does not have, by recording.
     pub missing: Vec<usize>,
+    /// What one recording leaves open, to be told.
+    pub(super) told: Open,
     /// Scratch memory of reductions that the recordings do not show.
     pub(super) unseen: Vec<Unseen>,
     /// Predictions made so far, shared by copies of the model.
@@ -112,10 +115,11 @@ impl Model {
             mine.into_iter().chain(others).collect()
         };
         let cache = if maps.is_empty() { super::server::cache(program, names) } else { FxHashSet::default() };
-        let (mut laws, mut of) = if maps.is_empty() {
+        let (mut laws, mut of, told) = if maps.is_empty() {
             super::one_recording::fit(program, &quantities, &at[base], &cache)
         } else {
-            of_several(program, &quantities, &at[base], &samples_of)
+            let (laws, of) = of_several(program, &quantities, &at[base], &samples_of);
+            (laws, of, Open::default())
         };
         let cards = find_reductions(program, &mut laws, &mut of, &samples_of);
         let in_common = |map: &[u32]| map.iter().filter(|m| **m != NEVER).count();
@@ -126,6 +130,7 @@ impl Model {
             of,
             is_single: maps.is_empty() && cache.is_empty(),
             missing: maps.iter().map(|(i, map)| programs[*i].rows.len().saturating_sub(in_common(map))).collect(),
+            told,
             unseen: Vec::new(),
             answered: Answered::default(),
         };

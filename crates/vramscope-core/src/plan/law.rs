@@ -96,6 +96,11 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
     })
 }
 
+/// True for the bytes of a matrix with this many rows and columns, of one of the widths that a tensor's values may have.
+pub(super) fn is_square(side: u64, bytes: u64) -> bool {
+    [1, 2, 4, 8].iter().any(|&width| u128::from(side).pow(2) * width == u128::from(bytes))
+}
+
 /// The quantities that a law may depend on: their values, and whether each is the side of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantities {
@@ -228,6 +233,17 @@ impl Quantities {
         let square = product(at, &of_lengths, &[1; QUANTITIES]);
         let divides = square > 1 && u128::from(size).is_multiple_of(square);
         divides.then(|| Law::monomial(size, product(at, &self.scores, &[1; QUANTITIES]), self.scores))
+    }
+
+    /// The laws of a matrix that compares each sample with each: a quantity's square, and nothing else. Not for the side of an image.
+    pub(super) fn squares(&self, at: &[u64], size: u64) -> Vec<Law> {
+        let is_square = |q: &usize| self.once.get(*q) == Some(&1) && is_square(at[*q], size);
+        let law = |q: usize| {
+            let mut powers = [0; QUANTITIES];
+            powers[q] = 2;
+            Law::monomial(size, u128::from(at[q]).pow(2), powers)
+        };
+        (0..at.len().min(QUANTITIES)).filter(is_square).map(law).collect()
     }
 
     fn one_term(&self, samples: &[(&[u64], u64)], padded: &[u64; QUANTITIES]) -> Vec<Law> {

@@ -31,9 +31,11 @@ enum Fate {
 
 /// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ and the first is the largest, it
 /// is repeated once first, because the optimizer's state was not there yet. Later large steps, such as one with an evaluation, show their own peak.
+/// A step in which a request failed lacks what it would have requested next, and is not repeated.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
-    if last == 0 || program.ends_at_failure {
+    let is_cut = program.horizon.is_some_and(|horizon| !horizon.is_caught || !program.is_complete(last));
+    if last == 0 || is_cut {
         return program;
     }
     let largest = evenness::largest(&program).filter(|&step| step == 1 && step < last);

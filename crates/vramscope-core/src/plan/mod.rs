@@ -13,6 +13,7 @@ mod align;
 pub mod cards;
 pub mod changes;
 mod cheapest;
+mod elsewhere;
 mod evenness;
 pub mod fit;
 mod largest;
@@ -20,6 +21,7 @@ pub mod law;
 mod longer;
 pub mod names;
 mod one_recording;
+mod open;
 mod predict;
 pub mod program;
 mod recorded;
@@ -34,6 +36,7 @@ mod verdict;
 use std::sync::{Arc, OnceLock};
 
 use crate::anatomy::Role;
+use crate::inference::Horizon;
 use crate::model::{AllocConf, Cancelled, ConfError, Progress, Recording};
 use crate::tables::DeviceTables;
 
@@ -183,6 +186,7 @@ impl Plan {
         if let Some(sentence) = refuse::falls(&programs, &names) {
             return Err(NoPlan::Sizes(sentence));
         }
+        let open = open::notes(&model);
         if models[largest].set(Some(model)).is_err() {
             return Err(NoPlan::Sizes("the recordings changed while they were read".to_owned()));
         }
@@ -191,7 +195,7 @@ impl Plan {
             Some(format!("{}: {caveat}.", p.recording.source.name))
         });
         let doubts: Vec<String> = cut.chain(told::doubts(&programs, &names, largest)).collect();
-        let notes = doubts.iter().cloned().chain(evenness::notes(&programs)).collect();
+        let notes = doubts.iter().cloned().chain(open).chain(evenness::notes(&programs)).collect();
         Ok(Plan { programs, names, models, largest, doubts, notes })
     }
 
@@ -241,9 +245,9 @@ impl Plan {
         ))
     }
 
-    /// True if a recording ends at a request that failed, so that what would have come after is not in it.
-    pub fn ends_at_failure(&self) -> bool {
-        self.programs.iter().any(|p| p.ends_at_failure)
+    /// What a failure leaves open, if one is in a recording: requests that would have come after it are not.
+    pub fn horizon(&self) -> Option<Horizon> {
+        self.programs.iter().filter_map(|p| p.horizon).min_by_key(|horizon| horizon.is_caught)
     }
 
     /// The laws with the largest recording's requests.
@@ -368,6 +372,11 @@ impl Plan {
         // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
+        }
+        // What a failed step would have requested next may be more.
+        if self.horizon().is_some() {
+            out.certain = false;
+            out.uncertain_because.get_or_insert("failure");
         }
         if self.has_uneven_steps() {
             out.certain = false;

@@ -5,13 +5,19 @@
 
 use rustc_hash::FxHashSet;
 
+use super::elsewhere;
 use super::fit::Laws;
 use super::law::{Fit, Law, Quantities, Sure};
+use super::open::Open;
 use super::program::{Program, Row};
 use crate::anatomy::{Phase, Role};
 
-/// The laws of a program's rows, and which each has. Where the rows of a cache are known, they alone grow.
-pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Laws, Vec<u32>) {
+/// Too small to matter, and most often a number or a table.
+const SMALL: u64 = 4096;
+
+/// The laws of a program's rows, which each has, and what is told of those that grow otherwise. Where the rows of a cache are known, they
+/// alone grow.
+pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Laws, Vec<u32>, Open) {
     // Sizes of what does not grow.
     let fixed: FxHashSet<u64> = program
         .rows
@@ -45,6 +51,16 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         let is_early = program.stretches.get(1).is_some_and(|first| number < first.end);
         row.role == Role::Inputs && is_early && last.is_some_and(|last| row.freed > last.born)
     };
+    // A layer as wide as the batch is large has results as large as a matrix of each sample with each; then it also has a bias of that width.
+    let is_width = |v: u64| [2, 4, 8].iter().any(|value| fixed.contains(&(v * value)));
+    let squares_of = |row: &Row| {
+        let is_of_pass = matches!(row.role, Role::Activations | Role::Temporaries | Role::Inputs | Role::Unknown)
+            && !matches!(row.phase, Phase::Load | Phase::Optimizer);
+        let may_be = is_of_pass && cache.is_empty() && row.size > SMALL && !scores.contains(&row.size);
+        if may_be { quantities.squares(at, row.size) } else { Vec::new() }
+    };
+    let mut squares = Vec::new();
+    let elsewhere = elsewhere::find(program);
     let mut laws = Laws::default();
     let of = program
         .rows
@@ -55,7 +71,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
             let grows = both.others.first().cloned().unwrap_or_else(|| Law::constant(row.size));
             let certain = |law: Law| Fit { law, sure: Sure::Determined, others: Vec::new() };
             let is_of_pass = matches!(row.role, Role::Activations | Role::Temporaries) && cache.is_empty();
-            let fit = match row.role {
+            let mut fit = match row.role {
                 _ if is_of_pass && let Some(fit) = of_scores(row, &grows) => fit,
                 _ if cache.contains(&number) => certain(grows),
                 _ if !cache.is_empty() => certain(Law::constant(row.size)),
@@ -70,8 +86,11 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                     Fit { law: grows, sure: Sure::Guessed, others: vec![] }
                 }
                 _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
-                // Too small to matter, and most often a number or a table.
-                _ if row.size <= 4096 => certain(Law::constant(row.size)),
+                _ if row.size <= SMALL => certain(Law::constant(row.size)),
+                // An evaluation has a batch of its own.
+                _ if elsewhere.rows.contains(&number) => {
+                    Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
+                }
                 Role::Activations | Role::Inputs if is_multiple(row.size) && !fixed.contains(&row.size) => {
                     let others = if may_be_data(row, number) { vec![Law::constant(row.size)] } else { vec![] };
                     Fit { law: grows, sure: Sure::Guessed, others }
@@ -83,10 +102,17 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 _ if row.size > 2 * largest_fixed => Fit { law: grows, sure: Sure::Guessed, others: vec![] },
                 _ => Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] },
             };
+            for square in squares_of(row) {
+                squares.push(number);
+                let is_likely = !at.iter().any(|&v| is_width(v));
+                let other = if is_likely { std::mem::replace(&mut fit.law, square) } else { square };
+                fit.others.push(other);
+                fit.sure = Sure::Guessed;
+            }
             laws.id(fit)
         })
         .collect();
-    (laws, of)
+    (laws, of, Open { squares, lines: elsewhere.lines })
 }
 
 /// True for what a softmax makes, other than that of a loss over a vocabulary.

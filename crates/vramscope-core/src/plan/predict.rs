@@ -43,7 +43,7 @@ pub struct Predicted {
     /// True if nothing unknown changes these figures.
     pub certain: bool,
     /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
-    /// recording has its first step alone, another more).
+    /// recording has its first step alone, another more), `failure` (a step was cut short).
     pub uncertain_because: Option<&'static str>,
 }
 

@@ -13,7 +13,7 @@ use crate::anatomy::{Phase, Role};
 use crate::changes::Requests;
 pub(super) use crate::changes::{NEVER, Row};
 use crate::inference::scripted::{Ask, Start};
-use crate::inference::{ReplayStep, WhatIf};
+use crate::inference::{Horizon, ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::naming::is_generated;
 use crate::tables::{DeviceTables, LifetimeId, Quantity};
@@ -49,8 +49,12 @@ pub struct Program {
     pub conf: AllocConf,
     /// The release whose rules reproduce it.
     pub version: TorchVersion,
-    /// True if the recording ends at a request that failed.
-    pub ends_at_failure: bool,
+    /// What a failure leaves open: requests that were never made. `None` if nothing failed, or the code that asked went on with less.
+    pub horizon: Option<Horizon>,
+    /// Rows of the requests that failed.
+    pub failed: Vec<u32>,
+    /// The most allocated bytes of a recorded step in which no request failed, and that step's number.
+    pub largest_complete: Option<(usize, u64)>,
     /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
     /// `torch.compile` wrote code of it, and may write other code for other sizes.
@@ -67,7 +71,12 @@ impl Program {
 
     /// True if the recording has every step of the plan, so that its peaks are those of the run.
     pub(super) fn is_whole(&self) -> bool {
-        self.recorded_steps >= self.steps && !self.ends_at_failure && self.lap_us == 0
+        self.recorded_steps >= self.steps && self.horizon.is_none() && self.lap_us == 0
+    }
+
+    /// True for a step in which no request failed.
+    pub(super) fn is_complete(&self, step: usize) -> bool {
+        self.stretches.get(step).is_some_and(|rows| !self.failed.iter().any(|row| rows.contains(row)))
     }
 
     /// What changes are made to.
@@ -112,7 +121,7 @@ impl Program {
             rows.push(Row { size, stream, stack, role, is_master, ..Row::OLDER });
         }
         let older = rows.len();
-        let mut ends_at_failure = false;
+        let mut failed = Vec::new();
         for event in 0..device.events.len() {
             let at = asks.len() as u32;
             if requests.begins_capture(event) {
@@ -149,11 +158,11 @@ impl Program {
                         event: event as u32,
                         ..Row::OLDER
                     });
-                    ends_at_failure = step == ReplayStep::Failing;
                     match step {
                         ReplayStep::Alloc { slot } => row_of_slot[slot as usize] = row,
                         // The program continues without this block.
                         _ => {
+                            failed.push(row);
                             rows[row as usize].freed = asks.len() as u32;
                             asks.push(Ask::Free(row));
                         }
@@ -178,6 +187,10 @@ impl Program {
         let stretches = edges.windows(2).map(|w| w[0]..w[1]).collect();
         let own = whatif.own();
         let (conf, version) = (own.replay.conf.clone(), own.replay.version);
+        let in_steps = tables.curves.columns(device, lifetimes, Quantity::Allocated, bounds);
+        let has_failure = |step: usize| failed.iter().any(|&row| (edges[step]..edges[step + 1]).contains(&row));
+        let peaks_of_steps = (1usize..).zip(&in_steps).map(|(step, cell)| (step, cell.max));
+        let largest_complete = peaks_of_steps.filter(|(step, _)| !has_failure(*step)).max_by_key(|(_, bytes)| *bytes);
         let failed_under = device.events.last_oom().and(own.replay.limit);
         let start = Start::of(&whatif.prepared(), start);
         let steps = bounds.len().saturating_sub(1);
@@ -198,7 +211,9 @@ impl Program {
             start,
             conf,
             version,
-            ends_at_failure,
+            horizon: own.horizon,
+            failed,
+            largest_complete,
             peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
             failed_under,
             is_compiled,

@@ -112,12 +112,13 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
 }
 
 /// `2`, `1.5`, `0.67`.
-fn times(a: u64, b: u64) -> String {
+pub(super) fn times(a: u64, b: u64) -> String {
     let text = format!("{:.2}", a as f64 / b.max(1) as f64);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// The greatest common divisor.
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 

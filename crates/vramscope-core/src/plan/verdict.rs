@@ -1,14 +1,18 @@
 //! How sizes end under a limit, in words: the command line and the window say the same.
 
-use super::{Changed, Largest, Predicted};
-use crate::units::count;
+use super::{Changed, Largest, Plan, Predicted};
+use crate::inference::Horizon;
+use crate::units::{Bytes, count};
 
 /// A range of sizes wider than this factor answers nothing.
 const WIDEST: u64 = 4;
 /// Where one recording does not tell.
 const PROBABLY_GROW: &str = "temporaries probably grow";
-/// Behind what fits, where the recording ends at a failure.
-const UP_TO_THE_END: &str = ", up to where the recording ends";
+
+/// Behind what fits, where requests are missing behind a failure: `, up to where the recording ends`.
+fn as_far(horizon: Option<Horizon>) -> String {
+    horizon.map_or(String::new(), |horizon| format!(", {}", horizon.reach()))
+}
 
 fn verdict(oom: bool, varies: bool, most: u64, limit: u64) -> &'static str {
     match (oom, varies) {
@@ -40,6 +44,26 @@ pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
     Some(format!("Not every size below {} is sure to fit: at {}{more} the blocks lie otherwise.", count(sure), count(*first)))
 }
 
+impl Plan {
+    /// What a failure in a recording leaves open, in sentences; `None` without one.
+    pub fn left_open(&self) -> Option<String> {
+        let horizon = self.horizon()?;
+        if !horizon.is_caught {
+            return Some("The recording ends where it failed: what comes after is not recorded.".to_owned());
+        }
+        let program = self.programs.iter().find(|p| p.horizon == Some(horizon))?;
+        let failed = program.failed.last().and_then(|&row| program.rows.get(row as usize));
+        let failed = failed.map_or(String::new(), |row| format!(" of {}", Bytes(row.size)));
+        let step = match program.largest_complete {
+            Some((step, bytes)) => {
+                format!("Of the steps that ended, step {} needed most, {} allocated.", count(step as u64), Bytes(bytes))
+            }
+            None => "No step ended.".to_owned(),
+        };
+        Some(format!("A request{failed} failed, and the program caught that: {}. {step}", horizon.warning()))
+    }
+}
+
 impl Predicted {
     /// `fits`, `probably fits`, `may fit` or `does not fit`.
     pub fn ends(&self, limit: u64) -> &'static str {
@@ -51,9 +75,9 @@ impl Predicted {
     }
 
     /// How it ends under a limit, as in "it probably fits 4 GiB".
-    pub fn verdict(&self, place: &str, limit: u64, ends_at_failure: bool) -> String {
+    pub fn verdict(&self, place: &str, limit: u64, horizon: Option<Horizon>) -> String {
         let words = self.ends(limit);
-        let ends = if ends_at_failure && words.ends_with("fits") { UP_TO_THE_END } else { "" };
+        let ends = as_far(horizon.filter(|_| words.ends_with("fits")));
         format!("{words} {place}{ends}")
     }
 }
@@ -68,8 +92,8 @@ impl Changed {
 
 impl Largest {
     /// The largest size that fits a place, in a sentence.
-    pub fn sentence(&self, name: &str, place: &str, limit: u64, ends_at_failure: bool) -> String {
-        let ends = if ends_at_failure { UP_TO_THE_END } else { "" };
+    pub fn sentence(&self, name: &str, place: &str, limit: u64, horizon: Option<Horizon>) -> String {
+        let ends = as_far(horizon);
         let [sure, may] = self.span.map(count);
         let how = surety(self.at.as_ref(), self.certain || self.span[1] > self.size, limit);
         match (self.size, self.span[1] > self.size) {

@@ -95,16 +95,14 @@ impl PlanView {
                 ui.add_space(4.0);
                 ui.horizontal(|ui| ways_on(ui, cx));
             }
-            if scene.plan.programs().iter().any(|p| p.ends_at_failure) {
+            if let Some(open) = scene.plan.left_open() {
                 ui.add_space(4.0);
-                let words = "The recording ends where it failed: what comes after is not recorded.";
-                label::paragraph(ui, words, Type::Body, t.amber);
+                label::paragraph(ui, &open, Type::Body, t.amber);
             }
-            if let Some(cap) = self.estimate.filter(|cap| self.room == Some(Room::Cap(cap.least))) {
+            if let Some(cap) = self.room.and_then(|room| self.estimated(room)) {
                 ui.add_space(4.0);
-                let words = format!(
-                    "The cap is estimated from the failed requests: {cap}. What fits is told for its low end; up to its high end may fit."
-                );
+                let words =
+                    format!("The cap is {}. What fits is told for its low end; up to its high end may fit.", cap.estimate());
                 label::paragraph(ui, &words, Type::Body, t.amber);
             }
             for note in scene.plan.notes() {

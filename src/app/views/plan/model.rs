@@ -158,7 +158,7 @@ impl PlanView {
             plan: Arc::clone(plan),
             knows,
             limit,
-            place: room_words(room),
+            place: self.estimated(room).map_or_else(|| room_words(room), |cap| format!("in {cap}")),
             is_card: matches!(room, Room::Card(_)),
             own: own.clone(),
             recorded,
@@ -198,6 +198,11 @@ impl PlanView {
             }
         }
         (scene, asks)
+    }
+
+    /// The recording's own cap, where it is the room and only known as a range.
+    pub(super) fn estimated(&self, room: Room) -> Option<CapRange> {
+        self.estimate.filter(|cap| room == Room::Cap(cap.least))
     }
 
     /// The rows, best first, and what is not known of them yet.

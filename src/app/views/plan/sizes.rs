@@ -19,20 +19,25 @@ pub(super) enum Ink {
 
 /// The answer in a few words, and whether it is a no.
 pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
-    let place = &scene.place;
+    let place = &match scene.plan.horizon() {
+        Some(horizon) => format!("{}, {}", scene.place, horizon.reach()),
+        None => scene.place.clone(),
+    };
     if !scene.knows {
         let point = scene.at.as_ref()?;
         return Some(match outcome(&point.capped) {
             Outcome::Fits => (format!("This run fits {place}"), false),
             Outcome::May => (format!("This run may fit {place}"), false),
-            _ => (format!("This run does not fit {place}"), true),
+            _ => (format!("This run does not fit {}", scene.place), true),
         });
     }
     let name = capital(&scene.name);
     Some(match scene.fits? {
-        (0, 0) => (format!("Not even {} {} fits {place}", scene.name, scene.unit), true),
+        (0, 0) => (format!("Not even {} {} fits {}", scene.name, scene.unit, scene.place), true),
         (0, may) => (format!("At most {} {} may fit {place}", scene.name, count(may)), false),
-        (sure, may) if is_no_answer(sure, may) => (format!("How large a {} fits {place} cannot be told", scene.name), false),
+        (sure, may) if is_no_answer(sure, may) => {
+            (format!("How large a {} fits {} cannot be told", scene.name, scene.place), false)
+        }
         (sure, may) if may > sure && scene.is_single() => {
             (format!("{name} {} fits {place}, up to {} may fit", count(sure), count(may)), false)
         }
@@ -99,7 +104,12 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     } else {
         match scene.best() {
             Some(best) => {
-                say(format!("{wanted} would fit"), Ink::Strong);
+                let what = match (scene.plan.horizon(), scene.knows) {
+                    (None, _) => wanted,
+                    (Some(_), true) => format!("What is recorded, at {},", scene.named(scene.wanted)),
+                    (Some(_), false) => "What is recorded of it".to_owned(),
+                };
+                say(format!("{what} would fit"), Ink::Strong);
                 say(format!(" with {}. ", means(best)), Ink::Plain);
             }
             None if scene.is_hopeless => {

@@ -10,7 +10,7 @@ use crate::app::state::Action;
 use crate::app::theme::Type;
 use crate::app::widgets::{CodeWell, Icon, PaneHeader, Push, label, link_with, pane, row};
 use vramscope_core::inference::whatif::Answer;
-use vramscope_core::inference::{Assumption, CapFrom, Horizon};
+use vramscope_core::inference::{Assumption, CapFrom};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, SizeColumn, compared, count};
 
@@ -42,7 +42,7 @@ impl WhatIfView {
                     // Why a setting is the best says the same of how far it was served.
                     let end = limited.as_deref().and_then(|a| a.row.ends_at_failure).filter(|_| best.is_none());
                     if let Some(end) = end {
-                        let text = format!("Served {}; {}.", Horizon::REACH, end.warning());
+                        let text = format!("Served {}; {}.", end.reach(), end.warning());
                         label::paragraph(ui, &text, Type::Body, t.text2);
                     }
                     if let Some(span) = limited.as_deref().filter(|_| !is_sure).and_then(outcome_span) {

@@ -32,10 +32,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
             let cap = match a.limit {
                 Some(cap) if a.device_free >= a.segment && cap.is_known() => format!(" This process may reserve at most {cap}."),
                 Some(cap) if a.device_free >= a.segment && cap.least > 0 => {
-                    format!(
-                        " This process has a cap of {cap} (estimated from the failed requests), and had reserved {}.",
-                        Bytes(a.reserved)
-                    )
+                    format!(" This process has a cap of {}, and had reserved {}.", cap.estimate(), Bytes(a.reserved))
                 }
                 _ => String::new(),
             };
@@ -52,8 +49,8 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         Verdict::Cap => {
             let cap = match a.limit {
                 Some(cap) if cap.is_known() => format!("may reserve at most {cap}"),
-                Some(cap) if cap.least == 0 => format!("has a cap {cap} (estimated from the failed requests)"),
-                Some(cap) => format!("has a cap of {cap} (estimated from the failed requests)"),
+                Some(cap) if cap.least == 0 => format!("has a cap {}", cap.estimate()),
+                Some(cap) => format!("has a cap of {}", cap.estimate()),
                 None => "may reserve no more".to_owned(),
             };
             let although = match a.device_free_known() {

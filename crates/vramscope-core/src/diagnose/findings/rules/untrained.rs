@@ -120,10 +120,19 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         let gone = lifetimes.gone(id);
         p.roles.of(id) == Role::Activations && gone != NO_EVENT && gone > found.last_trained.max(from) && gone < to
     };
-    let kept: u64 = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| of_graph(id)).map(size).sum();
+    let graph: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| of_graph(id)).collect();
+    let held = |is_counted: &dyn Fn(LifetimeId) -> bool| -> u64 {
+        graph.iter().filter(|&&id| is_counted(id)).map(|&id| lifetimes.block_size(id)).sum()
+    };
+    let kept = held(&|_| true);
     // Where a gradient that is used comes last, the backward pass goes on through the layers that do not train.
     let is_apart = kept >= LEAST;
-    let kept = if is_apart { kept } else { 0 };
+    // What the Overview shows at the peak, where that is in this pass.
+    let kept = match held(&|id| lifetimes.gone(id) > p.peak_event) {
+        _ if !is_apart => 0,
+        0 => kept,
+        at_peak => at_peak.min(kept),
+    };
     // Without the graph nothing is computed after the last gradient that is used, in no step.
     let mut unused: Vec<(u32, u32)> = Vec::new();
     for run in runs.iter().filter(|run| is_apart && run.phase == Phase::Backward) {

@@ -312,6 +312,15 @@ impl SizeColumn {
         Self { unit, has_decimals: bits & (unit.bytes() - 1) != 0 }
     }
 
+    /// The same for a narrow column: GiB as soon as a figure in MiB would have four digits.
+    pub fn narrow(sizes: impl IntoIterator<Item = u64> + Clone) -> Self {
+        let is_wide = sizes.clone().into_iter().max().is_some_and(|most| most >= 1000 * MEBIBYTE);
+        match Self::of(sizes) {
+            column if is_wide && column.unit < Unit::Gib => Self { unit: Unit::Gib, has_decimals: true },
+            column => column,
+        }
+    }
+
     /// The unit, for the head of the column.
     pub fn unit(self) -> &'static str {
         self.unit.name()

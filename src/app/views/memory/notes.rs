@@ -38,21 +38,13 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
         // What nvidia-smi shows is nearer to what is reserved.
-        let of = found.reserved.map(|reserved| format!("of {} reserved", Bytes(reserved)));
-        let said: Vec<&str> = [of.as_deref(), Some(when), Some(found.doing.as_str())]
-            .into_iter()
-            .flatten()
-            .filter(|part| !part.is_empty())
-            .collect();
-        let room = ui.available_width() - wide(&amount, Type::Display) - 9.0;
-        let fits = |parts: &[&str], end: &str| wide(&(parts.join(", ") + end), Type::Body) <= room;
-        let ends = |n: usize| if n == said.len() { "" } else { "," };
-        // As many as have room beside the amount, the rest below.
-        let beside = (0..=said.len()).rev().find(|&n| fits(&said[..n], ends(n))).unwrap_or(0);
-        let said = match said.split_at(beside) {
-            (all, []) => all.join(", "),
-            ([], rest) => format!("\n{}", rest.join(", ").replacen(", in the ", ", ", 1)),
-            (first, rest) => format!("{},\n{}", first.join(", "), rest.join(", ").replacen(", in the ", ", ", 1)),
+        let reserved = found.reserved.map(|reserved| format!("; {} reserved", Bytes(reserved))).unwrap_or_default();
+        let one_line = format!("{when}, {}{reserved}", found.doing);
+        let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
+        let said = match (found.doing.is_empty(), fits) {
+            (true, _) => format!("{when}{reserved}"),
+            (false, true) => one_line,
+            (false, false) => format!("{when},\n{}{reserved}", found.doing),
         };
         let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
         job.append(&amount, 0.0, label::format(Type::Display, t.text1));

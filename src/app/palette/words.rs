@@ -53,10 +53,10 @@ fn of_view(view: ViewKind) -> &'static str {
         V::Autopsy => "why out-of-memory error crash crashed failed failure cuda",
         V::Flame => "stack callers who function profile",
         V::Compare => "diff difference before after",
-        V::Leaks => "leak leaking grow growing growth increase increasing rising lost",
+        V::Leaks => "memory leak leaking grow growing growth increase increasing rising lost",
         V::Steps => "iteration iterations epoch batch growth",
         V::Accounting => "nvidia-smi total reserved cached driver context used gap missing",
-        V::WhatIf => "configuration config conf alloc_conf expandable max_split_size garbage fragmentation try",
+        V::WhatIf => "configuration config conf alloc_conf expandable segments max_split_size garbage fragmentation try",
         V::Plan => "too much memory bigger larger gpu reduce save fit size predict estimate",
         V::Live => "monitor watch now nvidia-smi running",
     }

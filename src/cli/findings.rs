@@ -189,9 +189,18 @@ impl Found {
             for (_, sentence) in self.rules_sentences.iter().filter(|(of, _)| *of == device) {
                 let _ = writeln!(out, "{device}: {sentence}\n");
             }
+            let mut tried: Vec<&str> = Vec::new();
             for (_, f) in self.findings.iter().filter(|(of, _)| *of == device) {
                 let _ = writeln!(out, "{} ({device}, {})", f.title, Bytes(f.bytes));
                 let _ = writeln!(out, "  {}", f.sentence);
+                // Several failures have one cure.
+                if let Some(remedy) = f.remedy.as_deref().filter(|_| f.class == Class::OutOfMemory) {
+                    if tried.contains(&remedy) {
+                        let _ = writeln!(out, "  Try the same as above: {remedy}\n");
+                        continue;
+                    }
+                    tried.push(remedy);
+                }
                 if let Some(remedy) = &f.remedy {
                     let _ = writeln!(out, "  Try: {remedy}");
                 }

@@ -15,7 +15,7 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(
     super::print(out, &String::from_utf8_lossy(&text))
 }
 
-/// Writes `vramscope.1` and a page for each subcommand.
+/// Writes `vramscope.1` and a page for each subcommand, into a folder that is made where it is missing.
 pub fn pages(dir: &Path) -> Result<(), String> {
     let mut command = Args::command();
     command.build();
@@ -23,9 +23,9 @@ pub fn pages(dir: &Path) -> Result<(), String> {
         let usage = synopsis(&sub);
         sub.override_usage(usage)
     });
-    clap_mangen::generate_to(pages, dir).map_err(|e| {
+    std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(pages, dir)).map_err(|e| {
         let why = vramscope_core::formats::why_not_written(&e);
-        format!("{}: the pages cannot be written: {why}; name a folder that is there", dir.display())
+        format!("{}: the pages cannot be written: {why}", dir.display())
     })
 }
 

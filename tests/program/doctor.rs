@@ -161,10 +161,9 @@ fn completions_are_read_by_their_shells() {
 fn every_command_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("man1");
-    let output = run(&["man", dir.to_str().unwrap()]);
-    assert!(output.status.code() == Some(1) && stderr(&output).contains("man1: the pages cannot be written"), "{output:?}");
-    std::fs::create_dir(&dir).unwrap();
-    assert!(run(&["man", dir.to_str().unwrap()]).status.success());
+    for _ in 0..2 {
+        assert!(run(&["man", dir.to_str().unwrap()]).status.success(), "into a folder that is not there yet, and again");
+    }
     let help = stdout(&run(&["--help"]));
     // Text that goes on is indented further.
     let list = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());

@@ -127,7 +127,7 @@ fn errors_of_the_system_are_one_plain_sentence() {
     let below = format!("{taken}/below");
     for args in [
         vec!["findings", &file, "--rules", &at("none.json")],
-        vec!["man", &at("none")],
+        vec!["man", &below],
         vec!["man", &taken],
         vec!["run", "--at-oom", &below, "train.py"],
         vec!["export", &file, "--to", "csv", &below],
@@ -376,6 +376,29 @@ fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
     }
     // A path is a path, also where nothing is: it is opened, which needs a display.
     assert_eq!(run(&["./frobnicate"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_mistyped_option_or_value_is_told_the_nearest_one() {
+    let file = sample("leak.pickle");
+    let recording = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/gpt2_fp32.mid.python.pickle.zst");
+    let recording = recording.display().to_string();
+    for (args, expected) in [
+        (vec!["summary", &file, "--josn"], "did you mean --json?"),
+        (vec!["check", &file, "--no-leak"], "did you mean --no-leaks?"),
+        (vec!["export", &file, "--to", "parqet", "out"], "did you mean parquet?"),
+        (vec!["whatif", &file, "--conf", "expandible_segments:True"], "did you mean expandable_segments?"),
+        (
+            vec!["plan", &recording, "--at", "batch=4", "--cap", "8GiB", "--change", "fused_atention"],
+            "did you mean fused_attention?",
+        ),
+        (vec!["plan", &recording, "--at", "batch=4", "--card", "RTX 4900"], "did you mean RTX 4090?"),
+    ] {
+        let output = run(&args);
+        let sentence = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
+        assert!(sentence.lines().count() == 1 && sentence.contains(expected), "{args:?}: {sentence}");
+    }
 }
 
 #[test]

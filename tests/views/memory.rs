@@ -106,7 +106,7 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     click(&mut h, beside(place));
     assert_eq!(link(&h).own.as_ref().map(|own| own.which.clone()), Some(Which::Line(name)));
     assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1, "the instant of the table");
-    h.get_by_role_and_label(Role::RadioButton, "Modules").click();
+    h.get_by_role_and_label(Role::RadioButton, "Calls").click();
     h.run_steps(4);
     let opens = |n: &egui_kittest::Node<'_>| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open "));
     assert!(!h.query_all_by_role(Role::Link).any(|n| opens(&n)), "the name of a module chooses it");

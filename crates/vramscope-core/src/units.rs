@@ -41,6 +41,31 @@ pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     out.into()
 }
 
+/// Of some words the one that was meant by a mistyped one: fewest letters added, left out, changed or swapped, and few of them.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let a: Vec<char> = word.to_lowercase().chars().collect();
+    let edits = |other: &str| -> usize {
+        let b: Vec<char> = other.to_lowercase().chars().collect();
+        let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+        for i in 1..=a.len() {
+            let mut row = vec![i];
+            for j in 1..=b.len() {
+                let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    least = least.min(rows[i - 2][j - 2] + 1);
+                }
+                row.push(least);
+            }
+            rows.push(row);
+        }
+        rows[a.len()][b.len()]
+    };
+    let most = a.len().div_ceil(3).min(3);
+    let best = candidates.into_iter().filter(|c| !c.is_empty()).map(|c| (edits(c), c)).min_by_key(|c| c.0)?;
+    (best.0 <= most).then_some(best.1)
+}
+
 /// The text with a capital at its beginning.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
@@ -285,6 +310,15 @@ impl SizeColumn {
             _ => Unit::of(largest),
         };
         Self { unit, has_decimals: bits & (unit.bytes() - 1) != 0 }
+    }
+
+    /// The same for a narrow column: GiB as soon as a figure in MiB would have four digits.
+    pub fn narrow(sizes: impl IntoIterator<Item = u64> + Clone) -> Self {
+        let is_wide = sizes.clone().into_iter().max().is_some_and(|most| most >= 1000 * MEBIBYTE);
+        match Self::of(sizes) {
+            column if is_wide && column.unit < Unit::Gib => Self { unit: Unit::Gib, has_decimals: true },
+            column => column,
+        }
     }
 
     /// The unit, for the head of the column.

@@ -34,11 +34,14 @@ impl Notice {
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
+    /// A few words in the status bar, and until when: what answers a key moves nothing.
+    brief: Option<(String, Instant)>,
 }
 
 /// Long enough to read a sentence; a complaint has more to think about.
 const SHOWN_FOR: Duration = Duration::from_secs(6);
 const TROUBLE_FOR: Duration = Duration::from_secs(10);
+const BRIEF_FOR: Duration = Duration::from_secs(4);
 
 /// As many as are on screen at once: they take room from what is there.
 const MOST: usize = 3;
@@ -52,6 +55,18 @@ impl Notifications {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
         self.push(text, Vec::new(), Vec::new());
+    }
+
+    /// Shows a few words in the status bar, for what a key did or why it did nothing.
+    pub fn mention(&mut self, text: impl Into<String>) {
+        self.brief = Some((text.into(), Instant::now() + BRIEF_FOR));
+    }
+
+    /// What the status bar mentions now, and how long yet.
+    pub fn mentioned(&self) -> Option<(&str, Duration)> {
+        let (text, until) = self.brief.as_ref()?;
+        let left = until.checked_duration_since(Instant::now())?;
+        Some((text, left))
     }
 
     fn push(&mut self, text: String, offers: Vec<(String, Action)>, files: Vec<(String, PathBuf)>) {
@@ -124,9 +139,9 @@ impl Notifications {
         }
     }
 
-    /// The sentences on screen, followed by those that wait.
+    /// The sentences on screen, followed by those that wait, and what the status bar mentions.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        self.notices.iter().map(|n| n.text.as_str())
+        self.notices.iter().map(|n| n.text.as_str()).chain(self.mentioned().map(|m| m.0))
     }
 
     /// The first of those on screen; those before it wait.

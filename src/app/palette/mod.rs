@@ -1,6 +1,7 @@
 //! The command palette (Ctrl+K): one field that finds commands, frames of call stacks, segments and blocks by address.
 
 mod frames;
+mod words;
 
 use std::sync::Arc;
 
@@ -211,7 +212,7 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
             continue;
         }
         let title = command.text();
-        let Some(score) = score(&title, query).or_else(|| said_in(command.tooltip(), query)) else { continue };
+        let Some(score) = score(&title, query).or_else(|| words::asked(command, &title, query)) else { continue };
         let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
@@ -330,13 +331,6 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-/// The score of a command whose name does not match, but whose sentence has a word that begins with the query: below all names.
-fn said_in(sentence: &str, query: &str) -> Option<i32> {
-    let query = query.to_lowercase();
-    let is_said = sentence.to_lowercase().split(|c: char| !c.is_alphanumeric()).any(|word| word.starts_with(&query));
-    (query.len() >= 3 && is_said).then_some(40)
-}
-
 /// Scores how well a title matches a query: all letters must occur in order, and each begins a word or follows the one before it;
 /// unbroken runs count more. `None` when it does not match.
 fn score(title: &str, query: &str) -> Option<i32> {
@@ -374,7 +368,8 @@ mod tests {
         assert!(worse.is_none() || worse < good);
         assert!(score("Zoom in", "zi").is_some() && score("Take the tour", "tour").is_some());
         assert_eq!(score("Workspace: OOM autopsy", "copy"), None, "letters inside of words are no match");
-        let plan = said_in(Command::Show(crate::app::state::ViewKind::Plan).tooltip(), "checkpoint");
+        let plan = Command::Show(crate::app::state::ViewKind::Plan);
+        let plan = words::asked(plan, &plan.text(), "checkpoint");
         assert!(plan.is_some() && plan < score("Checkpoint", "checkpoint"));
         assert!(score("Zoom in", "q").is_none());
         assert_eq!(score("anything", ""), Some(0));

@@ -16,6 +16,7 @@ use crate::app::window::App;
 use crate::app::window::pictures::{Patience, UNFINISHED, draw, settings};
 use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::model::Progress;
+use vramscope_core::units::nearest;
 
 /// A picture to draw.
 #[derive(Clone, Debug)]
@@ -68,7 +69,10 @@ pub fn unknown_view(name: &str) -> Option<String> {
     // The probe page may name the scenario to run: `probe:leak`.
     let is_scenario = name.strip_prefix("probe:").is_some_and(|s| vramscope_live::probe::Scenario::find(s).is_ok());
     let is_known = is_scenario || known.contains(&name) || ViewKind::from_name(name).is_some();
-    (!is_known).then(|| format!("there is no view called \"{name}\"; the views are {}", known.join(", ")))
+    (!is_known).then(|| {
+        let meant = nearest(name, known.iter().copied()).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+        format!("there is no view called \"{name}\"; {meant}the views are {}", known.join(", "))
+    })
 }
 
 /// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver. Fails when the view is

@@ -26,6 +26,11 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     if let Some(watch) = &app.watch {
         watch_status(&mut right, tokens, &watch.folder);
     }
+    if let Some((said, left)) = app.notices.mentioned() {
+        right.add_space(12.0);
+        right.label(text::body(said).color(tokens.accent));
+        right.ctx().request_repaint_after(left);
+    }
     let left = rect.with_max_x(right.min_rect().left().min(rect.right()) - 16.0);
     let mut ui = ui.new_child(UiBuilder::new().max_rect(left).layout(Layout::left_to_right(Align::Center)));
     ui.spacing_mut().item_spacing.x = 0.0;

@@ -310,7 +310,7 @@ impl Command {
             C::Workspace(w) => {
                 const KEYS: [Key; 6] = [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5, Key::Num6];
                 let key = Workspace::ALL.iter().position(|&x| x == w).and_then(|i| KEYS.get(i));
-                let about = ViewKind::from_name(w.name()).map_or("", ViewKind::about);
+                let about = w.view().map_or("", ViewKind::about);
                 let spec = says(format!("Workspace: {}", w.title())).tip(about).needs(Needs::Recording);
                 match key {
                     Some(&key) => spec.key(CTRL, key),

@@ -56,6 +56,19 @@ impl Workspace {
         self.into()
     }
 
+    /// The view that says what it is for.
+    pub fn view(self) -> Option<ViewKind> {
+        match self {
+            Workspace::Overview => Some(ViewKind::Memory),
+            Workspace::Autopsy => Some(ViewKind::Autopsy),
+            Workspace::Flame => Some(ViewKind::Flame),
+            Workspace::WhatIf => Some(ViewKind::WhatIf),
+            Workspace::Plan => Some(ViewKind::Plan),
+            Workspace::Live => Some(ViewKind::Live),
+            Workspace::Counters | Workspace::State | Workspace::Instant => None,
+        }
+    }
+
     /// The arrangement of a document that the user has not changed.
     pub fn default_tree(self) -> Tree<ViewKind> {
         let mut tiles = Tiles::default();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::figures::{has_only_samples, summary};
+use super::whatif::layout::two_lines;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::{Action, ColourBy, Command, Item, ViewKind, Workspace};
@@ -322,7 +323,7 @@ fn finding_ui(
                 Some(saving) => {
                     // A failure and a leak stand above the column that is named after savings.
                     let what = if is_red { "peak " } else { "" };
-                    (format!("{what}\u{2212}{}", Bytes(saving.bytes())), t.text1)
+                    (format!("{what}\u{2212}{}", saving.texts()[2]), t.text1)
                 }
                 // Bytes it speaks of are no saving.
                 None => (String::new(), t.text3),
@@ -498,11 +499,20 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
         (n, more) => format!("{n} of {of} settings {reach}, {more} may"),
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
-        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 20.0), Sense::hover());
-        // Settings begin alike: both ends tell them apart.
-        let room = rect.width() - label::width(ui.painter(), value, Type::Mono) - 8.0;
-        let shown = label::without_middle(ui.painter(), name, kind, room);
-        label::pair(ui.painter(), rect, (&shown, kind, ink), (value, Type::Mono, t.text1));
+        // A setting is copied by eye: it takes two lines rather than lose a part.
+        let room = ui.available_width() - label::width(ui.painter(), value, Type::Mono) - 8.0;
+        let (above, name_here) = match two_lines(name, |text| label::width(ui.painter(), text, kind) <= room) {
+            Some((first, second)) => (Some(first), second),
+            None => (None, name),
+        };
+        let height = if above.is_some() { 36.0 } else { 20.0 };
+        let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());
+        if let Some(first) = above {
+            label::text_in(ui.painter(), rect.with_max_y(rect.top() + 20.0), first, kind, ink);
+        }
+        let line = rect.with_min_y(rect.bottom() - 20.0);
+        let shown = label::without_middle(ui.painter(), name_here, kind, room);
+        label::pair(ui.painter(), line, (&shown, kind, ink), (value, Type::Mono, t.text1));
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, name));
         response
     };

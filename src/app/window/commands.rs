@@ -33,6 +33,12 @@ impl App {
 
     pub(in crate::app) fn run(&mut self, command: Command, ctx: &Context) {
         if !self.is_enabled(command) {
+            let has_view = self.active_document().and_then(Document::view).is_some();
+            match command.needs() {
+                Needs::Selection if has_view => self.notices.mention("Nothing is selected: click a block first."),
+                Needs::OutOfMemory if has_view => self.notices.mention("No request failed here."),
+                _ => {}
+            }
             return;
         }
         match command {
@@ -119,7 +125,7 @@ impl App {
                 match stack {
                     Some(stack) if stack.is_some() => self.apply(Action::SetQuery(format!("stack={}", stack.0)), ctx),
                     Some(_) => self.apply(Action::SetQuery("stack=none".to_owned()), ctx),
-                    None => return self.notices.say("The selection has no stack."),
+                    None => return self.notices.mention("The selection has no stack."),
                 }
                 self.run(Command::Show(ViewKind::Allocations), ctx);
             }
@@ -157,7 +163,7 @@ impl App {
                     );
                 match text {
                     Some(text) => self.apply(Action::Copy(text), ctx),
-                    None => self.notices.say("The selection has no address."),
+                    None => self.notices.mention("The selection has no address."),
                 }
             }
             Command::CopyStack => {
@@ -169,7 +175,7 @@ impl App {
                 });
                 match text {
                     Some(text) if !text.is_empty() => self.apply(Action::Copy(text), ctx),
-                    _ => self.notices.say(without_stack(item)),
+                    _ => self.notices.mention(without_stack(item)),
                 }
             }
             Command::Colour(by) => self.apply(Action::SetColourBy(by), ctx),

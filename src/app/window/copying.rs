@@ -7,7 +7,7 @@ impl App {
     pub(in crate::app) fn poll_copied(&mut self) {
         match self.copying.poll(&self.jobs) {
             None => return,
-            Some(Ok(())) if self.copying.is_told => self.notices.say("Copied."),
+            Some(Ok(())) if self.copying.is_told => self.notices.mention("Copied."),
             Some(Ok(())) => {}
             Some(Err(why)) => {
                 self.notices.complain(format!("Not copied: the system's clipboard cannot be reached ({why})."));

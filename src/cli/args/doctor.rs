@@ -28,6 +28,6 @@ pub struct CompletionsArgs {
 /// Arguments of `man`.
 #[derive(Debug, ClapArgs)]
 pub struct ManArgs {
-    /// An existing folder
+    /// The folder; it is made where there is none
     pub dir: PathBuf,
 }

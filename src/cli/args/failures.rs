@@ -15,7 +15,7 @@ pub struct OomArgs {
     /// Try other settings on a recording of any length; without this option only up to 100,000 events (about half a second)
     #[arg(long)]
     pub whatif: bool,
-    /// Explain every failure in full; without this option the last, and one line for each kind before it (--json always has all)
+    /// Explain every failure in full, with every setting tried; without this option the last failure, and one line for each kind before it (--json always has all)
     #[arg(long)]
     pub all: bool,
     /// The device, by its number in the process (cuda:N); all of them when absent

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, Parser};
 
-use vramscope_core::units::shown;
+use vramscope_core::units::{nearest, shown};
 
 use super::{Args, Command, ExportFormat, ScreenshotArgs};
 
@@ -52,9 +52,10 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
         query_without_where(error, words).or_else(|| check_without_limit(error, words)).unwrap_or_else(|| {
             // The standard library's words for text that is not a number.
             let text = error.to_string().replace("invalid digit found in string", "write a whole number");
-            match is_of_query(error) {
-                true => first_paragraph(&text, "vramscope allocations --help describes queries"),
-                false => one_sentence(&text),
+            match (is_of_query(error), meant(error)) {
+                (true, _) => first_paragraph(&text, "vramscope allocations --help describes queries"),
+                (false, Some(meant)) => first_paragraph(&text, &format!("did you mean {meant}?")),
+                (false, None) => one_sentence(&text),
             }
         })
     })
@@ -181,6 +182,16 @@ fn is_of_query(error: &clap::Error) -> bool {
     matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--where"))
 }
 
+/// The option or the value that is nearest to what was typed, as clap finds it.
+fn meant(error: &clap::Error) -> Option<&str> {
+    use clap::error::{ContextKind, ContextValue};
+    [ContextKind::SuggestedArg, ContextKind::SuggestedValue].into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(meant) => Some(meant.as_str()),
+        ContextValue::Strings(meant) => meant.first().map(String::as_str),
+        _ => None,
+    })
+}
+
 fn first_paragraph(message: &str, help: &str) -> String {
     let first: Vec<&str> = message.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
     let text = first.join(" ");
@@ -202,28 +213,8 @@ pub fn not_files(files: &[PathBuf]) -> Option<String> {
         return Some(format!("there is no command and no file called \"{word}\"; \"vramscope {command}\" answers that"));
     }
     let commands: Vec<String> = Args::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
-    let nearest = commands.iter().map(|c| (edits(word, c), c)).min().filter(|(n, c)| *n <= c.len().div_ceil(3));
-    Some(match nearest {
-        Some((_, command)) => format!("there is no command and no file called \"{word}\"; did you mean \"vramscope {command}\"?"),
+    Some(match nearest(word, commands.iter().map(String::as_str)) {
+        Some(command) => format!("there is no command and no file called \"{word}\"; did you mean \"vramscope {command}\"?"),
         None => format!("\"{word}\" is neither a file nor a command; vramscope --help lists the commands"),
     })
-}
-
-/// How many letters have to be added, left out, changed or swapped with their neighbour to make one word of the other.
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.to_lowercase().chars().collect(), b.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(least);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }

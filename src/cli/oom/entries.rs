@@ -248,6 +248,9 @@ pub(in crate::cli) struct RoomPlanEntry {
     /// What is enough under a higher cap that is possible too, where that is less.
     pub(in crate::cli) with_higher_cap: Option<WithMore>,
     pub(in crate::cli) search: &'static str,
+    /// One block is named in the place of so many: people read no list of them.
+    #[serde(skip)]
+    pub(in crate::cli) is_too_long: bool,
     /// How it makes room, and whether less would.
     #[serde(skip)]
     pub(in crate::cli) why: String,

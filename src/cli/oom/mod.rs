@@ -297,6 +297,7 @@ impl At<'_> {
                 cap_bytes: w.least_cap.or_else(|| w.with_more.and(a.limit).map(|cap| cap.least)),
                 with_higher_cap: w.with_more,
                 search: w.search(),
+                is_too_long: a.one_instead().is_some(),
                 why: w.why(),
             }),
             way_out_sentence: a.room_plan_sentence(state),

@@ -63,7 +63,10 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         peak(&mut out, p, recording.devices.len() > 1);
     }
     for w in &report.whatif {
-        tried(&mut out, w, report.whatif.len() > 1);
+        let is_said = |text: &str| {
+            report.ooms.iter().any(|o| o.sentence.contains(text) || o.remedies.iter().any(|r| r.sentence.contains(text)))
+        };
+        tried(&mut out, w, report.whatif.len() > 1, in_full, is_said);
     }
     for sentence in &report.rules_sentences {
         let _ = writeln!(out, "  {sentence}");
@@ -131,7 +134,8 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             }
         }
     }
-    if !o.shown_stack.is_empty() {
+    // One line is where it was requested, which stands above.
+    if o.shown_stack.len() > usize::from(o.requested_at.is_some()) {
         let _ = writeln!(out, "  the request came from (--json has every frame)");
         for frame in &o.shown_stack {
             let _ = writeln!(out, "    {frame}");
@@ -146,7 +150,8 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
 /// What to free so that the request fits.
 fn way_out(out: &mut String, o: &OomEntry) {
     let _ = writeln!(out, "  {}", o.way_out_sentence);
-    if let Some(plan) = &o.way_out {
+    let plan = o.way_out.as_ref().filter(|plan| !plan.is_too_long);
+    if let Some(plan) = plan {
         to_free(out, &plan.blocks_to_free);
     }
     if let Some(needs) = &o.way_out_needs {
@@ -155,7 +160,7 @@ fn way_out(out: &mut String, o: &OomEntry) {
     if let Some(alone) = &o.alone_sentence {
         let _ = writeln!(out, "  {alone}");
     }
-    if let Some(plan) = &o.way_out {
+    if let Some(plan) = plan {
         let _ = writeln!(out, "  Why: {}", plan.why);
     }
 }
@@ -249,27 +254,40 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
 
 /// The live blocks beside the holes, those that waste most first.
 fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
-    /// Those that get a line.
-    const FEW: usize = 8;
+    /// Rows: blocks of one size and line that waste as much are in one.
+    const FEW: usize = 4;
     if listed.is_empty() {
         return;
     }
-    let listed = &listed[..listed.len().min(FEW)];
-    let _ = writeln!(
-        out,
-        "  live blocks between the holes, {} of {} (--json has their addresses and stacks)",
-        listed.len(),
-        counted(total as u64, "block", "blocks")
-    );
-    let mut table = Table::new("rrllll");
-    for b in listed {
+    let row = |b: &BlockerEntry| {
         let returns = match &b.block.whose {
             Some(whose) => format!("{whose}: freeing it returns {} to the device", Bytes(b.returns_bytes)),
             None => String::new(),
         };
         let wastes = format!("wastes {} beside it", Bytes(b.strands_bytes));
         let [size, role, place, age] = block(&b.block);
-        table.row([size, wastes, role, place, age, returns]);
+        ([size.trim().to_owned(), wastes, role, place, returns], age)
+    };
+    let mut kinds: Vec<([String; 5], Vec<String>)> = Vec::new();
+    for b in listed {
+        let (cells, age) = row(b);
+        match kinds.iter_mut().find(|kind| kind.0 == cells) {
+            Some(kind) => kind.1.push(age),
+            None => kinds.push((cells, vec![age])),
+        }
+    }
+    kinds.truncate(FEW);
+    let shown: usize = kinds.iter().map(|kind| kind.1.len()).sum();
+    let _ = writeln!(
+        out,
+        "  live blocks between the holes, {shown} of {} (--json has their addresses and stacks)",
+        counted(total as u64, "block", "blocks")
+    );
+    let mut table = Table::new("rrrllll");
+    for ([size, wastes, role, place, returns], ages) in kinds {
+        let times = format!("    {} \u{d7}", count(ages.len() as u64));
+        let age = if let [age] = &ages[..] { age.clone() } else { String::new() };
+        table.row([times, size, wastes, role, place, age, returns]);
     }
     let _ = write!(out, "{table}");
 }
@@ -277,7 +295,7 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
 /// The blocks of the way out: those of one line, role and size in one row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
     /// Maximum number of rows.
-    const FEW: usize = 5;
+    const FEW: usize = 4;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
     let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);
     for b in blocks {
@@ -345,8 +363,8 @@ fn held(out: &mut String, held: &Composition) {
         }
     }
     let lines = &held.lines[..held.lines.len().min(FEW)];
-    // One line that holds all says no more than the roles do.
-    if held.lines.len() > 1 {
+    // One line that holds all says no more than the roles do, and no more do lines that are not known.
+    if held.lines.len() > 1 && held.lines.iter().any(|l| l.frame.is_some()) {
         let _ = write!(out, "{table}");
         let _ = writeln!(out, "  of these by line, {} of {}", lines.len(), counted(held.lines.len() as u64, "line", "lines"));
         table = Table::new("rrll");
@@ -358,7 +376,10 @@ fn held(out: &mut String, held: &Composition) {
     let _ = write!(out, "{table}");
 }
 
-fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
+/// The settings that were tried. `is_said` tells what stands above already.
+fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool, in_full: bool, is_said: impl Fn(&str) -> bool) {
+    /// Rows of settings that serve all, and of those that do not.
+    const MOST: [usize; 2] = [5, 3];
     let device = if name_device { format!(" on {}", named(w.device)) } else { String::new() };
     let limit = match w.limit_bytes {
         None => "under no cap".to_owned(),
@@ -370,7 +391,12 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
     let _ = writeln!(out, "The {} requests replayed{device} by the allocator model, {limit}:", count(w.own_requests));
     if let Some([least, most]) = w.limit_span_bytes.filter(|[low, high]| low < high && !w.is_of_device) {
         let range = CapRange { least, ..CapRange::exact(most) };
-        let _ = writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.");
+        let _ = match is_said("estimated from the failed requests") {
+            true => writeln!(out, "  The cap is not in the file: --limit sets it."),
+            false => {
+                writeln!(out, "  The cap is not in the file. Estimated from the failed requests: {range}. Set it with --limit.")
+            }
+        };
     }
     if !w.fails_as_recorded {
         let _ = writeln!(out, "  {NOT_REPRODUCED}");
@@ -385,11 +411,12 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
         } else {
             "The recording ends at or soon after its failure, so \"all\" means all requests up to there."
         };
-        let _ = writeln!(out, "  {all}{}", w.warning);
+        let warning = if is_said(w.warning.trim()) { "" } else { &w.warning };
+        let _ = writeln!(out, "  {all}{warning}");
     }
     let mut table = Table::new("lrrl");
     table.row(["settings", "peak reserved", "to spare", "outcome"]);
-    let mut rows = Vec::new();
+    let (mut rows, mut left_out, mut shown) = (Vec::new(), 0, [0; 2]);
     let size = SizeColumn::of(w.tried.iter().map(|r| r.peak_reserved_bytes));
     for r in &w.tried {
         // Where a request fails nothing was to spare, however low the peak until then.
@@ -411,10 +438,22 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool) {
             None => "may serve all: an estimate".to_owned(),
         };
         let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
-        rows.push([name.to_owned(), size.sized(r.peak_reserved_bytes), spare, outcome]);
+        let row = [name.to_owned(), size.sized(r.peak_reserved_bytes), spare, outcome];
+        // What comes out the same is in the row of the first.
+        let is_like_another = rows.iter().any(|other: &[String; 4]| other[1..] == row[1..]);
+        let kind = usize::from(r.oom_request.is_some());
+        if in_full || is_like_another || shown[kind] < MOST[kind] {
+            shown[kind] += usize::from(!is_like_another);
+            rows.push(row);
+        } else {
+            left_out += 1;
+        }
     }
     table.rows_folded(&rows, ["other setting", "other settings"]);
     let _ = write!(out, "{table}");
+    if left_out > 0 {
+        let _ = writeln!(out, "  {}: --all", counted(left_out, "setting more", "settings more"));
+    }
     if w.tried.iter().any(|r| r.margin_bytes.is_some_and(|m| m < 0)) {
         let _ = writeln!(
             out,

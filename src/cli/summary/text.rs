@@ -45,7 +45,8 @@ pub(super) fn of(s: &Summary) -> String {
         for device in s.in_order().filter(|d| !has_any || !is_empty(d)) {
             out += &device_text(device);
             let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
-            out += &device.doing.as_ref().map_or_else(String::new, |doing| doing.lines(&whose, device.events == 0));
+            let doing = device.doing.as_ref().filter(|_| matters(s, device));
+            out += &doing.map_or_else(String::new, |doing| doing.lines(&whose, device.events == 0));
         }
     }
     for (device, counted) in s.devices.iter().zip(&s.counters) {
@@ -195,7 +196,8 @@ fn is_empty(d: &DeviceSummary) -> bool {
 
 /// False for a device that held next to nothing beside another: a few bytes next to gigabytes on a card are no answer. Its table has them.
 fn matters(s: &Summary, d: &DeviceSummary) -> bool {
-    let bytes = |d: &DeviceSummary| d.active_bytes.peak.max(d.reserved_bytes.peak);
+    // A segment of 2 MiB for a few bytes is still next to nothing.
+    let bytes = |d: &DeviceSummary| if d.active_bytes.peak > 0 { d.active_bytes.peak } else { d.reserved_bytes.peak };
     let most = s.devices.iter().map(bytes).max().unwrap_or(0);
     bytes(d) >= MEBIBYTE || bytes(d).saturating_mul(100) >= most
 }

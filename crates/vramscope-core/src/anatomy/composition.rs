@@ -318,6 +318,11 @@ impl ModuleHeld {
         !self.instances.is_empty()
     }
 
+    /// True if it or a module inside it is named.
+    pub fn has_names(&self) -> bool {
+        self.is_named() || self.parts.iter().any(ModuleHeld::has_names)
+    }
+
     /// `8 × modeling_gpt2.py:608`; of a group by role that role, with "probably" where that of most of it is inferred.
     pub fn title(&self) -> String {
         if let Some(role) = self.role {

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
-use crate::units::count;
+use crate::units::{count, nearest};
 
 pub(crate) use code::FREE;
 pub use code::{Code, titled};
@@ -187,7 +187,13 @@ impl Change {
             "no_grad" | "inference_mode" => Change::NoGrad,
             "fused_attention" | "sdpa" | "flash_attention" => Change::FusedAttention,
             "release" => Change::Release,
-            _ => {
+            other => {
+                let known = Change::all();
+                let names: Vec<String> =
+                    known.iter().map(|c| c.name().split(':').next().unwrap_or_default().to_owned()).collect();
+                if let Some(meant) = nearest(other, names.iter().map(String::as_str)) {
+                    return Err(format!("\"{text}\" is no change; did you mean {meant}?"));
+                }
                 return Err(format!(
                     "\"{text}\" is no change: write checkpoint or checkpoint:NAME, no_foreach, fused, 8bit, sgd, set_to_none, in_backward, \
                      bf16, cache_off, chunks:N, offload, del:FILE:LINE, lora:RANK, no_grad, fused_attention, release, or several with a plus between"

@@ -5,6 +5,7 @@
 
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
+use crate::units::compared;
 
 /// The peak of active bytes if every allocation had the size that `size` gives for it and its recorded block. O(events + lifetimes), and
 /// eight bytes an event while it runs.
@@ -85,6 +86,16 @@ impl Saving {
     /// By how much the peak falls.
     pub fn bytes(self) -> u64 {
         self.before.saturating_sub(self.after)
+    }
+
+    /// The peak before and after, and the difference, in one unit.
+    pub fn texts(self) -> [String; 3] {
+        compared([self.before, self.after, self.bytes()])
+    }
+
+    /// `The peak falls to about 0.82 GiB`, without a full stop.
+    pub(crate) fn falls(self) -> String {
+        format!("The peak falls to about {}", self.texts()[1])
     }
 
     /// True where the peak stays, within a hundredth: another moment is as high.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{AllocConf, TorchVersion};
-use crate::units::MEBIBYTE;
+use crate::units::{MEBIBYTE, nearest};
 
 /// Why a settings string was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -402,7 +402,7 @@ fn unknown_key(text: &str) -> String {
         let stem = lower.trim_end_matches("_mb").trim_end_matches('s');
         !stem.is_empty() && (k.starts_with(stem) || (stem.len() >= 4 && k.contains(stem)) || lower.starts_with(*k))
     });
-    match near {
+    match near.or_else(|| nearest(text, KEYS.iter().map(|k| k.0))) {
         Some(key) => format!("\"{text}\" is not a setting PyTorch knows; did you mean {key}?"),
         None => format!("\"{text}\" is not a setting PyTorch knows; it knows {} and others", KEYS.map(|k| k.0)[..4].join(", ")),
     }
@@ -469,6 +469,7 @@ mod tests {
         assert!(rule("roundup_power2_divisions:[256:1,300:2]").starts_with("character 33:"));
         assert!(rule("roundup_power2_divisions:[256:1").contains("closing bracket"));
         assert!(rule("expandable:True").contains("did you mean expandable_segments?"));
+        assert!(rule("expendable_segmets:True").contains("did you mean expandable_segments?"));
         assert!(rule("banana:True").starts_with("character 1: \"banana\" is not a setting"));
         assert!(rule("expandable_segments").contains("needs a colon"));
         assert!(rule("expandable_segments:").contains("needs a value"));

@@ -1,6 +1,6 @@
 //! Graphics cards by name: how much memory they have, and how much of it a program gets.
 
-use crate::units::{GIBIBYTE, MEBIBYTE};
+use crate::units::{GIBIBYTE, MEBIBYTE, nearest};
 
 /// A graphics card on the market, with the memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -84,6 +84,12 @@ impl Card {
         if let [one] = near.as_slice() {
             return Ok(**one);
         }
+        let names: Vec<String> = CARDS.iter().map(|c| plain(c.name)).collect();
+        let meant = nearest(&asked, names.iter().map(String::as_str));
+        let meant = CARDS.iter().zip(&names).find(|(_, name)| near.is_empty() && meant == Some(name.as_str()));
+        if let Some((card, _)) = meant {
+            return Err(format!("no card is called \"{name}\"; did you mean {}?", card.name));
+        }
         let known = if near.is_empty() { CARDS.iter().collect() } else { near };
         let known: Vec<&str> = known.iter().map(|c| c.name).collect();
         Err(format!(
@@ -112,6 +118,7 @@ mod tests {
             assert_eq!(Card::find(text).map(|c| c.name), Ok(name), "{text}");
         }
         assert!(Card::find("Voodoo 2").is_err());
+        assert_eq!(Card::find("rtx 4900"), Err("no card is called \"rtx 4900\"; did you mean RTX 4090?".to_owned()));
         assert!(Card::find("").is_err());
     }
 }

@@ -4,7 +4,7 @@ use super::reference::{ENTRIES, Entry};
 use super::{Between, Instant, Moment, Operator, Term};
 use crate::anatomy::roles::{Role, role_named};
 use crate::model::{Action, SizeClass};
-use crate::units::{Address, Bytes};
+use crate::units::{Address, Bytes, nearest};
 
 /// Whether a lower-case word is the name of a comparison.
 pub(super) fn is_name(word: &str) -> bool {
@@ -40,26 +40,6 @@ const OPERATORS: [&str; 9] = ["<=", ">=", "==", "!=", "!~", "<", ">", "=", "~"];
 pub(super) fn operator_in(word: &str) -> Option<(usize, &'static str)> {
     let begins = |at: usize| OPERATORS.into_iter().find(|o| word[at..].starts_with(o)).map(|o| (at, o));
     word.char_indices().find_map(|(at, _)| begins(at))
-}
-
-/// The candidate with the fewest differing letters, if they are few.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |other: &str| -> usize {
-        let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
-        let mut row: Vec<usize> = (0..=b.len()).collect();
-        for (i, x) in a.iter().enumerate() {
-            let mut diagonal = row[0];
-            row[0] = i + 1;
-            for (j, y) in b.iter().enumerate() {
-                let least = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-                diagonal = std::mem::replace(&mut row[j + 1], least);
-            }
-        }
-        row[b.len()]
-    };
-    let most = word.chars().count().div_ceil(3).min(3);
-    let best = candidates.into_iter().filter(|c| !c.is_empty()).map(|c| (distance(c), c)).min_by_key(|c| c.0)?;
-    (best.0 <= most).then_some(best.1)
 }
 
 /// Parses a word into a term; true if its operator negates it.

@@ -83,8 +83,9 @@ impl Case {
         }
     }
 
+    /// What to free, where that is few enough blocks to be looked at.
     pub fn room_plan(&self) -> Option<&RoomPlan> {
-        self.failure()?.room_plan.as_ref()
+        self.failure().filter(|a| a.one_instead().is_none())?.room_plan.as_ref()
     }
 
     /// What would have to return to the device for the request, in bytes.

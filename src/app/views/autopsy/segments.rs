@@ -182,7 +182,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
                 true => format!("What to free:{} {these}", alone.replacen(" instead is also enough", " is enough", 1)),
                 false => format!("What to free: {these}{alone}"),
             };
-            (text, format!("{}{search}", plan.why()))
+            (text, format!("{} {}{search}", plan.why(), plan.search()))
         }
         None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };

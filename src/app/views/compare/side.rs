@@ -109,7 +109,7 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         response.on_hover_text(format!("{name} is {title}: {}", Bytes(if which == 0 { c.a.bytes } else { c.b.bytes })));
     }
     ui.add_space(6.0);
-    let size = SizeColumn::of(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
+    let size = SizeColumn::narrow(order.iter().flat_map(|x| [x.1.bytes, x.2.bytes]));
     figures(ui, t, None, "", [&size.head("A"), &size.head("B"), "change"], [t.text3; 3], Type::Column);
     for x in order {
         let (role, a, b) = (x.0, x.1.bytes, x.2.bytes);
@@ -129,7 +129,7 @@ fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [
     let p = ui.painter();
     // Names of roles are long, figures of what is reserved are.
     let names = if swatch.is_some() || kind == Type::Column { 150.0 } else { 110.0 };
-    let column = ((inner.width() - names) / 3.0).clamp(60.0, 92.0);
+    let column = ((inner.width() - names) / 3.0).clamp(54.0, 92.0);
     for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
         let right = inner.right() - column * (2 - i) as f32;
         let cell = inner.across(right - column + 6.0, right);
@@ -205,7 +205,7 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
         ("requested", compared.diff.a.requested, compared.diff.b.requested, true),
         ("segments", a.segments, b.segments, false),
     ];
-    let size = SizeColumn::of(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
+    let size = SizeColumn::narrow(rows.iter().filter(|r| r.3).flat_map(|r| [r.1, r.2]));
     pane::section(ui, "Reserved", &format!("{} unless said", size.unit()), false);
     for (name, a, b, is_bytes) in rows {
         let show = |n: u64| if is_bytes { size.figure(n) } else { vramscope_core::units::count(n) };

@@ -21,7 +21,7 @@ pub fn card(data: &DeviceData, state: &State, item: Option<Item>, roles: Option<
         Some(Item::Segment(address)) => segment(data, state, address),
         Some(Item::Hole(address)) => hole(data, state, address),
         Some(Item::Unmapped(address)) => unmapped(data, state, address),
-        Some(Item::Event(e)) => event(data, e),
+        Some(Item::Event(e)) => event(data, state, e),
         Some(Item::Stack(s)) => Some(stack(data, state, s)),
         Some(Item::Annotation(i)) => annotation(data, i),
         None => None,
@@ -173,7 +173,7 @@ fn unmapped(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     })
 }
 
-fn event(data: &DeviceData, e: u32) -> Option<Card> {
+fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
     let device = data.device();
     let events = &device.events;
     let i = e as usize;
@@ -207,6 +207,15 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
             Fact::missing("reserved", why_no_segments(data.device()))
         });
         facts.push(Fact::new("allocated", at(Quantity::Allocated)));
+        // What was free and where answers more than the event itself.
+        if state.event == e && has_segments(&data.tables) {
+            let (mut number, mut free, mut largest) = (0u64, 0u64, 0u64);
+            for hole in state.holes() {
+                (number, free, largest) = (number + 1, free + hole.size, largest.max(hole.size));
+            }
+            facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(number, "hole", "holes"))));
+            facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
+        }
     } else {
         facts.push(Fact::new("size", format!("{} ({} bytes)", Bytes(size), count(size))));
         if !data.recording.addresses().is_known() {
@@ -219,7 +228,8 @@ fn event(data: &DeviceData, e: u32) -> Option<Card> {
     match device.pool_key(events.pool[i]) {
         Some((0, 0)) => facts.push(Fact::new("pool", "default")),
         Some((a, b)) => facts.push(Fact::new("pool", format!("private ({a}, {b})"))),
-        None if events.pool[i] == PoolId::UNKNOWN => {
+        // Of a failure the pool is the last thing one asks.
+        None if events.pool[i] == PoolId::UNKNOWN && !is_oom => {
             facts.push(Fact::missing("pool", "PyTorch 2.12 and later write the pool of each event."));
         }
         None => {}

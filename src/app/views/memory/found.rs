@@ -4,12 +4,12 @@ use rustc_hash::FxHashMap;
 
 use crate::app::data::device::DeviceData;
 use vramscope_core::anatomy::Roles;
-use vramscope_core::anatomy::{Composition, LineHeld, Role};
+use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role};
 use vramscope_core::diagnose::limits::Limit;
 use vramscope_core::diagnose::source_limits::RELATIVE;
 use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::model::Beyond;
-use vramscope_core::tables::{LifetimeId, NO_EVENT};
+use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count, counted};
 
 /// What the recording says of itself, whatever the instant.
@@ -86,8 +86,12 @@ pub struct Found {
     pub has_stacks: bool,
     /// Some of it is held by modules: else a table of them would only repeat roles and lines.
     pub has_modules: bool,
+    /// Some module has a name; else the lines that call modules stand for them.
+    pub names_modules: bool,
     /// What the program did, after "at the peak, ".
     pub doing: String,
+    /// What was reserved at that instant, where the file tells it.
+    pub reserved: Option<u64>,
     /// What the recording lacks, where that decides the answer.
     pub limit: Option<Limit>,
     /// Live blocks that are older than the recording, and their bytes.
@@ -108,7 +112,10 @@ impl Found {
         let live = tables.states.live_at(lifetimes, event);
         let older = live.iter().filter(|id| (id.0 as usize) < lifetimes.initial_count());
         let older = older.fold((0, 0), |(blocks, bytes), &id| (blocks + 1, bytes + lifetimes.block_size(id)));
+        let reserved = tables.curves.at(device, lifetimes, Quantity::Reserved, event);
         Found {
+            reserved: (reserved > 0 && reserved >= tables.curves.at(device, lifetimes, Quantity::Active, event))
+                .then_some(reserved),
             lines: if has_stacks {
                 held.lines.clone()
             } else {
@@ -116,6 +123,7 @@ impl Found {
             },
             has_stacks,
             has_modules: held.modules.iter().any(|m| m.is_module),
+            names_modules: held.modules.iter().any(ModuleHeld::has_names),
             doing: if event == NO_EVENT { String::new() } else { roles.anatomy.words_at(event) },
             limit: Limit::of(&data.recording, device, tables, event),
             older,

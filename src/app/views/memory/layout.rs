@@ -32,7 +32,7 @@ pub struct Folds<'a> {
 
 /// Rows of a level in a pane of a height: fewer where the findings below would not be seen.
 pub fn most(height: f32) -> usize {
-    (((height - 660.0) / 20.0) as usize).clamp(4, 9)
+    (((height - 600.0) / 20.0).max(0.0) as usize + 2).clamp(2, 9)
 }
 
 /// What is narrower is left out of the bar.

@@ -33,7 +33,10 @@ pub const INFO: ViewInfo = ViewInfo {
     legend: &[
         ("bar", "all live bytes by role, in the colours of the table"),
         ("probably", "most of the role is inferred from sizes, counts and lives; the inspector says why for each block"),
-        ("modules", "the lines that call them, outermost first; 8 \u{d7} is a line that eight layers share"),
+        (
+            "modules",
+            "outermost first; where the recording does not name them, the lines that call them; 8 \u{d7} is a line that eight layers share",
+        ),
         ("pointer on a row", "its blocks stay bright in the timeline and the segment map, the others are dimmed"),
         ("click a role", "keeps that, and modules and lines count this role alone; again, or Esc, brings the others back"),
         ("click a row", "keeps that too, and the inspector tells of its blocks; again, or Esc, lets go"),
@@ -252,7 +255,9 @@ impl Memory {
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, mut by: usize) -> Option<Which> {
         let t = cx.tokens;
         let names: &[&str] = match (found.has_stacks, found.has_modules) {
-            (true, true) => &["Modules", "Lines"],
+            (true, true) if found.names_modules => &["Modules", "Lines"],
+            // Python's stacks have the lines that call modules, and not their names.
+            (true, true) => &["Calls", "Lines"],
             (true, false) => &["Lines"],
             (false, _) => &["Sizes"],
         };

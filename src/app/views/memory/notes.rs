@@ -37,12 +37,14 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         job.wrap.max_width = ui.available_width();
         let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
-        let one_line = format!("{when}, {}", found.doing);
+        // What nvidia-smi shows is nearer to what is reserved.
+        let reserved = found.reserved.map(|reserved| format!("; {} reserved", Bytes(reserved))).unwrap_or_default();
+        let one_line = format!("{when}, {}{reserved}", found.doing);
         let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
         let said = match (found.doing.is_empty(), fits) {
-            (true, _) => when.to_owned(),
+            (true, _) => format!("{when}{reserved}"),
             (false, true) => one_line,
-            (false, false) => format!("{when},\n{}", found.doing),
+            (false, false) => format!("{when},\n{}{reserved}", found.doing),
         };
         let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
         job.append(&amount, 0.0, label::format(Type::Display, t.text1));
@@ -60,9 +62,13 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         if let Some(finding) = below {
             let link = row::line(ui, FINDINGS_LINK).inset(0.0, 4.0, 0.0, 0.0);
             let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
-            let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", Bytes(s.bytes())));
-            let text = format!("{}{}", finding.title, saves.unwrap_or_default());
-            is_clicked = link_with(&mut link, &text, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
+            let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", s.texts()[2]));
+            let saves = saves.unwrap_or_default();
+            let text = format!("{}{saves}", finding.title);
+            // The figure stays where the title has no room.
+            let room = link.available_width() - label::width(ui.painter(), &saves, Type::Body) - 24.0;
+            let shown = format!("{}{saves}", label::without_middle(ui.painter(), &finding.title, Type::Body, room));
+            is_clicked = link_with(&mut link, &shown, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);
     });

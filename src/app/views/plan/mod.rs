@@ -345,7 +345,8 @@ impl PlanView {
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
         let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
         let named = scene.named(scene.wanted);
-        let wanted = if scene.knows { format!("the wanted {named}") } else { named };
+        let is_narrow = !has_right && ui.ctx().content_rect().width() < 1200.0;
+        let wanted = if scene.knows && !is_narrow { format!("the wanted {named}") } else { named };
         let title = if fails { format!("What would let {wanted} fit") } else { format!("What would save memory at {wanted}") };
         let (tried, all) = tried(scene);
         let of = counted(all, "change or setting", "changes and settings");
@@ -364,7 +365,12 @@ impl PlanView {
                 if scene.idle > 0 {
                     let words = if self.shows_idle { "Hide" } else { "Show" };
                     let about = "Changes and settings that do not apply here or do not lower the peak, and why.";
-                    let words = format!("{words} {} that would not help", scene.idle);
+                    // The title comes first.
+                    let words = if is_narrow {
+                        format!("{words} {} more", scene.idle)
+                    } else {
+                        format!("{words} {} that would not help", scene.idle)
+                    };
                     if Push::plain(&words).small().show(ui).on_hover_text(about).clicked() {
                         self.shows_idle ^= true;
                     }
@@ -372,7 +378,7 @@ impl PlanView {
             }
             // The size in sight is another one: the rows can be of it too.
             if scene.knows && scene.chosen != scene.wanted {
-                let words = format!("Try them at {}", scene.named(scene.chosen));
+                let words = format!("Try at {}", scene.named(scene.chosen));
                 if Push::plain(&words).small().show(ui).on_hover_text("Makes the size in sight the wanted one.").clicked() {
                     self.wanted = Some(scene.chosen);
                 }

@@ -8,7 +8,7 @@ use super::runs::{Run, RunKind, Runs};
 use crate::app::data::colours::Colours;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Term, label};
-use vramscope_core::units::{Bytes, count, counted};
+use vramscope_core::units::{Bytes, compared, count, counted};
 
 /// The parts of the map on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -293,7 +293,8 @@ fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, V
     }
     let segments = counted(u64::from(group.segments), "segment", "segments");
     let free = format!("{} free", Bytes(group.free));
-    let middle = format!("{segments}, {}, {free}", Bytes(group.reserved));
+    let [reserved, of_it] = compared([group.reserved, group.free]);
+    let middle = format!("{segments}, {of_it} of {reserved} free");
     let mut figures = if group.is_expandable { vec![format!("expandable, {middle}")] } else { Vec::new() };
     figures.extend([middle, format!("{segments}, {free}"), free]);
     (scales, figures)

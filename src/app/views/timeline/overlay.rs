@@ -355,7 +355,9 @@ impl Canvas<'_> {
                 }
                 is_free
             };
+            // Low blocks would be covered but for the top.
             let rows = [plot.top() + 10.0, plot.top() + 28.0, plot.top() + 46.0];
+            let rows = if plot.height() < LOW_STRATA { &rows[..1] } else { &rows[..] };
             let _ = [true, false]
                 .into_iter()
                 .any(|spares| rows.iter().any(|&y| put(is_left, y, spares)) || rows.iter().any(|&y| put(!is_left, y, spares)));

@@ -228,6 +228,15 @@ impl WhatIfView {
             };
             let is_left = last > rect.center().x;
             let (at, anchor) = if is_left { (last - 24.0, Align2::RIGHT_CENTER) } else { (last + 24.0, Align2::LEFT_CENTER) };
+            // Not over the axis and its name: a long setting loses its middle, as at the end of its curve.
+            let room = if is_left { at - rect.left() } else { rect.right() - at } - 8.0;
+            let told = format!(" {}", outcome(&first.answer).0);
+            let text = if failures.len() > 1 || label::width(ui.painter(), &text, Type::Caption) <= room {
+                text
+            } else {
+                let room = room - label::width(ui.painter(), &told, Type::Caption);
+                label::without_middle(ui.painter(), &first.name, Type::Caption, room) + &told
+            };
             paint_chip_in(ui.painter(), pos2(at, rect.top() - 3.0), anchor, &text, Type::Caption, cx.tokens.text2, cx.tokens.s1);
         }
     }

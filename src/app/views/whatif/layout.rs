@@ -47,7 +47,7 @@ pub(super) const HEAD: f32 = 48.0;
 
 /// Cuts a setting that does not fit on one line behind a comma, with as much on the first line as fits; `None` where one line is
 /// enough or no comma helps.
-pub(super) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
+pub(in crate::app::views) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     if fits(text) {
         return None;
     }

@@ -17,7 +17,7 @@ use vramscope_core::model::{AllocConf, DeviceKind};
 use vramscope_core::units::{Bytes, count};
 
 mod charts;
-mod layout;
+pub(in crate::app::views) mod layout;
 mod limit;
 mod model;
 mod needs;

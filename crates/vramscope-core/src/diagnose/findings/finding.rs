@@ -3,7 +3,7 @@
 use crate::diagnose::counterfactual::Saving;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
-use crate::units::{Bytes, compared};
+use crate::units::Bytes;
 
 /// What kind of trouble a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
@@ -121,7 +121,7 @@ impl Finding {
         self.sentence.push_str(&if saving.is_nothing() {
             format!("{change} the peak stays at {}: another moment is as high.", Bytes(saving.before))
         } else {
-            let [before, after] = compared([saving.before, saving.after]);
+            let [before, after, _] = saving.texts();
             format!("{change} the peak falls from {before} to about {after}.")
         });
         self.saving = Some(saving);

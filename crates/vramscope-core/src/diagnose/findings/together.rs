@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::input::RuleInput;
 use crate::changes::Change;
-use crate::units::Bytes;
+use crate::diagnose::counterfactual::Saving;
 
 /// A rule, the change that its finding advises, and what a sentence calls it.
 const CHANGES: [(&str, Change, &str); 6] = [
@@ -35,7 +35,8 @@ pub(super) fn add_pairs(findings: &mut [Finding], p: &RuleInput<'_>) {
             (more.saturating_mul(20) >= both.before && more.saturating_mul(4) >= most).then_some((both.after, partner.2))
         });
         if let Some((after, partner)) = pairs.min() {
-            finding.sentence += &format!(" Together with {partner} it falls to about {}.", Bytes(after));
+            let [_, after, _] = Saving { after, ..alone }.texts();
+            finding.sentence += &format!(" Together with {partner} it falls to about {after}.");
         }
     }
 }

@@ -12,12 +12,8 @@ impl Autopsy {
     /// What to free, in one sentence, or why freeing does not help.
     pub fn room_plan_sentence(&self, state: &State) -> String {
         if let Some(plan) = &self.room_plan {
-            let sentence = plan.sentence(self.words);
             // One block is easier to give up than very many small ones, which are often weights and state.
-            return match self.one_instead() {
-                Some(one) => format!("{one} {}", sentence.replacen("would make room", "would also make room", 1)),
-                None => sentence,
-            };
+            return self.one_instead().unwrap_or_else(|| plan.sentence(self.words));
         }
         if !self.has_segments {
             return "What to free is unknown: segments are not in this file.".to_owned();
@@ -36,9 +32,9 @@ impl Autopsy {
     }
 
     /// A sentence about those of the blocks to free that the program needs (weights, optimizer state), with roles from `role_of`;
-    /// `None` if there are none.
+    /// `None` if there are none, and where one block is named in the place of all.
     pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
-        let plan = self.room_plan.as_ref()?;
+        let plan = self.room_plan.as_ref().filter(|_| self.one_instead().is_none())?;
         let roles: Vec<Role> = plan.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
         let count = |role: Role| roles.iter().filter(|&&r| r == role).count() as u64;
         let needed = [Role::Weights, Role::OptimizerState].map(|role| (role, count(role)));
@@ -75,7 +71,7 @@ impl Autopsy {
 
 impl Autopsy {
     /// The single blocks of which any makes room, as the first thing to say, where the plan with the fewest bytes frees very many.
-    pub(super) fn one_instead(&self) -> Option<String> {
+    pub fn one_instead(&self) -> Option<String> {
         /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;
         self.room_plan.as_ref().filter(|plan| plan.blocks.len() > FEW)?;
@@ -145,7 +141,7 @@ impl RoomPlan {
         }
     }
 
-    /// How that makes room, and whether less would: the answer to "Why?".
+    /// How that makes room, and whether less would: the answer to "Why?". [`search`](Self::search) says what that rests on.
     pub fn why(&self) -> String {
         let room = Bytes(self.room);
         let what = match (self.kind, self.pages, self.whole) {
@@ -167,7 +163,7 @@ impl RoomPlan {
             true => "No smaller set is enough.",
             false => "A smaller set may exist.",
         };
-        format!("{what} {proof} {}", self.search())
+        format!("{what} {proof}")
     }
 
     /// How it was searched, in one sentence: what "no smaller set" rests on.

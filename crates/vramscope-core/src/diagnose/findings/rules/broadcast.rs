@@ -72,6 +72,6 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place(p, &blocks))
             .remedy("loss_fn(prediction.squeeze(-1), target)")
             .advice("Print both shapes before the loss. If all pairs are meant, as for distances or contrastive losses, compute them in chunks.")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+            .check(&format!("{}.", saving.falls())),
     ]
 }

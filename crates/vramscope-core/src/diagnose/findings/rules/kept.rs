@@ -239,7 +239,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place(p, &blocks))
             .remedy("del outputs  # the variable that holds the result")
             .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
-            .check(&format!("The peak falls to about {}.", Bytes(after))),
+            .check(&format!("{}.", saving.falls())),
     ]
 }
 
@@ -353,7 +353,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice("Compute it in chunks, or let torch.compile fuse what the line computes. Elementwise operations can also work in place (relu_, mul_, out=).")
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+            .check(&format!("{}.", saving.falls())),
     ]
 }
 

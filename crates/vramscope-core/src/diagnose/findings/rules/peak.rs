@@ -91,7 +91,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let check = match in_chunks.is_nothing() {
         true => "The block is smaller.".to_owned(),
-        false => format!("The peak falls to about {}.", Bytes(in_chunks.after)),
+        false => format!("{}.", in_chunks.falls()),
     };
     let advice = match blocks.len() {
         1 => "Compute it in chunks; an elementwise operation can also work in place.",
@@ -143,7 +143,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_cut(id, size) { size / CHUNKS } else { size }));
     let check = match saving.is_nothing() {
         true => "What the loss holds shrinks.".to_owned(),
-        false => format!("The peak falls to about {}.", Bytes(saving.after)),
+        false => format!("{}.", saving.falls()),
     };
     vec![
         Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
@@ -327,8 +327,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let single = blocks.first().filter(|b| b.size.saturating_mul(2) > bytes && saving.is_none());
     let helps = single.is_none() && !is_little && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
-        Some(saving) if losses.is_some() => format!("The peak falls to about {}.", Bytes(saving.after)),
-        Some(saving) if helps => format!("The peak falls to about {}; a step takes about a third longer.", Bytes(saving.after)),
+        Some(saving) if losses.is_some() => format!("{}.", saving.falls()),
+        Some(saving) if helps => format!("{}; a step takes about a third longer.", saving.falls()),
         _ if !helps => "The peak falls with the batch.".to_owned(),
         _ => "The peak falls; a step takes about a third longer.".to_owned(),
     };

@@ -95,7 +95,7 @@ fn needless(
             .at(place(p, blocks))
             .remedy(remedy)
             .advice(advice)
-            .check(&format!("The peak falls to about {}.", Bytes(saving.after))),
+            .check(&format!("{}.", saving.falls())),
     ]
 }
 

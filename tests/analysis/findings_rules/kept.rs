@@ -39,6 +39,31 @@ fn a_graph_that_nothing_uses() {
     silent(&layers(false), "unused_graph");
 }
 
+/// The same pass of a program that trains, where the recording ends before its backward pass: what is reserved beside it is needed then.
+#[test]
+fn a_recording_that_ends_before_the_backward_pass() {
+    let run = |trains: bool| {
+        let mut t = Tape::new();
+        let optimizer = t.stack(&[
+            ("/x/torch/optim/adamw.py", "_init_group"),
+            ("/x/torch/optim/adamw.py", "step"),
+            ("/home/me/train.py", "main"),
+        ]);
+        if trains {
+            (0..16).for_each(|_| _ = t.alloc(20 * MIB, optimizer));
+        }
+        let lines: Vec<StackId> = (0..6).map(|i| inside(&mut t, &[("/home/me/layers.py", &format!("line{i}"))])).collect();
+        for _ in 0..12 {
+            lines.iter().for_each(|&line| _ = t.alloc(12 * MIB, line));
+        }
+        t.finish()
+    };
+    let found = said(&run(true), "unused_graph");
+    assert_eq!((found.title.as_str(), found.saving, found.remedy), ("The recording ends before the backward pass", None, None));
+    let found = said(&run(false), "unused_graph");
+    assert!(found.remedy.is_some(), "{found:?}");
+}
+
 /// Modules whose weights have gradients, and a block that a constructor of the program keeps beside them.
 fn training_beside(buffer: u64) -> (Recording, u64) {
     let mut t = Tape::new();

@@ -29,6 +29,28 @@ fn a_buffer_that_is_copied_to_grow() {
     silent(&run(false), "grows_by_copy");
 }
 
+/// `out = torch.cat([out, part])` in a loop: the old copies leave holes that no larger copy fits into, and the result has to be whole.
+#[test]
+fn torch_cat_in_a_loop_is_no_matter_of_sizes_or_chunks() {
+    let mut t = Tape::new();
+    let model = t.stack(&[("/home/me/features.py", "forward"), ("/home/me/features.py", "main")]);
+    let cat = t.stack(&[("/home/me/features.py", "main")]);
+    let mut out = None;
+    for step in 1..=40u64 {
+        let part = t.alloc(16 * MIB, model);
+        let longer = t.alloc(16 * MIB * step, cat);
+        if let Some(shorter) = out.replace(longer) {
+            t.free(shorter);
+        }
+        t.free(part);
+    }
+    let recording = t.finish();
+    let found = said(&recording, "grows_by_copy");
+    assert!(found.sentence.contains("40 times in 40 sizes") && found.sentence.contains("was ever in use"), "{}", found.sentence);
+    silent(&recording, "variable_sizes");
+    silent(&recording, "temporaries");
+}
+
 #[test]
 fn one_block_that_makes_the_peak() {
     let run = |size: u64| {
@@ -273,6 +295,26 @@ fn what_is_kept_beside_the_model_is_told() {
     silent(&of_tests("plan/server.kv1024"), "waiting_batches");
     said(&of_tests("promised/deep_copy_best"), "kept_copies");
     silent(&of_tests("promised/old_optimizer"), "kept_copies");
+}
+
+/// PyTorch counted 1,424,829,952 bytes where the evaluation took batches of training's size.
+#[test]
+fn an_evaluation_with_a_larger_batch_is_told() {
+    let found = said(&of_tests("promised/eval_big"), "larger_evaluation");
+    assert!(found.sentence.contains("21.3 times as large as in training"), "{}", found.sentence);
+    let after = found.saving.unwrap().after;
+    assert!(after.abs_diff(1_424_829_952) * 100 < after, "{after}");
+    silent(&of_tests("promised/eval_big"), "spike");
+    silent(&of_tests("promised/kept_outputs"), "larger_evaluation");
+    silent(&of_tests("promised/predict"), "larger_evaluation");
+}
+
+/// What an earlier model or optimizer left is told once: nothing is to be shrunk or freed in each step for it.
+#[test]
+fn what_is_left_over_is_told_once() {
+    silent(&of_tests("kinds/kept_models.python"), "gradients_kept");
+    // Two states of 139 MiB of weights: those of the optimizer in use.
+    assert_eq!(said(&of_tests("promised/old_optimizer"), "optimizer_state").bytes >> 20, 278);
 }
 
 /// Squares are common among sizes: only one that dwarfs all else is told.

@@ -4,7 +4,7 @@ use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
 use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::diagnose::findings::diagnose;
+use vramscope_core::diagnose::findings::{Finding, diagnose};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording, Segment, StackId};
 use vramscope_core::tables::{DeviceTables, StackNames};
@@ -307,6 +307,30 @@ fn an_evaluation_with_a_larger_batch_is_told() {
     silent(&of_tests("promised/eval_big"), "spike");
     silent(&of_tests("promised/kept_outputs"), "larger_evaluation");
     silent(&of_tests("promised/predict"), "larger_evaluation");
+}
+
+/// Outputs in a list, in an accumulation of gradients and in a validation; scores of which the loss reads the last; differences of all
+/// pairs. Beside each what PyTorch counted of the mended program.
+#[test]
+fn outputs_that_nobody_needs_are_told() {
+    let is_near = |found: &Finding, counted: u64| {
+        let after = found.saving.unwrap().after;
+        assert!(after.abs_diff(counted) * 50 < counted, "{after} {counted}");
+    };
+    is_near(&said(&of_tests("promised/accum_outputs"), "kept_results"), 945_743_360);
+    let found = said(&of_tests("promised/val_cat"), "kept_results");
+    assert!(found.sentence.contains("39 results of _utils.py:28") && found.sentence.contains("joins them"), "{}", found.sentence);
+    is_near(&found, 1_384_532_480);
+    silent(&of_tests("promised/accumulated"), "kept_results");
+    silent(&of_tests("promised/eval_big"), "kept_results");
+    is_near(&said(&of_tests("promised/logits_last"), "unread_scores"), 1_678_626_816);
+    silent(&of_tests("promised/loss"), "unread_scores");
+    silent(&of_tests("promised/summed_micro"), "unread_scores");
+    // The matrix product of torch.cdist needs less than what stays when the differences go.
+    let after = said(&of_tests("promised/pairwise_expand"), "all_pairs").saving.unwrap().after;
+    assert!((127_846_400..256_000_000).contains(&after), "{after}");
+    silent(&of_tests("promised/broadcast_loss"), "all_pairs");
+    silent(&of_tests("promised/logits_last"), "all_pairs");
 }
 
 /// What an earlier model or optimizer left is told once: nothing is to be shrunk or freed in each step for it.

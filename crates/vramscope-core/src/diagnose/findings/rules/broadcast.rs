@@ -1,8 +1,9 @@
 //! A loss that compares every prediction with every target: [n, 1] minus [n] is [n, n].
 
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
+use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::tables::LifetimeId;
+use crate::tables::{BlockAt, LifetimeId};
 use crate::units::{Bytes, count};
 
 /// Bytes of a value that a tensor may have.
@@ -72,6 +73,62 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place(p, &blocks))
             .remedy("loss_fn(prediction.squeeze(-1), target)")
             .advice("Print both shapes before the loss. If all pairs are meant, as for distances or contrastive losses, compute them in chunks.")
+            .check(&format!("{}.", saving.falls())),
+    ]
+}
+
+/// Tensors [n, n, d] at the peak, from a tensor [n, d], reduced to [n, n]: differences of all pairs.
+pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Nothing below one part in this many of the peak is reported.
+    const SHARE: u64 = 2;
+    /// Rows between the tensor and what it comes from, and what is made of it.
+    const NEAR: u32 = 6;
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let is_of_pass = |b: &BlockAt| matches!(p.roles.of(b.lifetime), Role::Activations | Role::Temporaries);
+    let Some(largest) = held(p, is_of_pass).0.first().map(|b| size(b.lifetime)).filter(|&size| size >= LEAST / 4) else {
+        return Vec::new();
+    };
+    if !broadcast(p).is_empty() {
+        return Vec::new();
+    }
+    let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
+    let Some(first) = rows.clone().find(|&row| size(LifetimeId(row)) == largest).filter(|_| p.trains()) else {
+        return Vec::new();
+    };
+    let follows = |matrix: u64| (first + 1..(first + NEAR).min(rows.end)).any(|row| size(LifetimeId(row)) == matrix);
+    let sides = |points: u64| {
+        let n = Some(points).filter(|&points| points > 0 && largest.is_multiple_of(points)).map(|points| largest / points)?;
+        let is_pair = |width: &u64| points / n / width > 1 && points.is_multiple_of(n * width) && follows(n * n * width);
+        (n > 8 && WIDTHS.iter().any(is_pair)).then_some(n)
+    };
+    let before = (first.saturating_sub(NEAR)..first).rev().map(LifetimeId);
+    let Some(n) = before.filter(|&id| lifetimes.gone(id) >= lifetimes.born(LifetimeId(first))).find_map(|id| sides(size(id)))
+    else {
+        return Vec::new();
+    };
+    let is_one = |id: LifetimeId| size(id) == largest && matches!(p.roles.of(id), Role::Activations | Role::Temporaries);
+    let (blocks, bytes) = held(p, |b| is_one(b.lifetime));
+    let saving = saving(p, |id, block| if is_one(id) { 0 } else { block });
+    if bytes < LEAST || bytes.saturating_mul(SHARE) < peak(p) || saving.is_nothing() {
+        return Vec::new();
+    }
+    let n = count(n);
+    vec![
+        Finding::new("all_pairs", Class::Peak, "Differences of all pairs are made at once", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} of shape [{n}, {n}, …], most made at {}: each of {n} rows beside each other one, then reduced to [{n}, {n}].",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                if blocks.len() == 1 { "is a tensor" } else { "are tensors" },
+                lines(p, &blocks),
+            ))
+            .saves("Without them", saving)
+            .bytes_of("differences", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("torch.cdist(x, y)  # not (x[:, None] - y[None]).norm(dim=-1)")
+            .advice("torch.cdist makes the [n, n] matrix alone; for squared distances and dot products a matrix product does: (x * x).sum(1)[:, None] + (y * y).sum(1) - 2 * x @ y.T. Else compute it in chunks of rows.")
             .check(&format!("{}.", saving.falls())),
     ]
 }

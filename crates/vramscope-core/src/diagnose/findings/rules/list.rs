@@ -2,8 +2,8 @@
 
 use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
 use super::{
-    autocast, beside, broadcast, copies, evaluation, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, samples,
-    structure, untrained,
+    autocast, beside, broadcast, copies, evaluation, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, results,
+    samples, structure, untrained,
 };
 use crate::diagnose::findings::Class;
 
@@ -448,6 +448,36 @@ pub const RULES: &[Rule] = &[
         measured: "",
         shown_by: "`promised/ckpt_on_gpu` of the tests' recordings",
         run: rebuilt::loaded_copy,
+    },
+    Rule {
+        name: "kept_results",
+        class: Class::Peak,
+        finds: "Results of batches that are over",
+        when: "known steps; at the peak ≥ 4 tensors of one line and size of its step, between which backward passes began, or ≥ 8 between which all else that was made went again; all but the newest are ≥ 64 MiB and ≥ 10 % of the peak, and freeing each when the next is made lowers the peak by ≥ 1 %; and no leak",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/accum_outputs` and `val_cat` of the tests' recordings",
+        run: results::kept_results,
+    },
+    Rule {
+        name: "unread_scores",
+        class: Class::Peak,
+        finds: "Scores of all positions, and a loss that reads few",
+        when: "known steps; a linear layer makes the last tensor before the loss of the peak's step, ≥ 8 times as large as the largest of the loss and ≥ 4 times all of that size; those of its size are ≥ 64 MiB, and with the part that is read the peak is ≥ 10 % lower",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/logits_last` of the tests' recordings",
+        run: results::unread_scores,
+    },
+    Rule {
+        name: "all_pairs",
+        class: Class::Peak,
+        finds: "Differences of all pairs, made at once",
+        when: "a program that trains; the largest tensor at the peak is as large as [n, n, d], made right after one of [n, d], and one of [n, n] follows; those of its size are ≥ 64 MiB and ≥ half of the peak",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/pairwise_expand` of the tests' recordings",
+        run: broadcast::all_pairs,
     },
     Rule {
         name: "larger_evaluation",

@@ -19,6 +19,7 @@ mod oom;
 mod optimizer;
 mod peak;
 mod rebuilt;
+mod results;
 mod samples;
 mod settings;
 mod shared;

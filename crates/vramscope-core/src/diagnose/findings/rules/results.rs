@@ -1,0 +1,154 @@
+//! Results that are kept, or made and never read.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::at_peak::{LEAST, held, made_at, peak, place, saving};
+use super::kept::much;
+use super::shared::LOSS;
+use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
+use crate::diagnose::counterfactual::{Saving, peak_if_freed};
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::model::StackId;
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
+use crate::units::{Bytes, count, counted};
+
+/// Results of passes that are over, as in a list of predictions: of one line and size, each from another pass.
+pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Fewer may be what a program compares.
+    const FEWEST: usize = 4;
+    if p.steps.is_inferred() || !p.trains() {
+        return Vec::new();
+    }
+    let lifetimes = &p.tables.lifetimes;
+    let runs = &p.roles.anatomy.phases.runs;
+    let backward: Vec<u32> = runs.iter().filter(|run| run.phase == Phase::Backward).map(|run| run.events.0).collect();
+    let mut of_line: FxHashMap<(StackId, u64), Vec<LifetimeId>> = FxHashMap::default();
+    for b in held(p, |b| matches!(p.roles.of(b.lifetime), Role::Temporaries | Role::Activations)).0 {
+        let is_of_step = p.steps.of(lifetimes.born(b.lifetime)) == p.steps.of(p.peak_event);
+        if let Some(stack) = p.stack_of(b.lifetime).filter(|_| is_of_step && lifetimes.born(b.lifetime) != NO_EVENT) {
+            of_line.entry((stack, b.requested)).or_default().push(b.lifetime);
+        }
+    }
+    // Without a graph nearly all that a pass makes is gone when the next ends.
+    let keeps_nothing = |pair: &[LifetimeId]| {
+        let made = || (pair[0].0 + 1..pair[1].0).map(LifetimeId);
+        let bytes = |is_live: bool| {
+            let its = made().filter(|&id| !is_live || lifetimes.gone(id) > lifetimes.born(pair[1]));
+            its.fold(0u64, |sum, id| sum.saturating_add(lifetimes.requested(p.device, id)))
+        };
+        made().count() >= FEWEST && bytes(true).saturating_mul(10) <= bytes(false)
+    };
+    of_line.retain(|(_, size), results| {
+        results.sort_unstable();
+        let births: Vec<u32> = results.iter().map(|&id| lifetimes.born(id)).collect();
+        let is_over =
+            |pair: &[u32]| backward.partition_point(|&at| at <= pair[0]) < backward.partition_point(|&at| at <= pair[1]);
+        let most = (births.len().saturating_sub(1) * 3).div_ceil(4);
+        let is_much = size.saturating_mul(results.len() as u64) >= LEAST;
+        is_much
+            && (results.len() >= FEWEST && births.windows(2).filter(|pair| is_over(pair)).count() >= most
+                || results.len() >= FEWEST * 2 && results.windows(2).filter(|pair| keeps_nothing(pair)).count() >= most)
+    });
+    // Each goes when the next of its line is made. The newest is the result of the pass at work.
+    let mut last: FxHashMap<(StackId, u64), LifetimeId> = FxHashMap::default();
+    let mut next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
+    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|_| !of_line.is_empty()) {
+        let Some(key) = p.stack_of(id).map(|stack| (stack, lifetimes.requested(p.device, id))) else { continue };
+        if of_line.contains_key(&key)
+            && let Some(before) = last.insert(key, id)
+        {
+            next.insert(before, lifetimes.born(id));
+        }
+    }
+    let is_earlier = |id: LifetimeId| next.get(&id).is_some_and(|&next| next <= p.peak_event);
+    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
+    // What joins them is as large as all of them.
+    let sums: FxHashSet<u64> = of_line.iter().map(|((_, size), results)| size.saturating_mul(results.len() as u64)).collect();
+    let joins = |id: LifetimeId| sums.contains(&lifetimes.requested(p.device, id)) && p.roles.of(id) == Role::Temporaries;
+    let size = |id: LifetimeId, size: u64| if joins(id) { 0 } else { size };
+    let gone = |id: LifetimeId| next.get(&id).map_or(lifetimes.gone(id), |&next| lifetimes.gone(id).min(next));
+    let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, size, gone) };
+    if saving.is_nothing() {
+        return Vec::new();
+    }
+    let joined = p.at_peak.blocks.iter().any(|b| joins(b.lifetime));
+    let Some(first) = blocks.first() else { return Vec::new() };
+    let results = counted(blocks.len() as u64, "result", "results");
+    vec![
+        Finding::new("kept_results", Class::Peak, "Results of earlier batches are held", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} {results} of {}, each of a batch that is over.{}",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                if blocks.len() == 1 { "is" } else { "are" },
+                made_at(p, first.lifetime),
+                if joined { " A tensor as large as all of them joins them." } else { "" },
+            ))
+            .saves("With the last one alone", saving)
+            .bytes_of("earlier results", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("results.append(output.argmax(-1).cpu())  # what the metric needs, not all scores")
+            .advice("Update the metric with each batch, or keep what it needs on the CPU. A list of outputs holds all of them until it is emptied.")
+            .check(&format!("{}.", saving.falls())),
+    ]
+}
+
+/// Scores of all positions of which the loss reads a few, as of the last one.
+pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Fewer may be views, shifted labels or parts of a batch.
+    const FEWEST: u64 = 8;
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let Some(step) = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred()) else { return Vec::new() };
+    let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let losses: Vec<LifetimeId> =
+        ids().filter(|&id| p.flags_of(id) & LOSS != 0 && p.steps.of(lifetimes.born(id)) == Some(step)).collect();
+    let Some(read) = losses.iter().map(|&id| size(id)).max().filter(|&read| read > 0) else { return Vec::new() };
+    let times = losses.iter().filter(|&&id| size(id) == read).count() as u64;
+    // The scores are the last tensor before the loss that is as large as what it reads.
+    let is_made = |id: LifetimeId| !losses.contains(&id) && size(id) >= read;
+    let scores =
+        losses.first().and_then(|first| (first.0.saturating_sub(4)..first.0).rev().map(LifetimeId).find(|&id| is_made(id)));
+    let Some(scores) = scores.filter(|&id| of_linear(p, id) && size(id) % read == 0) else { return Vec::new() };
+    let (all, line) = (size(scores), p.stack_of(scores));
+    let each = all / read;
+    if each < FEWEST.max(times.saturating_mul(4)) {
+        return Vec::new();
+    }
+    // The backward pass makes gradients of the same size.
+    let is_its =
+        |id: LifetimeId| size(id) == all && (p.stack_of(id) == line || p.roles.anatomy.phases.of(id) == Some(Phase::Backward));
+    let (blocks, bytes): (Vec<&BlockAt>, u64) = held(p, |b| is_its(b.lifetime));
+    let saving = saving(p, |id, block| if is_its(id) { block / each } else { block });
+    if bytes < LEAST || saving.bytes().saturating_mul(10) < peak(p) {
+        return Vec::new();
+    }
+    vec![
+        Finding::new("unread_scores", Class::Peak, "Scores of all positions, and the loss reads few", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} scores made at {}, or their gradients. The loss reads one in {} of them.",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                if blocks.len() == 1 { "is" } else { "are" },
+                made_at(p, scores),
+                count(each),
+            ))
+            .saves("With the scores that it reads alone", saving)
+            .bytes_of("scores", bytes)
+            .shows("scores for each that is read", count(each))
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("logits = head(hidden[:, -1])  # not head(hidden)[:, -1]")
+            .advice("Pick the positions first, then apply the head. Transformers' models take logits_to_keep.")
+            .check(&format!("{}.", saving.falls())),
+    ]
+}
+
+/// True of what a linear layer made.
+fn of_linear(p: &RuleInput<'_>, id: LifetimeId) -> bool {
+    let stacks = &p.recording.stacks;
+    let frames = p.stack_of(id).map_or(&[][..], |stack| stacks.frames(stack));
+    frames.iter().any(|&f| stacks.frame(f).is_some_and(|f| stacks.text(f.file).ends_with("nn/modules/linear.py")))
+}

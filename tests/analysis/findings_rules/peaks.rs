@@ -333,10 +333,12 @@ fn outputs_that_nobody_needs_are_told() {
     silent(&of_tests("promised/logits_last"), "all_pairs");
 }
 
-/// What an earlier model or optimizer left is told once: nothing is to be shrunk or freed in each step for it.
+/// State that an earlier optimizer left is told to be freed, not to be smaller; gradients of earlier models are not of the step before.
 #[test]
-fn what_is_left_over_is_told_once() {
-    silent(&of_tests("kinds/kept_models.python"), "gradients_kept");
+fn what_is_left_over_is_told_as_that() {
+    let found = said(&of_tests("kinds/kept_models.python"), "gradients_kept");
+    assert!(found.sentence.contains("gradients of the step before and of earlier models."), "{}", found.sentence);
+    silent(&of_tests("promised/val_cat"), "spike");
     // Two states of 139 MiB of weights: those of the optimizer in use.
     assert_eq!(said(&of_tests("promised/old_optimizer"), "optimizer_state").bytes >> 20, 278);
 }

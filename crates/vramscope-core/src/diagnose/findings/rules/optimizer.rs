@@ -245,15 +245,13 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_initial = id.0 < p.tables.lifetimes.initial_count() as u32;
         (is_initial && forward.is_some()) || stepped.is_some_and(|stepped| p.tables.lifetimes.born(id) < stepped)
     };
-    let is_left_over = is_left_over(p);
-    let is_kept = |id: LifetimeId| p.roles.of(id) == Role::Gradients && is_older(id);
-    let (blocks, bytes) = held(p, |b| is_kept(b.lifetime) && !is_left_over(b.lifetime));
+    let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && is_older(b.lifetime));
     if bytes < LEAST || p.steps.is_inferred() || p.roles.anatomy.phases.at(p.peak_event) == Some(Phase::Optimizer) {
         return Vec::new();
     }
-    let Some((mut saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
-    let (_, left_over) = held(p, |b| is_kept(b.lifetime) && is_left_over(b.lifetime));
-    saving.after = saving.after.saturating_add(left_over).min(saving.before);
+    let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
+    let is_left_over = is_left_over(p);
+    let of_models = if blocks.iter().any(|b| is_left_over(b.lifetime)) { " and of earlier models" } else { "" };
     // It costs nothing, so less is worth a word than elsewhere.
     if saving.bytes().saturating_mul(20) < peak {
         return Vec::new();
@@ -261,7 +259,7 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("gradients_kept", Class::Peak, "Gradients stay through the forward pass", bytes)
             .says(format!(
-                "{} of the {} at the peak is {}gradients of the step before.",
+                "{} of the {} at the peak is {}gradients of the step before{of_models}.",
                 Bytes(bytes),
                 Bytes(peak),
                 probably(p, &blocks)

@@ -72,8 +72,9 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     if saving.is_nothing() {
         return Vec::new();
     }
-    let joined = p.at_peak.blocks.iter().any(|b| joins(b.lifetime));
+    let (joined, _) = held(p, |b| joins(b.lifetime));
     let Some(first) = blocks.first() else { return Vec::new() };
+    let all: Vec<&BlockAt> = blocks.iter().chain(&joined).copied().collect();
     let results = counted(blocks.len() as u64, "result", "results");
     vec![
         Finding::new("kept_results", Class::Peak, "Results of earlier batches are held", bytes)
@@ -83,12 +84,12 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
                 Bytes(peak(p)),
                 if blocks.len() == 1 { "is" } else { "are" },
                 made_at(p, first.lifetime),
-                if joined { " A tensor as large as all of them joins them." } else { "" },
+                if !joined.is_empty() { " A tensor as large as all of them joins them." } else { "" },
             ))
             .saves("With the last one alone", saving)
             .bytes_of("earlier results", bytes)
             .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
+            .at(place(p, &all))
             .remedy("results.append(output.argmax(-1).cpu())  # what the metric needs, not all scores")
             .advice("Update the metric with each batch, or keep what it needs on the CPU. A list of outputs holds all of them until it is emptied.")
             .check(&format!("{}.", saving.falls())),

@@ -372,12 +372,18 @@ pub fn parse(text: &str) -> Option<OomMessage> {
     all.into_iter().nth(at)
 }
 
+/// In [`OomMessage::seen`]: the message is the last line of a traceback.
+const RAISED: &str = "raised";
+
 /// Index of the message to report first: a failure before an attempt that the program repeats, and that before a message of no
-/// failure. Of failures of both kinds, a device's memory and the machine's, those of the kind that came first; of those the first with figures.
+/// failure. Of failures of both kinds, a device's memory and the machine's, those of the kind that came first; of those with figures the first
+/// that ends a traceback, else the first: a program that caught a failure only mentions it.
 pub fn main_message(found: &[OomMessage]) -> usize {
     let first = found.iter().find(|m| m.is_cause()).map(OomMessage::is_of_machine);
     let is_later = |m: &OomMessage| first.is_some_and(|first| m.is_of_machine() != first);
-    let rank = |m: &OomMessage| (m.is_warning, !m.is_failure(), is_later(m), !m.has_figures() && !m.is_absurd_request);
+    let rank = |m: &OomMessage| {
+        (m.is_warning, !m.is_failure(), is_later(m), !m.has_figures() && !m.is_absurd_request, !m.seen.contains(RAISED))
+    };
     (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
 }
 
@@ -409,6 +415,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
         out.extend(read(&squeezed, text, true));
     }
     let mut out = merge::merged(out);
+    if out.len() > 1 {
+        prefix::ends_traceback(text, &mut out);
+    }
     let table = beside::cards(text);
     for message in &mut out {
         beside::of_table(&table, message);

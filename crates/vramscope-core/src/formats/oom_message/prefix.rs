@@ -1,5 +1,7 @@
 //! Removes what surrounds the lines of a log: names of launchers and containers, dates, bars of frames, colours.
 
+use super::OomMessage;
+
 /// A line without the prefixes of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stripped<'a> {
@@ -35,6 +37,27 @@ pub(super) fn stripped(line: &str) -> Stripped<'_> {
         }
     }
     out
+}
+
+/// Marks the messages that end a traceback: `torch.OutOfMemoryError: …` below an indented line of code.
+pub(super) fn ends_traceback(text: &str, messages: &mut [OomMessage]) {
+    let mut above = "";
+    let mut messages = messages.iter_mut().peekable();
+    for (number, line) in (1u32..).zip(text.lines()) {
+        while let Some(message) = messages.next_if(|m| m.line == number) {
+            let error = stripped(line).rest.split_once(": ").map_or("", |(error, _)| error);
+            let is_raised = ["Error", "Exception"].iter().any(|end| error.ends_with(end)) && !error.contains(' ');
+            if is_raised && above.trim_end().contains("  ") && !above.trim().is_empty() {
+                message.seen.insert(super::RAISED);
+            }
+        }
+        if messages.peek().is_none() {
+            break;
+        }
+        if !line.trim().is_empty() {
+            above = line;
+        }
+    }
 }
 
 /// FNV-1a hash over the letters and digits of a prefix, continuing from the prefix before.

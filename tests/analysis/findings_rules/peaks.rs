@@ -333,6 +333,15 @@ fn outputs_that_nobody_needs_are_told() {
     silent(&of_tests("promised/logits_last"), "all_pairs");
 }
 
+/// `zero_grad()` between `backward()` and `step()`: nothing is trained.
+#[test]
+fn a_step_without_gradients_is_told() {
+    let found = said(&of_tests("promised/zero_before_step"), "zero_before_step");
+    assert!(found.sentence.contains("in each of the 6 steps"), "{}", found.sentence);
+    silent(&of_tests("promised/eval_big"), "zero_before_step");
+    silent(&of_tests("promised/logits_last"), "zero_before_step");
+}
+
 /// State that an earlier optimizer left is told to be freed, not to be smaller; gradients of earlier models are not of the step before.
 #[test]
 fn what_is_left_over_is_told_as_that() {

@@ -298,6 +298,11 @@ impl Phases {
         }
     }
 
+    /// True if the trace has call stacks.
+    pub fn has_stacks(&self) -> bool {
+        self.has_stacks
+    }
+
     /// What the program did when it made an allocation; `None` if the allocation is older than the trace or no stack shows it.
     /// O(log runs).
     pub fn of(&self, id: LifetimeId) -> Option<Phase> {

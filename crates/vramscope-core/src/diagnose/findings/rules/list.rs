@@ -450,6 +450,16 @@ pub const RULES: &[Rule] = &[
         run: rebuilt::loaded_copy,
     },
     Rule {
+        name: "zero_before_step",
+        class: Class::Hygiene,
+        finds: "An optimizer step that finds no gradients",
+        when: "a snapshot with annotations of `Optimizer.step` and call stacks; before each ≥ 1 MiB of gradients were made and all gradients freed; and no optimizer state",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/zero_before_step` of the tests' recordings",
+        run: optimizer::zero_before_step,
+    },
+    Rule {
         name: "kept_results",
         class: Class::Peak,
         finds: "Results of batches that are over",

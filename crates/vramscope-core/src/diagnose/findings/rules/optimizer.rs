@@ -9,6 +9,7 @@ use crate::anatomy::roles::Role;
 use crate::changes::Change;
 use crate::diagnose::counterfactual::{peak_if_freed, peak_with};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
+use crate::model::Format;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
@@ -53,6 +54,51 @@ pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
             .at(place)
             .advice("Record at least two steps: the second shows what the run needs.")
             .check("The recording has a forward pass after the first optimizer step."),
+    ]
+}
+
+/// All gradients are freed between the backward pass and the optimizer's step, which then changes nothing.
+pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
+    let marks = &p.steps.optimizer;
+    // What an optimizer keeps was made of gradients. A trace tells too little of what is a gradient.
+    let is_told = p.roles.anatomy.phases.has_stacks() && p.recording.source.format != Format::KinetoTrace;
+    if marks.is_empty() || !is_told || ids().any(|id| p.roles.of(id) == Role::OptimizerState) {
+        return Vec::new();
+    }
+    let mut gradients: Vec<(u32, u32, u64)> = ids()
+        .filter(|&id| p.roles.of(id) == Role::Gradients)
+        .map(|id| (lifetimes.born(id), lifetimes.gone(id), lifetimes.block_size(id)))
+        .collect();
+    gradients.sort_unstable();
+    let (mut before, mut bytes, mut first) = (0, 0u64, None);
+    for &(from, to) in marks {
+        // Those of older steps would be there too.
+        let is_live = gradients.iter().take_while(|g| g.0 < to || g.0 == NO_EVENT).any(|g| g.1 > from);
+        let of_step = gradients.partition_point(|g| g.0 < before)..gradients.partition_point(|g| g.0 < from);
+        let made = gradients[of_step].iter().fold(0u64, |sum, g| sum.saturating_add(g.2));
+        if is_live || made < MEBIBYTE {
+            return Vec::new();
+        }
+        (before, bytes, first) = (to, bytes.max(made), first.or(Some(from)));
+    }
+    let steps = marks.len() as u64;
+    vec![
+        Finding::new("zero_before_step", Class::Hygiene, "The optimizer steps without gradients", bytes)
+            .says(format!(
+                "The backward pass makes {} of gradients, and all of them are freed before optimizer.step() begins, in {}: the step changes no weight.",
+                Bytes(bytes),
+                match steps {
+                    1 => "the only step".to_owned(),
+                    _ => format!("each of the {}", counted(steps, "step", "steps")),
+                }
+            ))
+            .bytes_of("gradients", bytes)
+            .at(Place { event: first, ..Place::default() })
+            .remedy("optimizer.zero_grad(); loss.backward(); optimizer.step()  # in this order")
+            .advice("Call zero_grad() before backward() or after step(), not between them.")
+            .check("Gradients are live when optimizer.step() begins."),
     ]
 }
 

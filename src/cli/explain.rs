@@ -120,7 +120,8 @@ fn write_text(
         }
     }
     if all.len() > 1 {
-        writeln!(out, "\nAll {} messages in the text:", all.len())?;
+        let all_of_them = if all.len() == 2 { "Both".to_owned() } else { format!("All {}", all.len()) };
+        writeln!(out, "\n{all_of_them} messages in the text:")?;
         for m in all {
             let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
             writeln!(out, "  line {}{rank}: {}{}", m.line, named(m.cause), m.sentence)?;

@@ -151,7 +151,7 @@ pub fn diagnose(
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
-        let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP].contains(&f.rule);
+        let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP, self::rules::ZERO_BEFORE_STEP].contains(&f.rule);
         (!is_limit, rank(f, &input), !is_last(f), saved, f.rule)
     });
     if let Some(event) = device.events.failure_at_end() {

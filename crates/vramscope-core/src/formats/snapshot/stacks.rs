@@ -150,7 +150,7 @@ pub(crate) fn unknown_key(tree: &Tree, key: NodeId, place: &str, report: &mut Lo
     report.warn(WarningKind::UnknownKey, tree.place(key), || unknown_key_text(place, &tree.text_of(key)));
 }
 
-/// What is said of a key this version does not know.
+/// What is said of keys this version does not know, which are counted together; `key` is the first.
 pub(crate) fn unknown_key_text(place: &str, key: &str) -> String {
-    format!("{place} has the key '{key}', which this version does not know")
+    format!("values under keys that this version does not know, the first '{key}' of {place}")
 }

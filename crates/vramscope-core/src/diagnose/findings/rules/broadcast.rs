@@ -3,7 +3,7 @@
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::tables::{BlockAt, LifetimeId};
+use crate::tables::LifetimeId;
 use crate::units::{Bytes, count};
 
 /// Bytes of a value that a tensor may have.
@@ -21,7 +21,7 @@ fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
 pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Nothing below one part in this many of the peak is reported.
     const SHARE: u64 = 2;
-    /// A batch is longer than what a model makes of one of its samples is wide: the matrix is so many times as large as all else.
+    /// The matrix is at least so many times as large as anything else: a batch has more samples than a layer has outputs.
     const LARGER: u64 = 4;
     /// The predictions are the last or nearly the last tensor before the matrix.
     const JUST_BEFORE: u32 = 3;
@@ -56,13 +56,13 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let n = count(n);
     let made_at = match lines(p, &blocks) {
-        at if at.is_empty() => String::new(),
+        at if at.is_empty() => ", the first made".to_owned(),
         at => format!(", the first made at {at}"),
     };
     vec![
         Finding::new("broadcast", Class::Peak, "A loss may compare every prediction with every target", bytes)
             .says(format!(
-                "{} of the {} at the peak {} [{n}, {n}]{made_at}, right after a tensor of {n} values. A prediction of shape [{n}, 1] minus a target of shape [{n}] gives that.",
+                "{} of the {} at the peak {} [{n}, {n}]{made_at} right after a tensor of {n} values. A prediction of shape [{n}, 1] minus a target of shape [{n}] gives that.",
                 Bytes(bytes),
                 Bytes(peak(p)),
                 if blocks.len() == 1 { "is a matrix of shape" } else { "are matrices of shape" },
@@ -85,13 +85,11 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
     const NEAR: u32 = 6;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let is_of_pass = |b: &BlockAt| matches!(p.roles.of(b.lifetime), Role::Activations | Role::Temporaries);
-    let Some(largest) = held(p, is_of_pass).0.first().map(|b| size(b.lifetime)).filter(|&size| size >= LEAST / 4) else {
+    let is_of_pass = |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries);
+    let Some(largest) = held(p, |b| is_of_pass(b.lifetime)).0.first().map(|b| size(b.lifetime)).filter(|&size| size >= LEAST / 4)
+    else {
         return Vec::new();
     };
-    if !broadcast(p).is_empty() {
-        return Vec::new();
-    }
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
     let Some(first) = rows.clone().find(|&row| size(LifetimeId(row)) == largest).filter(|_| p.trains()) else {
         return Vec::new();
@@ -107,10 +105,10 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let is_one = |id: LifetimeId| size(id) == largest && matches!(p.roles.of(id), Role::Activations | Role::Temporaries);
+    let is_one = |id: LifetimeId| size(id) == largest && is_of_pass(id);
     let (blocks, bytes) = held(p, |b| is_one(b.lifetime));
     let saving = saving(p, |id, block| if is_one(id) { 0 } else { block });
-    if bytes < LEAST || bytes.saturating_mul(SHARE) < peak(p) || saving.is_nothing() {
+    if bytes < LEAST || bytes.saturating_mul(SHARE) < peak(p) || saving.is_nothing() || !broadcast(p).is_empty() {
         return Vec::new();
     }
     let n = count(n);

@@ -11,13 +11,16 @@ use crate::model::{BlockState, FrameId};
 use crate::tables::{LifetimeId, Quantity, own_frame};
 use crate::units::{Bytes, MEBIBYTE, count};
 
+/// Different sizes of a line that are told apart.
+const MOST_SIZES: u64 = 10_000;
+
 /// What one line of the program allocated over the recording.
 #[derive(Default)]
 pub(super) struct AllocatingLine {
     /// Its allocations, oldest first.
     ids: Vec<LifetimeId>,
     bytes: u64,
-    /// The different sizes, at most 10,000 of them.
+    /// The different sizes, at most [`MOST_SIZES`] of them.
     sizes: FxHashSet<u64>,
 }
 
@@ -36,7 +39,7 @@ fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<
         let place = places.entry(own_frame(&p.recording.stacks, lifetimes.stack(p.device, id))).or_default();
         place.ids.push(id);
         place.bytes = place.bytes.saturating_add(size);
-        if place.sizes.len() < 10_000 {
+        if (place.sizes.len() as u64) < MOST_SIZES {
             place.sizes.insert(size);
         }
     }
@@ -48,7 +51,7 @@ pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
     const FEWEST: u64 = 8;
     let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE);
     places.retain(|line, x| {
-        let differs = x.sizes.len() as u64 * 5 >= x.number() * 4;
+        let differs = x.sizes.len() as u64 * 5 >= x.number().min(MOST_SIZES) * 4;
         line.is_some() && x.number() >= FEWEST && differs && copied(p, &x.ids) * 5 >= x.number() * 4
     });
     places.into_values().collect()
@@ -56,9 +59,9 @@ pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
 
 /// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
 pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
-    let single = left_behind(p);
-    let is_single = single.is_some();
-    let Some(places) = single.or_else(|| much_copied(p)) else { return Vec::new() };
+    let with_one_each = left_behind(p);
+    let is_one_a_line = with_one_each.is_some();
+    let Some(places) = with_one_each.or_else(|| much_copied(p)) else { return Vec::new() };
     let number: u64 = places.iter().map(AllocatingLine::number).sum();
     let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
     let Some(top) = places.iter().max_by_key(|x| (x.bytes, x.ids.first())) else { return Vec::new() };
@@ -78,9 +81,11 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(unused) if unused.bytes() > copy => (Class::Structure, unused.bytes()),
         _ => (Class::Peak, copy),
     };
-    // Several buffers of one line grow side by side; one is there in its final size from the start.
-    let saving = is_single.then(|| {
-        let last = places.iter().flat_map(|x| x.sizes.iter().max()).sum::<u64>();
+    // Made once, a buffer has its final size from the start. Where a line makes several side by side, as keys and values of many layers,
+    // nothing tells which sizes are final.
+    let saving = is_one_a_line.then(|| {
+        let finals = places.iter().filter_map(|x| x.ids.iter().map(|&id| p.tables.lifetimes.requested(p.device, id)).max());
+        let last = finals.fold(0, u64::saturating_add);
         let others = peak_after(p.device, p.tables, |id, size| if ids.contains(&id) { 0 } else { size });
         Saving { before: peak(p), after: others.saturating_add(last) }
     });

@@ -95,7 +95,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let bytes = bytes + older;
     // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
-    if trains && freed == 0 {
+    if trains && freed.saturating_mul(10) <= bytes {
         return vec![ends_before_backward(p, &blocks, bytes, sentence)];
     }
     let is_sure = (is_freed || only_calls(p)) && (!trains || freed.saturating_mul(10) >= bytes.saturating_mul(9));

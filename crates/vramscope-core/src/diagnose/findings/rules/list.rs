@@ -1,6 +1,6 @@
 //! The rules in the order in which they are tried.
 
-use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED};
+use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED, ZERO_BEFORE_STEP};
 use super::{
     autocast, beside, broadcast, copies, evaluation, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, results,
     samples, structure, untrained,
@@ -450,7 +450,7 @@ pub const RULES: &[Rule] = &[
         run: rebuilt::loaded_copy,
     },
     Rule {
-        name: "zero_before_step",
+        name: ZERO_BEFORE_STEP,
         class: Class::Hygiene,
         finds: "An optimizer step that finds no gradients",
         when: "a snapshot with annotations of `Optimizer.step` and call stacks; before each ≥ 1 MiB of gradients were made and all gradients freed; and no optimizer state",

@@ -41,6 +41,8 @@ pub(super) const FIRST_STEP: &str = "first_step";
 pub(super) const TEMPORARIES: &str = "temporaries";
 /// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.
 pub(super) const UNTRAINED: &str = "untrained_gradients";
+/// The rule of a program that trains nothing, which matters more than its memory.
+pub(super) const ZERO_BEFORE_STEP: &str = "zero_before_step";
 /// The rules of what an earlier model or optimizer of the same program left on the GPU.
 pub(super) const LEFT_OVER: [&str; 3] = ["earlier_model", "earlier_optimizer", "kept_copies"];
 /// The rule of large short-lived blocks, which gives way to more particular ones.

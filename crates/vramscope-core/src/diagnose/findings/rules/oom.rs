@@ -50,9 +50,10 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     if let Some(last) = found.first_mut().filter(|_| more > 0) {
         let failed: usize = kinds[1 + OTHER_KINDS..].iter().map(|k| k.2.len()).sum();
         last.sentence += &format!(
-            " {} of {} are not listed here; the autopsy shows each.",
+            " {} of {} {} not listed here; the autopsy shows each.",
             counted(failed as u64, "earlier failure", "earlier failures"),
             counted(more as u64, "other size or place", "other sizes or places"),
+            if failed == 1 { "is" } else { "are" },
         );
     }
     found.extend(unexamined(p));

@@ -85,7 +85,7 @@ pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let steps = marks.len() as u64;
     vec![
-        Finding::new("zero_before_step", Class::Hygiene, "The optimizer steps without gradients", bytes)
+        Finding::new(super::ZERO_BEFORE_STEP, Class::Hygiene, "The optimizer steps without gradients", bytes)
             .says(format!(
                 "The backward pass makes {} of gradients, and all of them are freed before optimizer.step() begins, in {}: the step changes no weight.",
                 Bytes(bytes),

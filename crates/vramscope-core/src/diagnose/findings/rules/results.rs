@@ -15,8 +15,10 @@ use crate::units::{Bytes, count, counted};
 
 /// Results of passes that are over, as in a list of predictions: of one line and size, each from another pass.
 pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer may be what a program compares.
+    /// Fewer results may be what a program compares.
     const FEWEST: usize = 4;
+    /// Fewer allocations between two results are no pass of a model.
+    const FEWEST_OF_PASS: usize = 4;
     if p.steps.is_inferred() || !p.trains() {
         return Vec::new();
     }
@@ -37,7 +39,7 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
             let its = made().filter(|&id| !is_live || lifetimes.gone(id) > lifetimes.born(pair[1]));
             its.fold(0u64, |sum, id| sum.saturating_add(lifetimes.requested(p.device, id)))
         };
-        made().count() >= FEWEST && bytes(true).saturating_mul(10) <= bytes(false)
+        made().count() >= FEWEST_OF_PASS && bytes(true).saturating_mul(10) <= bytes(false)
     };
     of_line.retain(|(_, size), results| {
         results.sort_unstable();

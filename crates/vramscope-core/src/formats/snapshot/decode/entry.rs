@@ -142,7 +142,7 @@ impl<'a> Decoder<'_, '_, 'a> {
             }
             op::NEWTRUE => Some(Plain::Bool(true)),
             op::NEWFALSE => Some(Plain::Bool(false)),
-            // From 2^63 on a number needs nine bytes.
+            // From 2^63 on a number needs nine bytes: the general decoder reads it.
             op::LONG1 if b[*p + 1] > 8 => return None,
             op::LONG1 | op::BININT | op::BININT1 | op::BININT2 => {
                 return Some(Some(Plain::Int(integer(b, p)? as i64)));

@@ -60,15 +60,32 @@ fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
     })
 }
 
+/// True of optimizer state of a size of which the peak has more than two for each weight: not all of it is in use. Layers that are unfrozen one
+/// after the other get their state late, and two for each weight.
+fn is_spare_state(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
+    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let number = |role: Role| {
+        let mut number: FxHashMap<u64, u64> = FxHashMap::default();
+        held(p, |b| p.roles.of(b.lifetime) == role).0.iter().for_each(|b| *number.entry(size(b.lifetime)).or_default() += 1);
+        number
+    };
+    let (weights, states) = (number(Role::Weights), number(Role::OptimizerState));
+    let number_of = |of: &FxHashMap<u64, u64>, size: u64| of.get(&size).copied().unwrap_or(0);
+    move |id| {
+        p.roles.of(id) == Role::OptimizerState && number_of(&states, size(id)) > number_of(&weights, size(id)).saturating_mul(2)
+    }
+}
+
 /// True of weights, gradients and optimizer state that an earlier model or optimizer left at the peak: freeing them costs nothing, so no
 /// change to the program has to make them smaller.
 pub(super) fn is_left_over(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     let is_sure = p.steps.len() > 1 && !p.steps.is_inferred();
     let begins = if is_sure { [models(p), optimizers(p)] } else { Default::default() };
     let [model, optimizer] = begins.map(|begins| begins.into_iter().rfind(|&begin| begin <= p.peak_event).unwrap_or(0));
+    let is_spare = is_spare_state(p);
     move |id| {
         let born = p.tables.lifetimes.born(id);
-        born != NO_EVENT && (born < model || (born < optimizer && p.roles.of(id) == Role::OptimizerState))
+        born != NO_EVENT && (born < model || (born < optimizer && is_spare(id)))
     }
 }
 
@@ -148,22 +165,14 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
     let begins = optimizers(p);
     let (Some(&first), Some(&last)) = (begins.first(), begins.iter().rfind(|&&begin| begin <= p.peak_event)) else {
         return Vec::new();
     };
     let is_earlier = |id: LifetimeId| is_state(id) && (first..last).contains(&lifetimes.born(id));
-    // Layers that are unfrozen one after the other get their state late; more than two of a size for each weight are not all in use.
-    let number = |is_one: &dyn Fn(LifetimeId) -> bool| {
-        let mut number: FxHashMap<u64, u64> = FxHashMap::default();
-        held(p, |b| is_one(b.lifetime)).0.iter().for_each(|b| *number.entry(size(b.lifetime)).or_default() += 1);
-        number
-    };
-    let (weights, states) = (number(&|id| p.roles.of(id) == Role::Weights), number(&is_state));
-    let is_more = |id: LifetimeId| states.get(&size(id)) > weights.get(&size(id)).map(|n| n * 2).as_ref();
-    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime) && is_more(b.lifetime)) else { return Vec::new() };
+    let is_spare = is_spare_state(p);
+    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime) && is_spare(b.lifetime)) else { return Vec::new() };
     let gone = |id: LifetimeId| if is_earlier(id) { lifetimes.gone(id).min(last) } else { lifetimes.gone(id) };
     let says = format!(
         "Optimizer state for the same weights was made {}, with training in between. {} of what is held at the peak is from before the last time.",

@@ -59,6 +59,16 @@ fn a_plan_says_that_memory_grows_where_it_does() {
     assert!(!says(&gpt(&[8])));
 }
 
+/// One program gives its optimizer the head alone, the other freezes the rest of the model too: the forward passes agree.
+#[test]
+fn programs_that_train_other_parts_are_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/promised");
+    let of = |name: &str, at: &str| (folder.join(format!("{name}.pickle.zst")), at.to_owned());
+    let Err(NoPlan::Parts(parting)) = plan_of(&[of("frozen", "batch=8"), of("unfrozen", "batch=16")]) else { panic!("a plan") };
+    let says = parting.sentence.replace('\u{a0}', " ");
+    assert!(says.contains("unfrozen.pickle.zst has 329.84 MiB of gradients, and frozen.pickle.zst 300.39 KiB,"), "{says}");
+}
+
 #[test]
 fn passes_that_do_not_divide_a_batch_evenly_say_so() {
     let plan = gpt(&[4, 8]);

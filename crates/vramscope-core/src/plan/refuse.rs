@@ -3,10 +3,10 @@
 use rustc_hash::FxHashSet;
 
 use super::program::{NEVER, Program, Row, is_installed};
-use crate::anatomy::Phase;
+use crate::anatomy::{Phase, Role};
 use crate::model::Frame;
 use crate::tables::{DeviceTables, Quantity};
-use crate::units::Bytes;
+use crate::units::{Bytes, MEBIBYTE};
 
 /// Why two recordings are not of one program, and where they part first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +133,35 @@ const LEAST_COMMON: f64 = 0.6;
 /// The share of bytes handed out that may be made at places which the other recording does not know.
 const MOST_FOREIGN: f64 = 0.1;
 
+/// One trains with at least four times as much gradient or optimizer state for its weights as the other, and with much.
+const OTHER_PART: u64 = 4;
+
+/// Why two recordings are of two programs although most requests agree: one trains layers that the other freezes, or has another optimizer.
+/// `None` where one of them has no whole step.
+fn trains_otherwise(a: &Program, b: &Program) -> Option<String> {
+    let sizes = |p: &Program| p.rows.iter().map(|row| row.size).collect::<Vec<_>>();
+    let is_whole = |p: &Program| p.recorded_steps > 1 && p.failed.is_empty();
+    if !is_whole(a) || !is_whole(b) {
+        return None;
+    }
+    let (of_a, of_b) = (sizes(a), sizes(b));
+    let held = |role: Role| {
+        [(a, &of_a), (b, &of_b)].map(|(p, sizes)| p.most_live(sizes, |row| p.rows.get(row).is_some_and(|r| r.role == role)))
+    };
+    let weights = held(Role::Weights);
+    [(Role::Gradients, "gradients"), (Role::OptimizerState, "optimizer state")].into_iter().find_map(|(role, what)| {
+        let held = held(role);
+        let share = |i: usize| u128::from(held[i]).saturating_mul(u128::from(weights[1 - i].max(1)));
+        let (less, more) = if share(0) < share(1) { (0, 1) } else { (1, 0) };
+        let is_much = held[more] >= weights[more] / 2 && held[more] >= MEBIBYTE;
+        let is_other = is_much && share(less).saturating_mul(OTHER_PART.into()) < share(more);
+        is_other.then(|| {
+            let [one, other] = [(a, 0), (b, 1)].map(|(p, i)| (p.recording.source.name.as_str(), Bytes(held[i])));
+            format!("{} has {} of {what}, and {} {}", one.0, one.1, other.0, other.1)
+        })
+    })
+}
+
 /// Whether two aligned recordings are of two programs; `map` has the row of `b` for each of `a`.
 pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     let matched = map.iter().filter(|m| **m != NEVER).count();
@@ -153,9 +182,8 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     };
     let (from_a, first_a) = foreign(a, b);
     let (from_b, first_b) = foreign(b, a);
-    if common >= LEAST_COMMON && from_a <= MOST_FOREIGN && from_b <= MOST_FOREIGN {
-        return None;
-    }
+    let is_one = common >= LEAST_COMMON && from_a <= MOST_FOREIGN && from_b <= MOST_FOREIGN;
+    let otherwise = if is_one { Some(trains_otherwise(a, b)?) } else { None };
     // The request that the other recording does not know, and what the other asks for after the last request that both have before it.
     let (at, theirs) = match (first_a.filter(|_| from_a >= from_b || first_b.is_none()), first_b) {
         (None, Some(theirs)) => {
@@ -170,7 +198,8 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     };
     let sides = [Side::of(a, a.rows.get(at)), Side::of(b, b.rows.get(theirs))];
     let share = common.min(1.0) * 100.0;
-    let why = format!("these are not two runs of one program: {share:.0} % of the requests are the same, and they part where");
+    let reason = otherwise.unwrap_or_else(|| format!("{share:.0} % of the requests are the same"));
+    let why = format!("these are not two runs of one program: {reason}, and they part where");
     let [one, other] = sides.each_ref().map(Side::told);
     let sentence = format!("{why} {} asks for {one}, and {} for {other}", sides[0].name, sides[1].name);
     Some(Parting { sentence, why, sides })

@@ -1,9 +1,13 @@
 //! Words that tell something where they stand near a message (`signs.txt`).
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
+use rustc_hash::FxHashMap;
+
 use super::entries::entries;
-use super::text::{Window, contains};
+use super::text::Window;
 
 const TABLE: &str = include_str!("signs.txt");
 
@@ -21,6 +25,12 @@ static SIGNS: LazyLock<Vec<Sign>> = LazyLock::new(|| {
     entries(&[TABLE]).into_iter().map(|entry| Sign { name: entry.head, lines: lines(entry.lines) }).collect()
 });
 
+/// A search for each word: making one costs more than most texts take to search.
+static SEARCHES: LazyLock<FxHashMap<&'static str, Finder<'static>>> = LazyLock::new(|| {
+    let words = SIGNS.iter().flat_map(|sign| &sign.lines).flat_map(|(_, words)| words);
+    words.map(|word| (*word, Finder::new(word))).collect()
+});
+
 /// The words of a sign.
 pub(super) fn words(name: &str) -> impl Iterator<Item = &'static str> {
     SIGNS.iter().filter(move |sign| sign.name == name).flat_map(|sign| &sign.lines).flat_map(|(_, words)| words.iter().copied())
@@ -28,17 +38,19 @@ pub(super) fn words(name: &str) -> impl Iterator<Item = &'static str> {
 
 /// True if a text in small letters has one of the words of a sign.
 pub(super) fn tells(name: &str, text: &str) -> bool {
-    words(name).any(|word| contains(text, word))
+    words(name).any(|word| SEARCHES.get(word).is_some_and(|search| search.find(text.as_bytes()).is_some()))
 }
 
 /// What the lines around a message show, each sign in its own range.
-pub(super) fn shown(window: &Window<'_>) -> impl Iterator<Item = &'static str> {
-    let is_around = |(range, words): &(Option<(usize, usize)>, Vec<&'static str>)| {
-        let around = range.map(|(above, below)| window.around(above, below).to_ascii_lowercase()).unwrap_or_default();
-        words.iter().any(|word| places(&around, word).next().is_some())
+pub(super) fn shown(window: &Window<'_>) -> Vec<&'static str> {
+    let mut texts: FxHashMap<Option<(usize, usize)>, String> = FxHashMap::default();
+    let mut is_around = |(range, words): &(Option<(usize, usize)>, Vec<&'static str>)| {
+        let around = |(above, below)| window.around(above, below).to_ascii_lowercase();
+        let text = texts.entry(*range).or_insert_with(|| range.map(around).unwrap_or_default());
+        words.iter().any(|word| places(text, word).next().is_some())
     };
     let shows = SIGNS.iter().filter_map(|sign| Some((sign.name.strip_prefix("shows ")?, sign)));
-    shows.filter(move |(_, sign)| sign.lines.iter().any(is_around)).map(|(what, _)| what)
+    shows.filter(|(_, sign)| sign.lines.iter().any(&mut is_around)).map(|(what, _)| what).collect()
 }
 
 /// True if a text may show this, by the table.
@@ -71,7 +83,9 @@ pub(super) fn places(text: &str, word: &'static str) -> impl Iterator<Item = usi
         let is_inside = word.starts_with(is_letter) && before.ends_with(is_letter);
         !is_inside || ["lib", "\\n", "\\t"].iter().any(|end| before.ends_with(end))
     };
-    memchr::memmem::find_iter(text.as_bytes(), word).filter(begins)
+    let search = SEARCHES.get(word).map_or_else(|| Cow::Owned(Finder::new(word)), Cow::Borrowed);
+    let next = move |from: usize| search.find(text.as_bytes().get(from..)?).map(|at| from + at);
+    std::iter::successors(next(0), move |at| next(at + word.len().max(1))).filter(begins)
 }
 
 #[cfg(test)]

@@ -261,6 +261,12 @@ fn forked_workers_write_nothing_and_their_signals_are_their_own() {
         assert_eq!(String::from_utf8_lossy(&out.stdout), "[1, -15, 1, -15]\n", "{}", stderr(&out));
         assert_eq!((out.status.code(), pages(&folder).len()), (Some(0), 0));
     }
+    // A signal that a child gets before it has run anything ends the child alone.
+    let at_once = "import os, signal\nos.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))\n";
+    let forks = "pid = os.fork()\nif pid == 0: os._exit(0)\nprint(os.waitpid(pid, 0)[1])\nimport time; time.sleep(0.3)\nstep()\n";
+    let (out, folder) = run(&format!("{at_once}{FILL}step()\n{forks}"), &[]);
+    assert_eq!(String::from_utf8_lossy(&out.stdout), "15\n", "{}", stderr(&out));
+    assert_eq!((out.status.code(), pages(&folder).len()), (Some(0), 0), "{}", stderr(&out));
     // A forked child that trains is a program like any other.
     let trains = "import os\npid = os.fork()\nif pid == 0:\n    while True: step()\nos.waitpid(pid, 0)\n";
     let (_, folder) = run(&format!("{FILL}{trains}"), &[]);

@@ -171,6 +171,8 @@ class Catcher:
     def __init__(self, torch, settings):
         self.torch, self.settings = torch, settings
         self.pid = os.getpid()
+        # The mask of signals before a fork, of the thread that forks.
+        self.of_thread = threading.local()
         self.keeper = Keeper(torch, settings.folder, settings.max_snapshots, settings.max_bytes, settings.run)
         self.is_over = False
         # Errors seen so far, and the one that has a snapshot, with its page.
@@ -307,7 +309,7 @@ class Catcher:
         else:
             self.pipe = (read, write)
             threading.Thread(target=self.watch, name="vramscope-signals", daemon=True).start()
-        os.register_at_fork(after_in_child=self.after_fork)
+        os.register_at_fork(before=self.before_fork, after_in_parent=self.restore_mask, after_in_child=self.after_fork)
 
     def forget_signals(self):
         try:
@@ -326,6 +328,22 @@ class Catcher:
             # Not the main thread: nothing of it does anything any more.
             pass
 
+    def before_fork(self):
+        """A signal for the child waits until the child has its own handlers: its parent's pipe would tell the parent to end."""
+        try:
+            if self.is_ours():
+                self.of_thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        except BaseException:
+            pass
+
+    def restore_mask(self):
+        try:
+            mask, self.of_thread.mask = getattr(self.of_thread, "mask", None), None
+            if mask is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        except BaseException:
+            pass
+
     def after_fork(self):
         """A forked child must not tell its parent of its own signals."""
         try:
@@ -337,6 +355,7 @@ class Catcher:
                     os.close(pipe[0])
         except BaseException:
             pass
+        self.restore_mask()
 
     def signalled(self, why):
         """Writes a snapshot, unless there is one of this moment."""

@@ -345,6 +345,9 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         ("kept_outputs", "leak", 912_372_736),
         ("old_optimizer", "earlier_optimizer", 1_446_577_664),
         ("ckpt_on_gpu", "loaded_copy", 1_211_016_704),
+        ("load_peak", "loaded_copy", 938_076_160),
+        ("hand_ce", "loss_by_hand", 1_102_288_384),
+        ("resume_ckpt", "loaded_copy", 1_821_524_992),
         ("data_on_gpu", "waiting_batches", 322_840_064),
         ("broadcast_loss", "broadcast", 274_894_336),
     ];

@@ -290,6 +290,8 @@ fn what_is_kept_beside_the_model_is_told() {
     silent(&of_tests("leak_optimizers.leak.python"), "earlier_optimizer");
     silent(&of_tests("kinds/vqgan.none"), "earlier_optimizer");
     said(&of_tests("promised/ckpt_on_gpu"), "loaded_copy");
+    let loading = said(&of_tests("promised/load_peak"), "loaded_copy");
+    assert!(loading.sentence.contains("loading makes the peak"), "{}", loading.sentence);
     silent(&of_tests("promised/data_on_gpu"), "loaded_copy");
     said(&of_tests("promised/data_on_gpu"), "waiting_batches");
     silent(&of_tests("plan/server.kv1024"), "waiting_batches");
@@ -341,6 +343,32 @@ fn a_step_without_gradients_is_told() {
     assert!(found.sentence.replace('\u{a0}', " ").contains("in each of the 6 steps"), "{}", found.sentence);
     silent(&of_tests("promised/eval_big"), "zero_before_step");
     silent(&of_tests("promised/logits_last"), "zero_before_step");
+    // With gradient_as_bucket_view=True the gradients that the step reads lie in DDP's buckets.
+    silent(&of_tests("promised/ddp_views"), "zero_before_step");
+}
+
+/// The model runs a second time for the accuracy: that graph goes before the backward pass, which uses the first.
+#[test]
+fn a_second_pass_for_a_metric_is_told() {
+    let found = said(&of_tests("promised/double_forward"), "unused_graph");
+    assert!(found.sentence.replace('\u{a0}', " ").contains("keeps 1,007.31 MiB in 140 blocks"), "{}", found.sentence);
+    silent(&of_tests("promised/resnet"), "unused_graph");
+}
+
+/// A resumed run holds what it loaded; the optimizer took over its states, so the weights alone are too many.
+#[test]
+fn the_weights_of_a_checkpoint_that_a_run_was_resumed_from_are_told() {
+    let found = said(&of_tests("promised/resume_ckpt"), "loaded_copy");
+    assert_eq!(found.bytes >> 20, 166, "{}", found.sentence);
+}
+
+/// Softmax, logarithm and gather in the program's own lines, where `F.cross_entropy` needs a third.
+#[test]
+fn a_cross_entropy_by_hand_is_told() {
+    let found = said(&of_tests("promised/hand_ce"), "loss_by_hand");
+    assert!(found.sentence.contains("3 more tensors as large, made at habits.py:65 and habits.py:64"), "{}", found.sentence);
+    silent(&of_tests("promised/loss"), "loss_by_hand");
+    silent(&of_tests("promised/logits_last"), "loss_by_hand");
 }
 
 /// State that an earlier optimizer left is told to be freed, not to be smaller; gradients of earlier models are not of the step before.
@@ -463,4 +491,14 @@ fn keys_and_values_that_nothing_uses() {
     assert!(found.remedy.as_deref().is_some_and(|line| line.contains("use_cache=False")), "{found:?}");
     silent(&run(12, true), "unused_cache");
     silent(&run(2, false), "unused_cache");
+}
+
+/// `torch.backends.cudnn.benchmark` is named as what empties the cache and makes the peak, and is not advised.
+#[test]
+fn cudnn_benchmark_is_named() {
+    let searches = of_tests("promised/cudnn_search");
+    let flushes = said(&searches, "cache_flushes");
+    assert!(flushes.title.contains("cuDNN's search"), "{}", flushes.title);
+    let spike = said(&searches, "spike");
+    assert_eq!(spike.remedy.as_deref(), Some("torch.backends.cudnn.benchmark = False"));
 }

@@ -130,7 +130,40 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
             unused.extend(kept);
         }
     }
+    if pass.leads_to_backward {
+        unused.extend(calls.iter().flat_map(|calls| second_graphs(case, calls, is_unused, is_used)).flatten());
+    }
     if is_clear { unused } else { FxHashSet::default() }
+}
+
+/// What calls keep whose result goes before the backward pass, as that of a second call for a metric: as much as the call whose graph the backward pass
+/// uses keeps. Without a graph a call keeps what its own variables name, which is less.
+fn second_graphs(
+    case: &Case<'_>,
+    calls: &[(u32, u32)],
+    is_unused: impl Fn(&LifetimeId) -> bool,
+    is_used: impl Fn(&LifetimeId) -> bool,
+) -> Vec<Vec<LifetimeId>> {
+    let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.fold(0u64, |sum, &id| sum.saturating_add(case.size(id)));
+    // What is alive when a call has made its last block, which is its result.
+    let kept = |&(first, end): &(u32, u32)| -> Vec<LifetimeId> {
+        let site = case.sense(LifetimeId(first)).site;
+        let last = (first..end).rev().map(LifetimeId).find(|&id| case.sense(id).site == site);
+        let made = last.map_or(u32::MAX, |last| case.born(last));
+        (first..end).map(LifetimeId).take_while(|&id| Some(id) != last).filter(|&id| case.gone(id) > made).collect()
+    };
+    let kept: Vec<Vec<LifetimeId>> = calls.iter().map(kept).collect();
+    let most_used = kept.iter().map(|kept| bytes(&mut kept.iter().filter(|id| is_used(id)))).max().unwrap_or(0);
+    let is_second = |kept: &Vec<LifetimeId>| {
+        let (all, left) = (bytes(&mut kept.iter()), bytes(&mut kept.iter().filter(|id| is_unused(id))));
+        let number = kept.iter().filter(|id| is_unused(id)).count();
+        let is_as_large = most_used > 0 && all.saturating_mul(5) >= most_used.saturating_mul(4);
+        is_as_large
+            && kept.len() >= STACKS_OF_A_GRAPH
+            && left.saturating_mul(10) >= all.saturating_mul(9)
+            && number * 10 >= kept.len() * 9
+    };
+    kept.into_iter().filter(is_second).collect()
 }
 
 /// All that forward passes make.

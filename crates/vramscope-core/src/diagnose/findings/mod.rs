@@ -149,10 +149,12 @@ pub fn diagnose(
     together::add_pairs(&mut findings, &input);
     // The last failure comes first: it is the one that the program printed when it ended.
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
+    let peak = tables.curves.peak(Quantity::Active).0;
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP, self::rules::ZERO_BEFORE_STEP].contains(&f.rule);
-        (!is_limit, rank(f, &input), !is_last(f), saved, f.rule)
+        let is_mistake = self::rules::MISTAKES.contains(&f.rule) && f.at_stake().saturating_mul(10) >= peak;
+        (!is_limit, rank(f, &input), !is_last(f), !is_mistake, saved, f.rule)
     });
     if let Some(event) = device.events.failure_at_end() {
         with_failed_request(&mut findings, device.events.size[event as usize]);

@@ -153,23 +153,31 @@ pub(super) fn ends_with_graph(p: &RuleInput<'_>) -> bool {
         .is_some_and(|(blocks, all)| bytes(&mut blocks.iter().filter(is_live).map(|b| b.size)).saturating_mul(2) > all)
 }
 
-/// For what a graph keeps, the event at which the same line makes its next block, after others have made theirs. O(lifetimes).
+/// For what a graph keeps, the event at which it would go without one: the same line makes its next block, after others have made theirs. A line that
+/// runs once in a pass, as a model's first, has passed it on when three others have made theirs. O(lifetimes).
 pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId) -> bool) -> FxHashMap<LifetimeId, u32> {
-    let mut of_next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
-    let mut last: FxHashMap<FrameId, Vec<LifetimeId>> = FxHashMap::default();
-    let mut before = None;
+    /// Fewer may be parts of one layer, which its input outlives.
+    const OTHERS: usize = 3;
     let stacks = &p.recording.stacks;
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
+    // What one line made at once, in order.
+    let mut groups: Vec<(StackId, FrameId, Vec<LifetimeId>)> = Vec::new();
     for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_kept(id)) {
         let Some(stack) = p.stack_of(id) else { continue };
         let Some(line) = *lines.entry(stack).or_insert_with(|| line_of(stacks, stack)) else { continue };
-        let of_line = last.entry(line).or_default();
-        if before != Some(stack) {
-            let born = p.tables.lifetimes.born(id);
-            of_next.extend(of_line.drain(..).map(|earlier| (earlier, born)));
+        match groups.last_mut().filter(|group| group.0 == stack) {
+            Some(group) => group.2.push(id),
+            None => groups.push((stack, line, vec![id])),
         }
-        of_line.push(id);
-        before = Some(stack);
+    }
+    let lifetimes = &p.tables.lifetimes;
+    let begins = |group: usize| groups.get(group).map_or(NO_EVENT, |group| lifetimes.born(group.2[0]));
+    let mut next_of_line: FxHashMap<FrameId, u32> = FxHashMap::default();
+    let mut of_next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
+    for (at, (_, line, ids)) in groups.iter().enumerate().rev() {
+        let next = next_of_line.insert(*line, begins(at)).unwrap_or(NO_EVENT);
+        let goes = |id: &LifetimeId| if next < lifetimes.gone(*id) { next } else { begins(at + OTHERS) };
+        of_next.extend(ids.iter().map(|id| (*id, goes(id))));
     }
     of_next
 }

@@ -2,8 +2,8 @@
 
 use super::{BATCH, FIRST_STEP, Rule, SPIKE, STALE_COPIES, TEMPORARIES, TRUNCATED, UNTRAINED, ZERO_BEFORE_STEP};
 use super::{
-    autocast, beside, broadcast, copies, evaluation, gathered, growth, hygiene, kept, oom, optimizer, peak, rebuilt, results,
-    samples, structure, untrained,
+    autocast, beside, broadcast, copies, evaluation, flushes, gathered, growth, hygiene, kept, loss, oom, optimizer, peak,
+    rebuilt, results, samples, structure, untrained,
 };
 use crate::diagnose::findings::Class;
 
@@ -123,11 +123,11 @@ pub const RULES: &[Rule] = &[
         name: "cache_flushes",
         class: Class::Structure,
         finds: "The cache is emptied and filled again and again",
-        when: "≥ 5 bursts of segments given back, and at least one every second step unless requests found no room, or any number of these with ≥ 256 MiB; who does it: a frame `empty_cache`, a graph's capture, or a request, where the segment taken next is larger than those of its stream and pool that were given back, and does not fit into what was ever reserved",
+        when: "≥ 5 bursts of segments given back, and at least one every second step unless requests found no room, or any number of these with ≥ 256 MiB; who does it: a frame `empty_cache`, a graph's capture, cuDNN's search for algorithms (a convolution or a backward pass frees what it just made), or a request, where the segment taken next is larger than those of its stream and pool that were given back, and does not fit into what was ever reserved",
         source: "row 19",
         measured: "2 of 2",
         shown_by: "corpus: `whatif/split_fragment.default.x103.pickle`; generated: `empty_cache` in every step, and for a request",
-        run: structure::retries,
+        run: flushes::cache_flushes,
     },
     Rule {
         name: "idle_cache",
@@ -287,7 +287,17 @@ pub const RULES: &[Rule] = &[
         source: "row 17",
         measured: "",
         shown_by: "generated: 1 GiB under `cross_entropy`",
-        run: peak::logits,
+        run: loss::logits,
+    },
+    Rule {
+        name: "loss_by_hand",
+        class: Class::Peak,
+        finds: "A cross entropy by hand, of several tensors as large as the scores",
+        when: "a training step; at the peak the last result of a linear layer before the loss and ≥ 3 tensors of its size, or twice that, made behind it without a frame of the loss, ≥ 64 MiB and ≥ 20 % of it; then one of ≤ 1/256 of its size and > 256 bytes",
+        source: "measured on own recordings",
+        measured: "",
+        shown_by: "`promised/hand_ce` of the tests' recordings",
+        run: loss::loss_by_hand,
     },
     Rule {
         name: "image_decoder",
@@ -323,7 +333,7 @@ pub const RULES: &[Rule] = &[
         name: "unused_graph",
         class: Class::Peak,
         finds: "A graph that autograd keeps and no backward pass uses",
-        when: "a forward pass without a backward pass keeps blocks of ≥ 5 stacks, ≥ 1/5 of what it makes: ≥ 64 MiB, and with what the pass before the recording left ≥ 10 % of the peak; nothing failed on any device",
+        when: "a forward pass without a backward pass keeps blocks of ≥ 5 stacks, ≥ 1/5 of what it makes: ≥ 64 MiB, and with what the pass before the recording left ≥ 10 % of the peak; or a call beside the one whose graph the backward pass uses keeps ≥ 4/5 as much and frees it before; nothing failed on any device",
         source: "measured: 42 of 210 published recordings",
         measured: "18 of 18",
         shown_by: "generated: layers under `forward` that stay",
@@ -443,7 +453,7 @@ pub const RULES: &[Rule] = &[
         name: "loaded_copy",
         class: Class::Peak,
         finds: "A checkpoint on the GPU beside what it was copied into",
-        when: "at the peak and in a forward pass or behind one: blocks of `torch.load` or safetensors, ≥ 64 MiB and ≥ 10 % of it, for ≥ 4/5 of which weights or states of the same sizes were made elsewhere, not by a deep copy; freeing them before the pass lowers the peak by ≥ 1 %",
+        when: "at the peak: blocks of `torch.load` or safetensors, ≥ 64 MiB and ≥ 10 % of it, for ≥ 4/5 of which weights or states of the same sizes were made elsewhere, not by a deep copy, or for one part with one or two more of that size as the states of an optimizer, which takes them over; freeing them before the first pass, or not making them where the peak is before it, lowers the peak by ≥ 1 %",
         source: "measured on own recordings",
         measured: "",
         shown_by: "`promised/ckpt_on_gpu` of the tests' recordings",
@@ -453,7 +463,7 @@ pub const RULES: &[Rule] = &[
         name: ZERO_BEFORE_STEP,
         class: Class::Hygiene,
         finds: "An optimizer step that finds no gradients",
-        when: "a snapshot with annotations of `Optimizer.step` and call stacks; before each ≥ 1 MiB of gradients were made and all gradients freed; and no optimizer state",
+        when: "a snapshot with annotations of `Optimizer.step` and call stacks; before each ≥ 1 MiB of gradients were made, ≥ 9/10 of them live when the last is made, and all freed; and no optimizer state and no buckets",
         source: "measured on own recordings",
         measured: "",
         shown_by: "`promised/zero_before_step` of the tests' recordings",

@@ -9,12 +9,14 @@ mod beside;
 mod broadcast;
 mod copies;
 mod evaluation;
+mod flushes;
 mod gathered;
 mod growth;
 mod hygiene;
 mod kept;
 mod library;
 mod list;
+mod loss;
 mod oom;
 mod optimizer;
 mod peak;
@@ -50,3 +52,22 @@ pub(super) const SPIKE: &str = "spike";
 /// The rule of what a pass makes, which gives way to all others about the peak.
 pub(super) const BATCH: &str = "batch";
 pub(super) const STALE_COPIES: &str = "stale_copies";
+/// Mistakes whose remedy costs nothing: told before what takes time or accuracy, as checkpointing does.
+pub(super) const MISTAKES: [&str; 16] = [
+    "all_pairs",
+    "broadcast",
+    "earlier_model",
+    "earlier_optimizer",
+    "grows_by_copy",
+    "kept_copies",
+    "kept_results",
+    "larger_evaluation",
+    "last_result",
+    "loaded_copy",
+    "loss_by_hand",
+    "moved_gradients",
+    "unread_scores",
+    UNTRAINED,
+    "unused_graph",
+    "waiting_batches",
+];

@@ -7,7 +7,7 @@ use super::shared::{FOREACH, REDUCER};
 use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::changes::Change;
-use crate::diagnose::counterfactual::{peak_if_freed, peak_with};
+use crate::diagnose::counterfactual::{Saving, peak_if_freed, peak_with};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::model::Format;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
@@ -72,13 +72,22 @@ pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
         .map(|id| (lifetimes.born(id), lifetimes.gone(id), lifetimes.block_size(id)))
         .collect();
     gradients.sort_unstable();
+    // DDP and Megatron move gradients to buffers of their own while the backward pass runs, and the step reads those.
+    let is_bucket = |id: LifetimeId| p.roles.of(id) == Role::Buckets && lifetimes.block_size(id) >= MEBIBYTE;
+    if ids().any(is_bucket) {
+        return Vec::new();
+    }
     let (mut before, mut bytes, mut first) = (0, 0u64, None);
     for &(from, to) in marks {
         // Those of older steps would be there too.
         let is_live = gradients.iter().take_while(|g| g.0 < to || g.0 == NO_EVENT).any(|g| g.1 > from);
         let of_step = gradients.partition_point(|g| g.0 < before)..gradients.partition_point(|g| g.0 < from);
-        let made = gradients[of_step].iter().fold(0u64, |sum, g| sum.saturating_add(g.2));
-        if is_live || made < MEBIBYTE {
+        let of_step = &gradients[of_step];
+        let last = of_step.last().map_or(0, |g| g.0);
+        let made = of_step.iter().fold(0u64, |sum, g| sum.saturating_add(g.2));
+        // zero_grad() frees all when the last is made. What goes earlier was used: by a hook, or by a step within the backward pass.
+        let together = of_step.iter().filter(|g| g.1 > last).fold(0u64, |sum, g| sum.saturating_add(g.2));
+        if is_live || made < MEBIBYTE || together < made / 10 * 9 {
             return Vec::new();
         }
         (before, bytes, first) = (to, bytes.max(made), first.or(Some(from)));
@@ -175,22 +184,48 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
         return Vec::new();
     }
-    vec![
-        Finding::new("gradient_buckets", Class::Peak, "Gradients are held twice", bytes)
-            .says(format!(
-                "{} of DDP hold {}, beside {} of gradients that are copied into them.",
-                counted(blocks.len() as u64, "bucket", "buckets"),
-                Bytes(bytes),
-                Bytes(gradients)
+    // The buckets stay, and hold the gradients. In the second forward pass DDP makes other buckets; views keep the first ones until the
+    // backward pass after the next begins.
+    let lifetimes = &p.tables.lifetimes;
+    let backward = || p.roles.anatomy.phases.runs.iter().filter(|run| run.phase == Phase::Backward).map(|run| run.events.0);
+    let is_replaced = |id: LifetimeId| {
+        let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
+        is_bucket(id) && gone != NO_EVENT && backward().any(|begin| begin < gone && (begin > born || born == NO_EVENT))
+    };
+    let gone = |id: LifetimeId| match lifetimes.gone(id) {
+        gone if is_replaced(id) => backward().filter(|&begin| begin > gone).nth(1).unwrap_or(NO_EVENT),
+        gone => gone,
+    };
+    let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
+    let after = peak_if_freed(p.device, p.tables, |id, size| if is_gradient(id) { 0 } else { size }, gone);
+    let saving = Saving { before: peak, after: after.min(peak) };
+    let says = format!(
+        "{} of DDP hold {}, beside {} of gradients that are copied into them.",
+        counted(blocks.len() as u64, "bucket", "buckets"),
+        Bytes(bytes),
+        Bytes(gradients)
+    );
+    let finding = Finding::new("gradient_buckets", Class::Peak, "Gradients are held twice", bytes);
+    let finding = match saving.is_nothing() && (0..lifetimes.len() as u32).map(LifetimeId).any(is_replaced) {
+        true => Finding {
+            saving: Some(saving),
+            ..finding.says(format!(
+                "{says} With gradient_as_bucket_view=True later steps need less. The peak stays at {}: DDP makes new buckets in the second step \
+                 and holds the first ones until the third.",
+                Bytes(peak)
             ))
-            .saves("With gradient_as_bucket_view=True", saving(p, |id, size| if is_bucket(id) { 0 } else { size }))
+        },
+        false => finding.says(says).saves("With gradient_as_bucket_view=True", saving),
+    };
+    vec![
+        finding
             .bytes_of("in buckets", bytes)
             .bytes_of("in gradients", gradients)
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .remedy("DistributedDataParallel(model, gradient_as_bucket_view=True)")
             .advice("Gradients are then views of the buckets. Call zero_grad(set_to_none=True), the default.")
-            .check("After the first iteration the peak falls by the size of the gradients."),
+            .check("From the fourth step on the peak is lower by the size of the gradients."),
     ]
 }
 

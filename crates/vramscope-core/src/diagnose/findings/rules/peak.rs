@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::copies::is_grown;
+use super::flushes::is_search;
 use super::kept::keeps_unused_graph;
 use super::library::checkpointing_of;
 use super::shared::{JOINS, LOSS, VAE};
@@ -80,6 +81,13 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         .at(place(p, &blocks));
     // Only the program's own tensors can be cut into parts.
     if is_workspace {
+        let gone = p.tables.lifetimes.gone(largest.lifetime) as usize;
+        if is_search(p, gone.saturating_add(1)) {
+            return vec![finding
+                .remedy("torch.backends.cudnn.benchmark = False")
+                .advice("cuDNN probably tries its fastest algorithms, and the cache is emptied after each trial: that is what benchmark = True does. Without it cuDNN chooses by rules, and some convolutions may be slower.")
+                .check("No such block, and a lower peak.")];
+        }
         return vec![finding
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
             .check("The workspace is smaller, or gone.")];
@@ -100,79 +108,6 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     };
     vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
-}
-
-/// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
-pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
-    const CHUNKS: u64 = 8;
-    let (mut named, _) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
-    // Those of earlier steps are there by a leak, which has a rule of its own.
-    let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
-    named.retain(|b| step_of(p, b.lifetime) == newest);
-    let of_named: u64 = named.iter().map(|b| b.size).sum();
-    let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
-    // Its backward pass makes blocks of the same sizes, without a Python stack.
-    let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
-    let is_its = |id: LifetimeId, size: u64| {
-        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
-    };
-    let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
-    let peak = peak(p);
-    if of_named.saturating_mul(2) < LEAST {
-        return Vec::new();
-    }
-    // Results of earlier steps that stay are a leak's.
-    let is_kept =
-        |b: &&BlockAt, chunks: &[LifetimeId]| step_of(p, b.lifetime) < newest && chunks.binary_search(&b.lifetime).is_ok();
-    let keeps = |chunks: &[LifetimeId]| p.at_peak.blocks.iter().any(|b| is_kept(&b, chunks));
-    // A recording that begins or ends within a step lacks what a plan needs.
-    let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
-        Some((saving, answer)) if !saving.is_nothing() => (Some(saving).filter(|_| !keeps(&answer.smaller)), answer.smaller),
-        _ => (None, Vec::new()),
-    };
-    // What comes in chunks is the loss's too: the logits, which the model makes.
-    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok() && step_of(p, id) >= newest;
-    let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
-    if bytes < LEAST || bytes.saturating_mul(5) < peak {
-        return Vec::new();
-    }
-    // Where the logits are no layer's result but a tensor of the program's, they get a gradient, which stays whole.
-    let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
-    let is_cut = |id: LifetimeId, size: u64| (is_its(id, size) || is_in_chunks(id)) && !is_gradient(id);
-    let planned = planned.filter(|_| !blocks.iter().any(|b| is_its(b.lifetime, b.size) && is_gradient(b.lifetime)));
-    let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_cut(id, size) { size / CHUNKS } else { size }));
-    let check = match saving.is_nothing() {
-        true => "What the loss holds shrinks.".to_owned(),
-        false => format!("{}.", saving.falls()),
-    };
-    vec![
-        Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
-            .says(format!(
-                "{} of the {} at the peak {} the loss at {} and its backward pass.",
-                Bytes(bytes),
-                Bytes(peak),
-                if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
-                made_at(p, named[0].lifetime)
-            ))
-            .saves(&format!("In {CHUNKS} chunks"), saving)
-            .bytes_of("made by the loss", bytes)
-            .bytes_of("largest of them", largest)
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .advice(match rows_of_pairs(named[0].requested) {
-                Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
-                None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
-            })
-            .check(&check),
-    ]
-}
-
-/// The rows of a square matrix of fp32 or bf16 numbers. Powers of two are left out: batch, positions and vocabulary may be such too.
-fn rows_of_pairs(bytes: u64) -> Option<u64> {
-    [4, 2].into_iter().filter(|&width| bytes.is_multiple_of(width)).find_map(|width| {
-        let rows = (bytes / width).isqrt();
-        (rows * rows * width == bytes && !rows.is_power_of_two()).then_some(rows)
-    })
 }
 
 /// The decoder of an image model, on the whole image at once.

@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-use super::at_peak::{held, lines, peak, place, probably, together};
+use super::at_peak::{LEAST, held, lines, peak, place, probably, together};
 use super::kept::much;
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
@@ -188,7 +188,7 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the next optimizer is made,"), cure)
 }
 
-/// A checkpoint that was loaded to the GPU and stays beside the weights and states that it was copied into.
+/// A checkpoint that was loaded to the GPU, beside the weights and states that it was copied into.
 pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
     let made_in = |id: LifetimeId, files: &[&str]| {
@@ -196,7 +196,8 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
         p.stack_of(id).is_some_and(|stack| stacks.frames(stack).iter().any(is_in))
     };
     let is_loaded = |id: LifetimeId| made_in(id, &["torch/serialization.py", "safetensors/torch.py"]);
-    let Some((blocks, bytes)) = much(p, |b| is_loaded(b.lifetime)) else { return Vec::new() };
+    let Some((mut blocks, all)) = much(p, |b| is_loaded(b.lifetime)) else { return Vec::new() };
+    blocks.sort_by_key(|b| b.lifetime);
     // A model that was loaded as a whole is no copy, and what the program copies from it is a second model.
     let is_own = |id: LifetimeId| {
         let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::OptimizerState);
@@ -206,29 +207,43 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     for b in held(p, |b| is_own(b.lifetime)).0 {
         *own.entry(lifetimes.requested(p.device, b.lifetime)).or_default() += 1;
     }
-    let mut copied = 0u64;
-    for b in &blocks {
-        if let Some(left) = own.get_mut(&lifetimes.requested(p.device, b.lifetime)).filter(|left| **left > 0) {
-            (*left, copied) = (*left - 1, copied.saturating_add(b.size));
-        }
+    let mut is_copied = |b: &&BlockAt| {
+        let left = own.get_mut(&lifetimes.requested(p.device, b.lifetime)).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    };
+    let copied: FxHashSet<LifetimeId> = blocks.iter().copied().filter(&mut is_copied).map(|b| b.lifetime).collect();
+    let bytes = blocks.iter().filter(|b| copied.contains(&b.lifetime)).fold(0u64, |sum, b| sum.saturating_add(b.size));
+    // An optimizer takes over the states that are loaded for it: one or two for each weight.
+    let rest = all.saturating_sub(bytes);
+    let is_about = |times: u64| rest.abs_diff(bytes.saturating_mul(times)) <= bytes / 10;
+    let is_rest_states = bytes >= LEAST && bytes.saturating_mul(20) >= peak(p) && (is_about(1) || is_about(2));
+    if !is_rest_states && bytes.saturating_mul(5) < all.saturating_mul(4) {
+        return Vec::new();
     }
+    let is_needless = |id: LifetimeId| is_loaded(id) && (!is_rest_states || copied.contains(&id));
+    blocks.retain(|b| is_needless(b.lifetime));
+    let bytes = if is_rest_states { bytes } else { all };
     let loaded = blocks.iter().map(|b| lifetimes.born(b.lifetime)).filter(|&born| born != NO_EVENT).max();
-    let pass = p.roles.anatomy.phases.runs.iter().filter(|run| run.phase == Phase::Forward).map(|run| run.events.0);
-    let pass = pass.filter(|&begin| loaded.is_some_and(|loaded| begin > loaded)).min().filter(|&begin| begin <= p.peak_event);
-    let Some(pass) = pass.filter(|_| copied.saturating_mul(5) >= bytes.saturating_mul(4)) else { return Vec::new() };
-    let gone = |id: LifetimeId| if is_loaded(id) { lifetimes.gone(id).min(pass) } else { lifetimes.gone(id) };
+    let passes = p.roles.anatomy.phases.runs.iter().filter(|run| matches!(run.phase, Phase::Forward | Phase::Evaluation));
+    let pass = passes.map(|run| run.events.0).find(|&begin| loaded.is_some_and(|loaded| begin > loaded));
     let says = format!(
-        "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it, and is held while it runs.",
+        "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it",
         Bytes(bytes),
         Bytes(peak(p)),
     );
-    let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
-    let name = ("loaded_copy", "A loaded checkpoint stays on the GPU");
+    let (freed, says, change) = match pass.filter(|&begin| begin <= p.peak_event) {
+        Some(pass) => (Some(pass), format!("{says}, and is held while it runs."), "If it is freed before the first pass,"),
+        None => (None, format!("{says}: loading makes the peak."), "Loaded to the CPU,"),
+    };
+    let size = |id: LifetimeId, size: u64| if freed.is_none() && is_needless(id) { 0 } else { size };
+    let gone = |id: LifetimeId| lifetimes.gone(id).min(freed.filter(|_| is_needless(id)).unwrap_or(NO_EVENT));
+    let after = peak_if_freed(p.device, p.tables, size, gone);
+    let name = ("loaded_copy", "A loaded checkpoint is on the GPU beside the model");
     let cure = (
         "checkpoint = torch.load(path, map_location=\"cpu\")",
         "load_state_dict copies what it gets. Load to the CPU, and del the checkpoint when the model has it.",
     );
-    needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the first pass,"), cure)
+    needless(p, name, (&blocks, bytes), after, (says, change), cure)
 }
 
 /// Copies of a whole model, or of its states, that one line made in several steps, as of the best weights so far; the last is in use.

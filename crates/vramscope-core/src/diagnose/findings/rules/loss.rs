@@ -1,0 +1,139 @@
+//! The loss over a large vocabulary: the scores, and what is made of them.
+
+use rustc_hash::FxHashSet;
+
+use super::at_peak::{LEAST, held, lines, made_at, peak, place, saving, step_of};
+use super::shared::{LINEAR, LOSS};
+use crate::anatomy::Phase;
+use crate::anatomy::roles::Role;
+use crate::changes::Change;
+use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::model::StackId;
+use crate::tables::{BlockAt, LifetimeId};
+use crate::units::{Bytes, count};
+
+/// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
+pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
+    const CHUNKS: u64 = 8;
+    let (mut named, _) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    // Those of earlier steps are there by a leak, which has a rule of its own.
+    let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
+    named.retain(|b| step_of(p, b.lifetime) == newest);
+    let of_named: u64 = named.iter().map(|b| b.size).sum();
+    let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
+    // Its backward pass makes blocks of the same sizes, without a Python stack.
+    let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
+    let is_its = |id: LifetimeId, size: u64| {
+        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+    };
+    let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
+    let peak = peak(p);
+    if of_named.saturating_mul(2) < LEAST {
+        return Vec::new();
+    }
+    // Results of earlier steps that stay are a leak's.
+    let is_kept =
+        |b: &&BlockAt, chunks: &[LifetimeId]| step_of(p, b.lifetime) < newest && chunks.binary_search(&b.lifetime).is_ok();
+    let keeps = |chunks: &[LifetimeId]| p.at_peak.blocks.iter().any(|b| is_kept(&b, chunks));
+    // A recording that begins or ends within a step lacks what a plan needs.
+    let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
+        Some((saving, answer)) if !saving.is_nothing() => (Some(saving).filter(|_| !keeps(&answer.smaller)), answer.smaller),
+        _ => (None, Vec::new()),
+    };
+    // What comes in chunks is the loss's too: the logits, which the model makes.
+    let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok() && step_of(p, id) >= newest;
+    let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
+    if bytes < LEAST || bytes.saturating_mul(5) < peak {
+        return Vec::new();
+    }
+    // Where the logits are no layer's result but a tensor of the program's, they get a gradient, which stays whole.
+    let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
+    let is_cut = |id: LifetimeId, size: u64| (is_its(id, size) || is_in_chunks(id)) && !is_gradient(id);
+    let planned = planned.filter(|_| !blocks.iter().any(|b| is_its(b.lifetime, b.size) && is_gradient(b.lifetime)));
+    let saving = planned.unwrap_or_else(|| saving(p, |id, size| if is_cut(id, size) { size / CHUNKS } else { size }));
+    let check = match saving.is_nothing() {
+        true => "What the loss holds shrinks.".to_owned(),
+        false => format!("{}.", saving.falls()),
+    };
+    vec![
+        Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
+            .says(format!(
+                "{} of the {} at the peak {} the loss at {} and its backward pass.",
+                Bytes(bytes),
+                Bytes(peak),
+                if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
+                made_at(p, named[0].lifetime)
+            ))
+            .saves(&format!("In {CHUNKS} chunks"), saving)
+            .bytes_of("made by the loss", bytes)
+            .bytes_of("largest of them", largest)
+            .bytes_of("peak", peak)
+            .at(place(p, &blocks))
+            .advice(match rows_of_pairs(named[0].requested) {
+                Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
+                None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
+            })
+            .check(&check),
+    ]
+}
+
+/// The rows of a square matrix of fp32 or bf16 numbers. Powers of two are left out: batch, positions and vocabulary may be such too.
+fn rows_of_pairs(bytes: u64) -> Option<u64> {
+    [4, 2].into_iter().filter(|&width| bytes.is_multiple_of(width)).find_map(|width| {
+        let rows = (bytes / width).isqrt();
+        (rows * rows * width == bytes && !rows.is_power_of_two()).then_some(rows)
+    })
+}
+
+/// A cross entropy in the program's own lines: softmax, logarithm and gather each make a tensor as large as the scores.
+pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// The scores, and what is made of them: `F.cross_entropy` has two in the forward pass.
+    const FEWEST: usize = 4;
+    /// Fewer classes are no vocabulary.
+    const CLASSES: u64 = 256;
+    /// A few numbers are the loss itself.
+    const ROWS: u64 = 256;
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let Some(step) = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred()) else { return Vec::new() };
+    let ids = (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let is_forward = |id: &LifetimeId| p.roles.anatomy.phases.of(*id) == Some(Phase::Forward);
+    let forward: Vec<LifetimeId> = ids.filter(|&id| p.steps.of(lifetimes.born(id)) == Some(step)).filter(is_forward).collect();
+    let Some(head) = forward.iter().rposition(|&id| p.flags_of(id) & LINEAR != 0) else { return Vec::new() };
+    let (scores, behind) = (forward[head], &forward[head + 1..]);
+    // Mixed precision computes the loss in numbers twice as wide.
+    let is_as_large = |id: LifetimeId| size(id) == size(scores) || size(id) == size(scores).saturating_mul(2);
+    let made: Vec<LifetimeId> = behind.iter().copied().filter(|&id| is_as_large(id) && p.flags_of(id) & LOSS == 0).collect();
+    let Some(&last) = made.last() else { return Vec::new() };
+    // One number for each row, after all of them: a gather, or a sum over the classes.
+    let is_row = |id: LifetimeId| size(id) > ROWS && size(scores) % size(id) == 0 && size(scores) / size(id) >= CLASSES;
+    let is_cross_entropy =
+        behind.iter().any(|&id| id > last && is_row(id)) && behind.iter().all(|&id| p.flags_of(id) & LOSS == 0);
+    let (blocks, bytes) = held(p, |b| b.lifetime == scores || made.binary_search(&b.lifetime).is_ok());
+    if !is_cross_entropy || blocks.len() < FEWEST || bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
+        return Vec::new();
+    }
+    // In each step, all but one, which the backward pass reads.
+    let spared: FxHashSet<(StackId, u64)> =
+        made.iter().filter(|&&id| id != last).filter_map(|&id| Some((p.stack_of(id)?, size(id)))).collect();
+    let is_spared = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| spared.contains(&(stack, size(id))));
+    let saving = saving(p, |id, block| if is_spared(id) { 0 } else { block });
+    let own: Vec<&BlockAt> = blocks.iter().filter(|b| b.lifetime != scores).copied().collect();
+    vec![
+        Finding::new("loss_by_hand", Class::Peak, "The loss is computed by hand", bytes)
+            .says(format!(
+                "{} of the {} at the peak are the scores and {} more tensors as large, made at {}. They end in one number for each row, as a cross entropy does.",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                count(own.len() as u64),
+                lines(p, &own),
+            ))
+            .saves("With F.cross_entropy", saving)
+            .bytes_of("scores and what is made of them", bytes)
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("loss = torch.nn.functional.cross_entropy(logits, targets)")
+            .advice("It keeps one such tensor for the backward pass. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.")
+            .check(&format!("{}.", saving.falls())),
+    ]
+}

@@ -49,9 +49,9 @@ pub struct PlanReport {
 /// How well the recordings explain the program.
 #[derive(Debug, Default, Serialize)]
 pub struct FitsEntry {
-    /// Bytes at once, in the largest recording, of requests whose sizes follow a law.
+    /// Bytes at the peak of the largest recording of requests whose sizes follow a law.
     pub explained_bytes: u64,
-    /// Bytes at once of the others; they widen the spans.
+    /// The most bytes at once of the others, at whatever moment; they widen the spans.
     pub unexplained_bytes: u64,
     /// Why there is no plan; `null` if there is one.
     pub reason: Option<String>,
@@ -117,8 +117,9 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
         .collect();
     let plan = match Plan::of_steps(inputs, args.steps.map(usize::from), &progress) {
         Ok(plan) => plan,
-        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_) | NoPlan::NoSteps(_))) if args.json => {
+        Err(why @ (NoPlan::Parts(_) | NoPlan::Steps(_) | NoPlan::NoSteps(_) | NoPlan::Sizes(_))) if args.json => {
             let reason = Some(why.to_string());
+            let is_wrong = matches!(why, NoPlan::Sizes(_));
             let parts_at = if let NoPlan::Parts(parting) = why { parting.sides.to_vec() } else { Vec::new() };
             let fits = FitsEntry { reason, parts_at, ..FitsEntry::default() };
             let (at, largest, changes, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -136,7 +137,8 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
                 left_open: None,
             };
             print_json(out, &report)?;
-            return Err(report.fits.reason.unwrap_or_default().into());
+            let reason = report.fits.reason.unwrap_or_default();
+            return if is_wrong { wrong(reason) } else { Err(reason.into()) };
         }
         Err(why @ NoPlan::Sizes(_)) => return wrong(why.to_string()),
         Err(why) => return Err(why.to_string().into()),
@@ -238,7 +240,7 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
                 Asked::Passes(n) => match plan.accumulated(n, &size, &first) {
                     None => {
                         return Err(Failure::Usage(format!(
-                            "accumulate:{n} divides a batch, and {size} has none of {n} or more"
+                            "accumulate:{n} divides a batch of {n} or more, and {size} has none"
                         )));
                     }
                     row => row,
@@ -271,8 +273,15 @@ fn completed(want: &Size, largest: &Size) -> Size {
 /// Those asked for; else the recordings' own, and those that are worth trying where a limit is to be met.
 fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Setting>, Failure> {
     if !args.conf.is_empty() {
-        let parsed = args.conf.iter().map(|c| Setting::parse(c, cap).map_err(|e| Failure::Usage(format!("--conf \"{c}\": {e}"))));
-        return parsed.collect();
+        let parse = |c: &String| {
+            let wrong = |why: &str| Failure::Usage(format!("--conf \"{c}\": {why}"));
+            let setting = Setting::parse(c, cap).map_err(|e| wrong(&e.to_string()))?;
+            match setting.conf.other("backend").filter(|b| *b != "native") {
+                Some(_) => Err(wrong("CUDA's own allocator is not modelled; a plan is of PyTorch's native one")),
+                None => Ok(setting),
+            }
+        };
+        return args.conf.iter().map(parse).collect();
     }
     let own = plan.own_setting(cap);
     let mut all = vec![own.clone()];
@@ -370,8 +379,9 @@ fn sizes_text(plan: &Plan, report: &PlanReport, place: &str) -> String {
         let verdict = report.cap_bytes.map_or_else(String::new, |cap| format!("; it {}", p.verdict(place, cap, plan.horizon())));
         let retries = match p.retries {
             0 => String::new(),
-            1 => ", after giving cached memory back once".to_owned(),
-            n => format!(", after giving cached memory back {} times", count(n)),
+            _ if p.oom => String::new(),
+            1 => ", after PyTorch has emptied its cache once".to_owned(),
+            n => format!(", after PyTorch has emptied its cache {} times", count(n)),
         };
         // A run that fails has no peak: these are the figures that it would have.
         let without = if p.oom && !verdict.is_empty() { " without the cap" } else { "" };
@@ -483,14 +493,17 @@ fn notes_text(plan: &Plan, report: &PlanReport, card: Option<Card>, held: Option
     let fits = &report.fits;
     if plan.programs().len() > 1 {
         notes += &match fits.unexplained_bytes {
+            0 if is_ranged => {
+                "The size of every request could be predicted exactly; ranges are of where the driver puts segments.\n".to_owned()
+            }
             0 => "The size of every request could be predicted exactly.\n".to_owned(),
             bytes => {
                 let first = fits.unexplained.first().map_or(String::new(), |u| format!(", mostly at {}", u.place));
                 let cover = if is_ranged { "; the ranges above cover them" } else { "" };
                 format!(
-                    "The sizes of {} out of {} could not be predicted exactly{first}{cover}.\n",
+                    "The sizes of requests that hold up to {} at once could not be predicted exactly{first}{cover}. Of the peak {} could.\n",
                     Bytes(bytes),
-                    Bytes(bytes + fits.explained_bytes)
+                    Bytes(fits.explained_bytes)
                 )
             }
         };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use vramscope_core::changes::Change;
 use vramscope_core::formats;
 use vramscope_core::model::Progress;
 use vramscope_core::plan::{Input, NoPlan, Plan, Setting, Size, is_no_answer};
@@ -57,6 +58,46 @@ fn a_plan_says_that_memory_grows_where_it_does() {
     let says = |plan: &Plan| plan.notes().iter().any(|note| note.starts_with("Memory grows by "));
     assert!(says(&plan_of(&[(leak, "batch=4".to_owned())]).unwrap()));
     assert!(!says(&gpt(&[8])));
+}
+
+/// The search for the largest size and the answer at one size are of one mind, whatever the cap.
+#[test]
+fn what_is_said_to_fail_at_the_largest_size_fails_when_it_is_asked_for() {
+    let plan = gpt(&[4]);
+    let mut last = 0;
+    for gibibytes in [6, 12, 24, 48, 90, 140] {
+        let setting = setting("", Some(gibibytes << 30));
+        let [sure, may] = plan.largest("batch", &Size::of("batch", 4), &setting).span;
+        assert!(sure > last && may >= sure, "{gibibytes} GiB: {sure} to {may}, after {last}");
+        let next = plan.at(&Size::of("batch", may + 1), &setting);
+        assert!(next.oom || next.oom_varies, "{gibibytes} GiB: batch {} fits, and {may} was the largest", may + 1);
+        last = sure;
+    }
+}
+
+/// A program and its mended twin, both at one size, do not show what grows.
+#[test]
+fn recordings_of_equal_sizes_are_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let of = |name: &str, at: &str| (folder.join(format!("leak_hook.{name}.none.pickle.zst")), at.to_owned());
+    let Err(NoPlan::Sizes(said)) = plan_of(&[of("healthy", "batch=8"), of("leak", "batch=16")]) else { panic!("a plan") };
+    assert!(said.contains("have the same sizes, so what was given as batch does not change what it allocates"), "{said}");
+}
+
+/// A figure lies in its own range, and what is not known of a program is not known with a change either.
+#[test]
+fn ranges_hold_their_points_and_those_of_changes_are_as_wide() {
+    let plan = gpt(&[8]);
+    let own = plan.own_setting(None);
+    for batch in [4, 9, 10, 12, 24] {
+        let size = Size::of("batch", batch);
+        let p = plan.at(&size, &own);
+        assert!((p.span[0]..=p.span[1]).contains(&p.peak_reserved_bytes), "{p:?}");
+        let sgd = plan.change(&[Change::Fused], &size, &own, None).unwrap();
+        let width = |[low, high]: [u64; 2], point: u64| (high - low) as f64 / point as f64;
+        let [with, without] = [width(sgd.span, sgd.peak_reserved_bytes), width(p.span, p.peak_reserved_bytes)];
+        assert!(with >= without * 0.99, "batch {batch}: {with} with the change, {without} without");
+    }
 }
 
 /// One program gives its optimizer the head alone, the other freezes the rest of the model too: the forward passes agree.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Change;
+use crate::units::counted;
 
 /// Python lines to paste; several changes follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -16,10 +17,12 @@ pub struct Code {
 }
 
 impl Code {
-    /// For several changes, one after the other.
+    /// For several changes, one after the other. What changes the model comes before the optimizer that is made of its parameters.
     pub fn of(changes: &[Change]) -> Self {
         let mut all = Code::default();
-        for change in changes {
+        let (of_model, others): (Vec<&Change>, Vec<&Change>) =
+            changes.iter().partition(|change| matches!(change, Change::Lora(_) | Change::Bf16));
+        for change in of_model.into_iter().chain(others) {
             let one = change.code();
             let join = |all: &mut String, one: &str| {
                 if !all.is_empty() {
@@ -47,17 +50,23 @@ impl Code {
         Code { pytorch: join(self.pytorch), hf_trainer: join(self.hf_trainer), lightning: join(self.lightning) }
     }
 
-    /// A batch in several passes whose gradients add up.
-    pub fn of_passes(passes: u64, part: u64) -> Self {
+    /// A batch of `whole` samples in several passes, of at most `part` each, whose gradients add up.
+    pub fn of_passes(passes: u64, part: u64, whole: u64) -> Self {
+        // The parts of a data loader are equal.
+        let samples = passes.saturating_mul(part);
+        let others = if samples == whole { String::new() } else { format!("  # {samples} samples in place of {whole}") };
         Code {
             pytorch: format!(
-                "for i, part in enumerate(batch.chunk({passes})):\n    (compute_loss(model, part) / {passes}).backward()\noptimizer.step(); \
+                "for part in batch.chunk({passes}):\n    (compute_loss(model, part) * len(part) / len(batch)).backward()\noptimizer.step(); \
                  optimizer.zero_grad()"
             ),
             hf_trainer: format!(
-                "TrainingArguments(..., per_device_train_batch_size={part}, gradient_accumulation_steps={passes})"
+                "TrainingArguments(..., per_device_train_batch_size={part}, gradient_accumulation_steps={passes}){others}"
             ),
-            lightning: format!("Trainer(..., accumulate_grad_batches={passes})  # and a data loader with batch_size={part}"),
+            lightning: format!(
+                "Trainer(..., accumulate_grad_batches={passes})  # and a data loader with batch_size={part}{}",
+                others.replace("  #", ":")
+            ),
         }
     }
 }
@@ -93,7 +102,7 @@ impl Change {
             Change::InBackward => "optimizer step inside the backward pass".to_owned(),
             Change::Bf16 => "weights in bf16".to_owned(),
             Change::CacheOff => "autocast without its cache".to_owned(),
-            Change::Chunks(n) => format!("logits and loss in {n} chunks"),
+            Change::Chunks(n) => format!("logits and loss in {}", counted(u64::from(*n), "chunk", "chunks")),
             Change::Offload => "saved tensors in host memory".to_owned(),
             Change::Del(line) => format!("del of what {line} makes"),
             Change::Lora(rank) => format!("LoRA of rank {rank}"),
@@ -136,7 +145,7 @@ impl Change {
             ]),
             Change::NoForeach => own([
                 "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, foreach=False)",
-                "TrainingArguments(..., optim=\"adamw_torch\", optim_args=\"foreach=False\")",
+                "Trainer(..., optimizers=(torch.optim.AdamW(model.parameters(), lr=lr, foreach=False), None))",
                 "return torch.optim.AdamW(self.parameters(), lr=lr, foreach=False)  # in configure_optimizers",
             ]),
             Change::Fused => own([
@@ -178,9 +187,11 @@ impl Change {
             ]),
             Change::Chunks(n) => {
                 let lines = format!(
-                    "def part(h, y): return F.cross_entropy(head(h).float(), y, reduction=\"sum\")\n\
-                     h, y = hidden.flatten(0, 1), labels.flatten()\n\
-                     loss = sum(torch.utils.checkpoint.checkpoint(part, a, b, use_reentrant=False) for a, b in zip(h.chunk({n}), y.chunk({n}))) / y.numel()"
+                    "hidden = body(inputs)  # the model without its last layer, head\n\
+                     def part(h, y): return F.cross_entropy(head(h).float(), y, reduction=\"sum\")\n\
+                     h, y = hidden[:, :-1].flatten(0, 1), labels[:, 1:].flatten()  # without the shift where labels are shifted already\n\
+                     loss = sum(torch.utils.checkpoint.checkpoint(part, a, b, use_reentrant=False) for a, b in zip(h.chunk({n}), y.chunk({n}))) \
+                     / (y != -100).sum()"
                 );
                 [
                     lines.clone(),
@@ -218,5 +229,24 @@ impl Change {
                 [lines.clone(), lines.clone(), lines]
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_optimizer_is_made_of_the_parameters_of_the_changed_model() {
+        let lines = Code::of(&[Change::EightBit, Change::Lora(16)]).pytorch;
+        assert!(lines.find("get_peft_model") < lines.find("AdamW8bit"), "{lines}");
+    }
+
+    #[test]
+    fn passes_keep_the_batch_or_say_that_they_do_not() {
+        assert!(!Code::of_passes(4, 16, 64).hf_trainer.contains('#'));
+        let uneven = Code::of_passes(6, 11, 64);
+        assert!(uneven.hf_trainer.ends_with("# 66 samples in place of 64"), "{}", uneven.hf_trainer);
+        assert!(uneven.pytorch.contains("len(part) / len(batch)"), "{}", uneven.pytorch);
     }
 }

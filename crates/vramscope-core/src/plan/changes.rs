@@ -158,7 +158,17 @@ impl Plan {
         let wanted: u64 = model.sizes(&at).iter().sum();
         let grown = |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(recorded.max(1))) as u64;
         let mut trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
-        let (mut span, mut allocated_span) = (then.span, then.allocated_span);
+        // What is not known of the program's sizes is not known with the change either.
+        let as_now = |[low, high]: [u64; 2], point: u64, now: u64, [least, most]: [u64; 2]| {
+            let part = |of: u64| (u128::from(point) * u128::from(of) / u128::from(now.max(1))) as u64;
+            [low.min(part(least)), high.max(part(most))]
+        };
+        let mut span = as_now(then.span, then.peak_reserved_bytes, now.peak_reserved_bytes, now.span);
+        let mut allocated_span =
+            as_now(then.allocated_span, then.peak_allocated_bytes, now.peak_allocated_bytes, now.allocated_span);
+        if now.uncertain_because == Some("sizes") {
+            trust = trust.max(Trust::Close);
+        }
         if edited.reason.is_none() {
             let [reserved, allocated] = changes.iter().map(Change::off).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
             let part = |bytes: u64, thousandths: u64| (u128::from(bytes) * u128::from(thousandths) / 1000) as u64;

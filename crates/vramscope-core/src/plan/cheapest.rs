@@ -8,6 +8,7 @@
 use rayon::prelude::*;
 
 use super::changes::{Changed, predict};
+use super::names::is_batch;
 use super::{Plan, Predicted, Setting, Size};
 use crate::anatomy::Role;
 use crate::changes::{Change, Code, Cost, Trust, edit, titled};
@@ -18,8 +19,6 @@ use crate::units::MEBIBYTE;
 const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 32);
 /// More passes than this are not proposed.
 const MOST_PASSES: u64 = 64;
-/// The only quantity that passes can divide.
-const BATCH: &str = "batch";
 /// Segments that grow in place.
 const EXPANDABLE: &str = "expandable_segments:True";
 
@@ -66,6 +65,11 @@ impl Passes {
             return format!("gradient accumulation, {} passes of at most {}", self.passes, self.part);
         }
         format!("gradient accumulation, {} \u{d7} {}", self.passes, self.part)
+    }
+
+    /// What to paste.
+    pub fn code(&self) -> Code {
+        Code::of_passes(self.passes, self.part, self.whole)
     }
 }
 
@@ -139,9 +143,11 @@ impl Plan {
 
     /// A size in the fewest passes that fit; the gradients of earlier passes are kept. Only a batch can be divided.
     pub fn passes(&self, size: &Size, name: &str, setting: &Setting) -> Option<Passes> {
-        let (wanted, limit) = (size.get(name).filter(|_| name == BATCH)?, setting.limit?);
+        let (wanted, limit) = (size.get(name).filter(|_| is_batch(name))?, setting.limit?);
         let fits = self.largest(name, size, setting).span[0];
         let tried = (2..=MOST_PASSES.min(wanted)).filter(|n| wanted.div_ceil(*n) <= fits);
+        // Equal parts keep the batch as it is.
+        let tried = tried.clone().filter(|n| wanted.is_multiple_of(*n)).chain(tried);
         tried.filter_map(|passes| self.divided(size, name, passes, setting)).find(|p| p.of_part.span[1] + p.kept <= limit)
     }
 
@@ -157,8 +163,9 @@ impl Plan {
 
     /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.
     pub fn accumulated(&self, passes: u64, size: &Size, setting: &Setting) -> Option<Changed> {
-        size.get(BATCH).filter(|batch| passes <= *batch)?;
-        Some(self.in_passes(&self.divided(size, BATCH, passes, setting)?, size, setting))
+        let name = self.names.iter().find(|name| is_batch(name))?;
+        size.get(name).filter(|batch| passes <= *batch)?;
+        Some(self.in_passes(&self.divided(size, name, passes, setting)?, size, setting))
     }
 
     /// What passes cost, in words. Layers that look at the whole batch are found by their names in stacks.
@@ -211,7 +218,7 @@ impl Plan {
             oom: own.limit.is_some_and(|limit| peak > limit),
             cost: passes.cost.clone(),
             trust: Trust::Close,
-            code: Code::of_passes(passes.passes, passes.part),
+            code: passes.code(),
             peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
             saves_bytes: row.saves_bytes - passes.kept as i64,
             ..row

@@ -186,11 +186,30 @@ impl Model {
         self.fits.iter().map(span).collect()
     }
 
-    /// The most bytes at once of requests that a law explains, and of those that none does, in the recording itself.
+    /// Bytes at the recording's peak of requests that a law explains, and the most bytes at once, at whatever moment, of those that none does.
     pub fn explained(&self) -> (u64, u64) {
-        let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
-        let is_guess = |row: usize| self.fit(row).sure == Sure::Guessed;
-        (self.program.most_live(&sizes, |r| !is_guess(r)), self.program.most_live(&sizes, is_guess))
+        let rows = &self.program.rows;
+        let is_guess = |row: u32| usize::from(self.fit(row as usize).sure == Sure::Guessed);
+        let mut live = [0u64; 2];
+        for row in 0..self.program.older as u32 {
+            live[is_guess(row)] += rows[row as usize].size;
+        }
+        let (mut peak, mut at_peak, mut open) = (live[0] + live[1], live[0], live[1]);
+        for ask in &self.program.asks {
+            match *ask {
+                Ask::Alloc(row) => live[is_guess(row)] += rows[row as usize].size,
+                Ask::Free(row) | Ask::FreeLater(row) if (row as usize) < rows.len() => {
+                    let live = &mut live[is_guess(row)];
+                    *live = live.saturating_sub(rows[row as usize].size);
+                }
+                _ => {}
+            }
+            open = open.max(live[1]);
+            if live[0] + live[1] > peak {
+                (peak, at_peak) = (live[0] + live[1], live[0]);
+            }
+        }
+        (at_peak, open)
     }
 
     /// What was not explained, most bytes at once first.

@@ -57,10 +57,10 @@ impl Plan {
         let more = self.with_more(setting);
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
-            // With one recording two runs decide most values: what fails with the least sizes and more room fails, and what fails with
-            // the most sizes and less room is not sure.
+            // With one recording a few runs decide most values: what fails with the likely sizes, and with the least sizes and more room, fails, and
+            // what fails with the most sizes and less room is not sure.
             if self.is_single() && !self.is_recorded(&size) {
-                if !self.passes_with(&size, &more, Pick::Least) {
+                if !self.passes_once(&size, setting) && !self.passes_with(&size, &more, Pick::Least) {
                     return (0, Predicted::nothing(&size));
                 }
                 if !self.passes_with(&size, &self.with_margin(&size, setting), Pick::Most) {

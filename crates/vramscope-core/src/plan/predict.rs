@@ -292,9 +292,10 @@ impl Model {
                 out.span[1] = out.span[1].max(out.peak_allocated_bytes.saturating_add(holes));
             }
             if !out.oom {
-                let at_least = |[low, high]: [u64; 2], least: u64| [low.max(least).min(high), high];
-                out.span = at_least(out.span, if setting.conf == self.program.conf { reserved } else { allocated });
-                out.allocated_span = at_least(out.allocated_span, allocated);
+                let at_least = |[low, high]: [u64; 2], least: u64, point: u64| [low.max(least).min(point), high.max(point)];
+                let least = if setting.conf == self.program.conf { reserved } else { allocated };
+                out.span = at_least(out.span, least, out.peak_reserved_bytes);
+                out.allocated_span = at_least(out.allocated_span, allocated, out.peak_allocated_bytes);
             }
             out.certain = false;
             out.uncertain_because = Some("sizes");

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
+use super::align::align;
 use super::program::{NEVER, Program, Row, is_installed};
 use crate::anatomy::{Phase, Role};
 use crate::model::Frame;
@@ -80,22 +81,53 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
     })
 }
 
-/// Why sizes can not be right: two recordings at different ones ask for the same, request by request.
+/// Why sizes can not be right: two recordings at different ones ask for the same, request by request, or one for all that the other does.
 pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let is_same = |a: &Program, b: &Program| {
         a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)
     };
     let pairs = programs.iter().enumerate().flat_map(|(i, a)| programs[i + 1..].iter().map(move |b| (a, b)));
-    let (a, b) = pairs.into_iter().find(|(a, b)| a.at != b.at && is_same(a, b))?;
+    let (a, b) = pairs.into_iter().find(|(a, b)| a.at != b.at && (is_same(a, b) || has_equal_sizes(a, b)))?;
     let given: Vec<&str> = names.iter().filter(|n| a.at.get(n) != b.at.get(n)).map(String::as_str).collect();
     let [first, second] = [a, b].map(|p| p.recording.source.name.as_str());
+    let (are, ask) = match is_same(a, b) {
+        true => ("are the same", "is it the same file?"),
+        false => ("have the same sizes", "are these two programs at one size?"),
+    };
     Some(format!(
-        "the requests of {first} at {} and of {second} at {} are the same, so what was given as {} does not change what it allocates; \
-         is it the same file?",
+        "the requests of {first} at {} and of {second} at {} {are}, so what was given as {} does not change what it allocates; {ask}",
         a.at,
         b.at,
         given.join(" and ")
     ))
+}
+
+/// True where next to nothing of what two programs both request is of another size.
+fn has_equal_sizes(a: &Program, b: &Program) -> bool {
+    /// Smaller requests are tables and counters.
+    const SMALL: u64 = 4096;
+    /// At most one byte in this many is of another size.
+    const SHARE: u64 = 100;
+    let rows = |p: &Program| p.rows[p.older..].iter().map(|row| row.size).filter(|&size| size >= SMALL).collect::<Vec<u64>>();
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add);
+    let strange = |of: &[u64], known: &[u64]| {
+        let known: FxHashSet<u64> = known.iter().copied().collect();
+        sum(&mut of.iter().copied().filter(|size| !known.contains(size))).saturating_mul(SHARE) <= sum(&mut of.iter().copied())
+    };
+    let (of_a, of_b) = (rows(a), rows(b));
+    // Laying requests over each other takes longer.
+    if of_a.is_empty() || of_b.is_empty() || !strange(&of_a, &of_b) || !strange(&of_b, &of_a) {
+        return false;
+    }
+    let map = align(a, b);
+    let pairs =
+        a.rows.iter().zip(&map).skip(a.older).filter_map(|(row, other)| Some((row.size, b.rows.get(*other as usize)?.size)));
+    let (mut all, mut other) = (0u64, 0u64);
+    for (size, theirs) in pairs {
+        all = all.saturating_add(size);
+        other = other.saturating_add(if size == theirs { 0 } else { size });
+    }
+    all > 0 && other.saturating_mul(SHARE) <= all
 }
 
 /// Why a program that failed can not be planned: no step of it repeats, or its rounds generate and each is larger than the one before.
@@ -196,7 +228,15 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
             (at, before.map_or(b.older, |m| *m as usize + 1))
         }
     };
-    let sides = [Side::of(a, a.rows.get(at)), Side::of(b, b.rows.get(theirs))];
+    let mut sides = [Side::of(a, a.rows.get(at)), Side::of(b, b.rows.get(theirs))];
+    if sides[0].lines == sides[1].lines {
+        // The same line of the program calls something else.
+        for (side, (p, row)) in sides.iter_mut().zip([(a, a.rows.get(at)), (b, b.rows.get(theirs))]) {
+            let stacks = &p.recording.stacks;
+            let inner = row.and_then(|row| stacks.frame(*stacks.frames(row.stack).first()?));
+            side.lines.splice(0..0, inner.map(|f| format!("{} ({})", stacks.location(f), stacks.text(f.name))));
+        }
+    }
     let share = common.min(1.0) * 100.0;
     let reason = otherwise.unwrap_or_else(|| format!("{share:.0} % of the requests are the same"));
     let why = format!("these are not two runs of one program: {reason}, and they part where");

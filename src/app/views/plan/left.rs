@@ -485,9 +485,8 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let Some(model) = scene.plan.model() else { return };
     section(ui, "What was explained", "", false);
     let (explained, open) = model.explained();
-    let all = explained + open;
-    let response = KeyValue::new("explained", &format!("{} of {}", Bytes(explained), Bytes(all))).show(ui);
-    response.on_hover_text("Bytes live at once, in the largest recording, of requests whose sizes could be predicted exactly.");
+    let response = KeyValue::new("explained, at the peak", &Bytes(explained).to_string()).show(ui);
+    response.on_hover_text("Bytes at the peak of the largest recording of requests whose sizes could be predicted exactly.");
     let shown = model.unexplained();
     if let Some(first) = shown.first() {
         let requests: u64 = shown.iter().map(|u| u.requests).sum();

@@ -365,7 +365,7 @@ impl PlanView {
             cost: found.cost.clone(),
             sure: "at most",
         };
-        let (kind, code) = (Kind::Passes(*passes, *part), Code::of_passes(*passes, *part));
+        let (kind, code) = (Kind::Passes(*passes, *part), found.code());
         let (title, price) = (found.title(), Passes::price());
         Some(Row { kind, title, is_best: false, is_part: false, figures: Some(figures), code, price })
     }

@@ -110,7 +110,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
                     (Some(_), false) => "What is recorded of it".to_owned(),
                 };
                 say(format!("{what} would fit"), Ink::Strong);
-                say(format!(" with {}. ", means(best)), Ink::Plain);
+                say(format!(": {}. ", means(best)), Ink::Plain);
             }
             None if scene.is_hopeless => {
                 let peaks = scene.rows.iter().filter_map(|r| r.figures.as_ref().filter(|f| f.peak > 0).map(|f| f.peak));
@@ -123,7 +123,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         }
         let passes = scene.rows.iter().find(|row| matches!(row.kind, super::scene::Kind::Passes(..)));
         if let Some(row) = passes.filter(|row| !row.is_best) {
-            say(format!("Or with {}.", row.title), Ink::Plain);
+            say(format!("Or: {}.", row.title), Ink::Plain);
         }
     }
     out

@@ -326,6 +326,8 @@ fn outputs_that_nobody_needs_are_told() {
     is_near(&found, 1_384_532_480);
     silent(&of_tests("promised/accumulated"), "kept_results");
     silent(&of_tests("promised/eval_big"), "kept_results");
+    // A sampler's images: 50 steps, of which the last image is used.
+    is_near(&said(&of_tests("promised/all_latents"), "kept_results"), 1_090_834_432);
     is_near(&said(&of_tests("promised/logits_last"), "unread_scores"), 1_678_626_816);
     silent(&of_tests("promised/loss"), "unread_scores");
     silent(&of_tests("promised/summed_micro"), "unread_scores");
@@ -334,6 +336,8 @@ fn outputs_that_nobody_needs_are_told() {
     assert!((127_846_400..256_000_000).contains(&after), "{after}");
     silent(&of_tests("promised/broadcast_loss"), "all_pairs");
     silent(&of_tests("promised/logits_last"), "all_pairs");
+    // Gradients of each of 128 samples, by torch.func.
+    silent(&of_tests("promised/sample_grads"), "all_pairs");
 }
 
 /// `zero_grad()` between `backward()` and `step()`: nothing is trained.
@@ -377,6 +381,9 @@ fn what_is_left_over_is_told_as_that() {
     let found = said(&of_tests("kinds/kept_models.python"), "gradients_kept");
     assert!(found.sentence.contains("gradients of the step before and of earlier models."), "{}", found.sentence);
     silent(&of_tests("promised/val_cat"), "spike");
+    // The history of one LBFGS grows for as many iterations as it keeps.
+    silent(&of_tests("promised/lbfgs"), "earlier_optimizer");
+    assert_eq!(said(&of_tests("promised/lbfgs"), "optimizer_state").bytes >> 20, 544);
     // Two states of 139 MiB of weights: those of the optimizer in use.
     assert_eq!(said(&of_tests("promised/old_optimizer"), "optimizer_state").bytes >> 20, 278);
 }

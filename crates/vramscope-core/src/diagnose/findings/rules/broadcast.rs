@@ -1,8 +1,10 @@
 //! A loss that compares every prediction with every target: [n, 1] minus [n] is [n, n].
 
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
+use crate::anatomy::line_of;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
+use crate::model::FrameId;
 use crate::tables::LifetimeId;
 use crate::units::{Bytes, count};
 
@@ -83,6 +85,8 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
     const SHARE: u64 = 2;
     /// Rows between the tensor and what it comes from, and what is made of it.
     const NEAR: u32 = 6;
+    /// With fewer rows a matrix of all pairs is as small as many other tensors.
+    const FEWEST: u64 = 64;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let is_of_pass = |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries);
@@ -91,14 +95,26 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
-    let Some(first) = rows.clone().find(|&row| size(LifetimeId(row)) == largest).filter(|_| p.trains()) else {
+    // A transform of torch.func makes a gradient or a row of a Jacobian for each of many rows, whatever shape that gives.
+    let stacks = &p.recording.stacks;
+    let is_transform = |f: &FrameId| {
+        stacks
+            .frame(*f)
+            .is_some_and(|f| ["torch/_functorch/", "torch/autograd/"].iter().any(|part| stacks.text(f.file).contains(part)))
+    };
+    let is_written = |&row: &u32| {
+        let stack = p.stack_of(LifetimeId(row));
+        p.trains()
+            && stack.is_some_and(|stack| line_of(stacks, stack).is_some() && !stacks.frames(stack).iter().any(is_transform))
+    };
+    let Some(first) = rows.clone().find(|&row| size(LifetimeId(row)) == largest).filter(is_written) else {
         return Vec::new();
     };
     let follows = |matrix: u64| (first + 1..(first + NEAR).min(rows.end)).any(|row| size(LifetimeId(row)) == matrix);
     let sides = |points: u64| {
         let n = Some(points).filter(|&points| points > 0 && largest.is_multiple_of(points)).map(|points| largest / points)?;
         let is_pair = |width: &u64| points / n / width > 1 && points.is_multiple_of(n * width) && follows(n * n * width);
-        (n > 8 && WIDTHS.iter().any(is_pair)).then_some(n)
+        (n >= FEWEST && WIDTHS.iter().any(is_pair)).then_some(n)
     };
     let before = (first.saturating_sub(NEAR)..first).rev().map(LifetimeId);
     let Some(n) = before.filter(|&id| lifetimes.gone(id) >= lifetimes.born(LifetimeId(first))).find_map(|id| sides(size(id)))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::at_peak::{LEAST, held, lines, peak, place, probably, together};
 use super::kept::much;
+use super::library::optimizer;
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_after, peak_if_freed};
@@ -52,8 +53,12 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     })
 }
 
-/// Where the program makes the state of an optimizer again for the same weights.
+/// Where the program makes the state of an optimizer again for the same weights. LBFGS makes a pair of tensors in each iteration.
 fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
+    let states = (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.of(id) == Role::OptimizerState);
+    if optimizer(p, states) == Some("LBFGS") {
+        return Vec::new();
+    }
     made_again(p, |id| {
         let is_state = p.roles.of(id) == Role::OptimizerState;
         is_state.then(|| (StackId::NONE, p.tables.lifetimes.requested(p.device, id)))

@@ -19,16 +19,21 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     const FEWEST: usize = 4;
     /// Fewer allocations between two results are no pass of a model.
     const FEWEST_OF_PASS: usize = 4;
-    if p.steps.is_inferred() || !p.trains() {
+    if p.steps.is_inferred() {
         return Vec::new();
     }
+    let trains = p.trains();
+    // Without training what the layers of one pass make looks like results of passes: those are of the program's own loop.
+    let may_be = |stack: StackId| trains || !p.roles.anatomy.phases.is_in_module(stack);
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;
     let backward: Vec<u32> = runs.iter().filter(|run| run.phase == Phase::Backward).map(|run| run.events.0).collect();
     let mut of_line: FxHashMap<(StackId, u64), Vec<LifetimeId>> = FxHashMap::default();
     for b in held(p, |b| matches!(p.roles.of(b.lifetime), Role::Temporaries | Role::Activations)).0 {
         let is_of_step = p.steps.of(lifetimes.born(b.lifetime)) == p.steps.of(p.peak_event);
-        if let Some(stack) = p.stack_of(b.lifetime).filter(|_| is_of_step && lifetimes.born(b.lifetime) != NO_EVENT) {
+        if let Some(stack) =
+            p.stack_of(b.lifetime).filter(|&stack| is_of_step && lifetimes.born(b.lifetime) != NO_EVENT && may_be(stack))
+        {
             of_line.entry((stack, b.requested)).or_default().push(b.lifetime);
         }
     }
@@ -79,21 +84,28 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     let all: Vec<&BlockAt> = blocks.iter().chain(&joined).copied().collect();
     let results = counted(blocks.len() as u64, "result", "results");
     vec![
-        Finding::new("kept_results", Class::Peak, "Results of earlier batches are held", bytes)
+        Finding::new("kept_results", Class::Peak, if trains { "Results of earlier batches are held" } else { "Results of earlier passes are held" }, bytes)
             .says(format!(
-                "{} of the {} at the peak {} {results} of {}, each of a batch that is over.{}",
+                "{} of the {} at the peak {} {results} of {}, each of a {} that is over.{}",
                 Bytes(bytes),
                 Bytes(peak(p)),
                 if blocks.len() == 1 { "is" } else { "are" },
                 made_at(p, first.lifetime),
+                if trains { "batch" } else { "pass" },
                 if !joined.is_empty() { " A tensor as large as all of them joins them." } else { "" },
             ))
             .saves("With the last one alone", saving)
             .bytes_of("earlier results", bytes)
             .bytes_of("peak", peak(p))
             .at(place(p, &all))
-            .remedy("results.append(output.argmax(-1).cpu())  # what the metric needs, not all scores")
-            .advice("Update the metric with each batch, or keep what it needs on the CPU. A list of outputs holds all of them until it is emptied.")
+            .remedy(match trains {
+                true => "results.append(output.argmax(-1).cpu())  # what the metric needs, not all scores",
+                false => "results.append(output.cpu())  # or keep the last one alone",
+            })
+            .advice(match trains {
+                true => "Update the metric with each batch, or keep what it needs on the CPU. A list of outputs holds all of them until it is emptied.",
+                false => "A list of outputs holds all of them until it is emptied.",
+            })
             .check(&format!("{}.", saving.falls())),
     ]
 }

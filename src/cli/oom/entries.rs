@@ -217,7 +217,9 @@ pub(in crate::cli) struct BlockEntry {
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct RoleEntry {
     pub(in crate::cli) category: &'static str,
+    /// Of whole blocks: they add up to what is allocated or still in use.
     pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) requested_bytes: Option<u64>,
     pub(in crate::cli) count: u64,
 }
 

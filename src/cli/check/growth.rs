@@ -1,5 +1,6 @@
 //! What grew between the peaks of two recordings: by line and by role.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -304,6 +305,9 @@ fn largest(mut rows: Vec<Grown>) -> Vec<Grown> {
     rows
 }
 
+/// A line of the baseline, of the recording, or one of both that are taken for the same.
+type Pair<'a> = (Option<&'a Line>, Option<&'a Line>);
+
 /// Lines of the two sides, matched. A line that both have is the same one, unless its function moved. What remains of a function is
 /// matched in order, so that the least has changed: a change of the program moves the lines below it. Lines of libraries never move.
 fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
@@ -314,26 +318,43 @@ fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
         }
     }
     let mut rows = Vec::new();
-    for ((_, function), [mut old_lines, mut new_lines]) in groups {
-        old_lines.sort_by_key(|l| l.number);
-        new_lines.sort_by_key(|l| l.number);
-        let is_whole = old_lines.len().max(new_lines.len()) <= MATCHED;
-        let has_moved = function.is_some_and(|f| is_whole && has_moved(old.functions.get(f), new.functions.get(f)));
-        let (mut a, mut b) = (&old_lines[..], &new_lines[..]);
-        while !(a.is_empty() && b.is_empty()) {
-            // Up to the next line that both have.
-            let same =
-                (0..a.len()).filter(|_| !has_moved).find_map(|i| Some((i, b.iter().position(|l| l.number == a[i].number)?)));
-            let (i, j) = same.unwrap_or((a.len(), b.len()));
-            let between = if function.is_some() && is_whole {
-                in_order(&a[..i], &b[..j])
-            } else {
-                a[..i].iter().map(|&l| (Some(l), None)).chain(b[..j].iter().map(|&l| (None, Some(l)))).collect()
+    for ((_, function), [mut a, mut b]) in groups {
+        a.sort_by_key(|l| l.number);
+        b.sort_by_key(|l| l.number);
+        let function = function.filter(|_| a.len().max(b.len()) <= MATCHED);
+        let mut found = by_number(&a, &b, function.is_some());
+        if let Some(function) = function.filter(|_| a.iter().map(|l| l.number).ne(b.iter().map(|l| l.number))) {
+            let moved = in_order(&a, &b);
+            let is_moved = match unchanged(&moved).cmp(&unchanged(&found)) {
+                Ordering::Equal => has_moved(old.functions.get(function), new.functions.get(function)),
+                order => order == Ordering::Greater,
             };
-            let same = same.map(|_| (a.get(i).copied(), b.get(j).copied()));
-            rows.extend(between.into_iter().chain(same).map(|(a, b)| Line::grown(a, b)));
-            (a, b) = (a.get(i + 1..).unwrap_or_default(), b.get(j + 1..).unwrap_or_default());
+            found = if is_moved { moved } else { found };
         }
+        rows.extend(found.into_iter().map(|(a, b)| Line::grown(a, b)));
+    }
+    rows
+}
+
+/// Lines that hold to the byte what they held: the more there are, the likelier it is that the lines are the same.
+fn unchanged(pairs: &[Pair<'_>]) -> usize {
+    pairs.iter().filter(|(a, b)| a.zip(*b).is_some_and(|(a, b)| a.bytes == b.bytes)).count()
+}
+
+/// Matches lines of the same number, and in order those between two such, if lines may have moved.
+fn by_number<'a>(mut old: &[&'a Line], mut new: &[&'a Line], may_move: bool) -> Vec<Pair<'a>> {
+    let mut rows = Vec::new();
+    while !(old.is_empty() && new.is_empty()) {
+        let same = old.iter().enumerate().find_map(|(i, a)| Some((i, new.iter().position(|b| b.number == a.number)?)));
+        let (i, j) = same.unwrap_or((old.len(), new.len()));
+        if may_move {
+            rows.extend(in_order(&old[..i], &new[..j]));
+        } else {
+            rows.extend(old[..i].iter().map(|&a| (Some(a), None)));
+            rows.extend(new[..j].iter().map(|&b| (None, Some(b))));
+        }
+        rows.extend(same.map(|_| (old.get(i).copied(), new.get(j).copied())));
+        (old, new) = (old.get(i + 1..).unwrap_or_default(), new.get(j + 1..).unwrap_or_default());
     }
     rows
 }
@@ -355,7 +376,7 @@ fn has_moved(old: Option<&BTreeSet<u32>>, new: Option<&BTreeSet<u32>>) -> bool {
 }
 
 /// Matches lines in their order: the least bytes changed in sum, then the fewest lines at other numbers. O(old × new).
-fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<(Option<&'a Line>, Option<&'a Line>)> {
+fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<Pair<'a>> {
     let width = new.len() + 1;
     // What matching the first `i` old lines with the first `j` new ones takes, at `i * width + j`.
     let mut costs: Vec<(u64, u32)> = Vec::with_capacity((old.len() + 1) * width);
@@ -445,6 +466,9 @@ mod tests {
         assert_eq!(grown(&[("fit/a.py:10", 500)], &[("evaluate/a.py:30", 500)]), is("a.py:30", 0, 500));
         // Nobody inserts a line into a library.
         assert_eq!(grown(&[("library/resnet.py:97", 500)], &[("library/resnet.py:102", 500)]), is("resnet.py:102", 0, 500));
+        // A line inserted between lines that stand close, which takes the number of one that moved.
+        let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300)];
+        assert_eq!(grown(&old, &[("a.py:22", 100), ("a.py:23", 70), ("a.py:24", 200), ("a.py:25", 300)]), is("a.py:23", 0, 70));
         // One line inserted above lines that stand close: most numbers are on both sides, and all of them moved.
         let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300), ("a.py:25", 400)];
         assert_eq!(

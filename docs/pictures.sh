@@ -12,7 +12,7 @@ run=()
 [ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || run=(xvfb-run -a)
 
 draw() { # NAME SAMPLE VIEW SIZE
-  "${run[@]}" "$program" screenshot "sample_snapshots/$2" "$out/manual-$1.png" --view "$3" --size "$4" --theme light
+  "${run[@]}" "$program" screenshot "sample_snapshots/$2" "$out/manual-$1.png" --view "$3" --size "$4" --theme light --force
   if command -v pngquant >/dev/null; then
     pngquant --force --strip --skip-if-larger --output "$out/manual-$1.png" 256 "$out/manual-$1.png" || [ $? = 98 ]
   fi

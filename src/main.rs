@@ -69,7 +69,12 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
     }
     let out = shot.paths.pop().unwrap_or_default();
     let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
-    let ScreenshotArgs { with, view, size, event, device, is_svg, redact, .. } = shot;
+    let ScreenshotArgs { with, view, size, event, device, is_svg, redact, force, .. } = shot;
+    // Before anything is read: the wait would be for nothing.
+    let sources: Vec<&std::path::Path> = file.iter().chain(&with).map(PathBuf::as_path).collect();
+    if let Some(refusal) = vramscope_core::formats::export::new_file::refusal(&out, &sources, force) {
+        return Err((1, refusal.to_string()));
+    }
     let shot = vramscope::app::Screenshot { file, with, view, size, dark, event, device, is_svg, redact, out };
     let note = vramscope::app::draw_picture(&shot).map_err(|sentence| (1, sentence))?;
     if let Some(note) = note {

@@ -1,6 +1,7 @@
 //! `vramscope diff A B`: what is live in one and not in the other, by call stack.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -19,9 +20,9 @@ const LISTED: usize = 25;
 /// Runs the subcommand.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let a = Side::open(&args.a, args)?;
-    let is_same = std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(&args.b).is_ok_and(|q| p == q));
+    let is_a = |b: &PathBuf| std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(b).is_ok_and(|q| p == q));
     // One file on both sides is one recording: then it can be told which very blocks are on both.
-    let b = if is_same { None } else { Some(Side::open(&args.b, args)?) };
+    let b = args.b.as_ref().filter(|b| !is_a(b)).map(|b| Side::open(b, args)).transpose()?;
     let b = b.as_ref().unwrap_or(&a);
     let (a_event, b_event) = (a.instant(args.a_event, args.end)?, b.instant(args.b_event, args.end)?);
     let c = compare(&a.at(a_event), &b.at(b_event));

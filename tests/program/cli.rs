@@ -381,8 +381,9 @@ fn oom_answers_with_a_verdict() {
         (p["event"].as_u64(), p["largest_served_bytes"].as_u64(), p["is_exact"].as_bool()),
         (Some(1933), Some(27 << 20), Some(false))
     );
-    let categories: u64 = p["live_by_category"].as_array().unwrap().iter().map(|c| c["bytes"].as_u64().unwrap()).sum();
-    assert_eq!(Some(categories), p["requested_bytes"].as_u64());
+    let sum = |key: &str| p["live_by_category"].as_array().unwrap().iter().map(|c| c[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(Some(sum("bytes")), p["allocated_bytes"].as_u64());
+    assert_eq!(Some(sum("requested_bytes")), p["requested_bytes"].as_u64());
 }
 
 #[test]
@@ -442,6 +443,8 @@ fn diff_adds_up_by_stack_category_and_block() {
     // Whole blocks, as the state at that instant has them.
     let state = json(&["state", &file, "--event", "900", "--json"]);
     assert_eq!(state["totals"]["active_bytes"], d["b"]["bytes"]);
+    // Two instants of one file need its name once.
+    assert_eq!(json(&["diff", &file, "--a-event", "400", "--b-event", "900", "--json"]), d);
     let other = json(&["diff", &file, &sample("gpt_train.pickle"), "--json"]);
     assert!(other["blocks"].is_null(), "two recordings share no blocks");
 }

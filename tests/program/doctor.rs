@@ -42,6 +42,17 @@ fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
     }
 }
 
+/// Nothing records segments of the CPU's memory: PyTorch has none there.
+#[test]
+fn no_line_is_told_for_segments_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let event = r#"{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":1,"args":{"Total Reserved":0,"Total Allocated":1048576,"Bytes":1048576,"Addr":140000000000000,"Device Id":-1,"Device Type":0}}"#;
+    let file = folder.path().join("cpu.json");
+    std::fs::write(&file, format!(r#"{{"traceEvents":[{event}]}}"#)).unwrap();
+    let lacks = lacks(file.to_str().unwrap());
+    assert!(lacks.contains(&("segments".to_owned(), None)), "{lacks:?}");
+}
+
 /// Lines are pasted as they stand: a command of ours into a shell, everything else into a program.
 #[test]
 fn lines_of_python_compile() {

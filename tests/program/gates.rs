@@ -62,7 +62,7 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
         assert!(said.contains("was allocated at event 3, 1 MiB more than in the baseline ("), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
         let told = stdout(&output);
-        assert!(told.contains("+1 MiB    24 MiB  25 MiB  ") && told.contains("train.py:23"), "{told}");
+        assert!(told.contains("+1 MiB    24 MiB  25 MiB  ") && told.contains("train.py:23, before train.py:20"), "{told}");
         assert!(!told.contains("train.py:10") && !told.contains("model.py"), "{told}");
     }
     passes(&["check", &new, "--baseline", &old, "--tolerance", "1%+206KiB"]);
@@ -111,6 +111,43 @@ fn runs_of_the_same_work_raise_no_alarm() {
     assert!(stdout(&grown).contains("vision_transformer.py:216"), "{}", stdout(&grown));
 }
 
+/// What grew is told as far as both recordings tell it, and what shrank beside it, so that it adds up.
+#[test]
+fn growth_adds_up_and_says_what_it_cannot_tell() {
+    let file = |name: &str| format!("{}/tests/recordings/{name}.pickle.zst", env!("CARGO_MANIFEST_DIR"));
+    let check = |new: &str, old: &str| {
+        let (new, old) = (file(new), file(old));
+        let words = ["check", &new, "--baseline", &old, "--tolerance", "0"];
+        let output = run(&[&words[..], &["--json"]].concat());
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (found["checks"][0].clone(), stdout(&run(&words)).replace('\u{a0}', " "))
+    };
+    let sum = |rows: &Value| rows.as_array().unwrap().iter().map(|r| r["growth_bytes"].as_i64().unwrap()).sum::<i64>();
+    for (new, old, has_lines) in [
+        ("leak_hook.leak.python", "leak_hook.healthy.python", true),
+        ("leak_hook.leak.python", "leak_hook.healthy.none", false),
+        ("leak_hook.leak.none", "leak_hook.healthy.python", false),
+    ] {
+        let (found, text) = check(new, old);
+        assert_eq!(Some(sum(&found["by_role"]) + sum(&found["shrunk_by_role"])), found["growth_bytes"].as_i64(), "{new}");
+        assert_eq!(!found["by_line"].as_array().unwrap().is_empty(), has_lines, "{new}");
+        assert_eq!(text.contains(" has no call stacks."), !has_lines, "{text}");
+        assert_eq!(text.contains("Shrank: "), sum(&found["shrunk_by_role"]) < 0, "{text}");
+    }
+    let (_, text) = check("leak_hook.leak.none", "leak_hook.healthy.none");
+    assert!(text.contains("probably weights") && text.contains("Shrank: probably activations 444 KiB less."), "{text}");
+    // Roles come first, then lines.
+    let (_, text) = check("leak_hook.leak.python", "leak_hook.healthy.python");
+    assert!(text.find("all lines") < text.find("vision_transformer.py:216"), "{text}");
+}
+
+/// One file may hold several programs: functions tell them apart.
+#[test]
+fn another_program_of_the_same_file_does_not_pass() {
+    let said = stderr(&run(&["check", &sample("leak.pickle"), "--baseline", &sample("gpt_train.pickle")]));
+    assert!(said.contains("hardly any source file or function"), "{said}");
+}
+
 #[test]
 fn limits_on_allocated_memory_and_roles() {
     let train = sample("gpt_train.pickle");
@@ -150,6 +187,9 @@ fn limits_on_allocated_memory_and_roles() {
     let both = run(&["check", &train, "--max-role", "weights=1MiB", "--max-role", "activations=1MiB"]);
     let said = stderr(&both);
     assert!(said.contains(" of weights at the peak") && said.contains(" of activations at the peak"), "{said}");
+    // Of the line that holds most of a role, what is of the role.
+    let said = stderr(&run(&["check", &sample("leak.pickle"), "--max-role", "activations=100MiB"])).replace('\u{a0}', " ");
+    assert!(said.contains("175 MiB of activations") && said.contains("most at workloads.py:99 (175 MiB)"), "{said}");
     // Nothing tells what 16 MiB of this recording are for: a limit on a role that they could exceed is not kept.
     let graph = sample("cuda_graph.pickle");
     let unknown = run(&["check", &graph, "--max-role", "kv_cache=15MiB", "--json"]);

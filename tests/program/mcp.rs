@@ -157,6 +157,8 @@ fn every_tool_answers_on_every_scenario_of_the_probe() {
         assert!(plan["at"].is_array() && plan["cap_bytes"] == 24u64 << 30, "{file}");
         let diff = client.data("diff", json!({ "a": file, "b": files[0] }));
         assert!(diff["a"]["bytes"].is_number() && diff["a"].get("event").is_some(), "{file}");
+        let instants = client.data("diff", json!({ "a": file, "a_event": 0, "b_event": 1 }));
+        assert_eq!((&instants["a"]["event"], &instants["b"]["event"]), (&json!(0), &json!(1)), "{file}");
         if cfg!(feature = "gui") {
             let answer = client.ask("tools/call", json!({ "name": "picture", "arguments": { "file": file, "view": "timeline", "format": "svg", "width": 600, "height": 300 } }));
             let resource = &answer["result"]["content"][0]["resource"];

@@ -280,6 +280,23 @@ fn a_picture_of_another_format_than_its_name_is_refused() {
 }
 
 #[test]
+#[cfg(feature = "gui")]
+fn a_picture_that_is_there_stays_without_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("o.svg").display().to_string();
+    std::fs::write(&out, "mine").unwrap();
+    let leak = sample("leak.pickle");
+    for words in [vec!["screenshot", &leak, &out, "--svg"], vec!["export", "--to", "svg", &leak, &out]] {
+        let refused = run(&words);
+        assert_eq!((refused.status.code(), std::fs::read_to_string(&out).unwrap().as_str()), (Some(1), "mine"), "{words:?}");
+        assert!(stderr(&refused).contains("--force"), "{}", stderr(&refused));
+    }
+    let forced = run(&["screenshot", &leak, &out, "--svg", "--force", "--size", "400x300"]);
+    assert_eq!(forced.status.code(), Some(0), "{}", stderr(&forced));
+    assert!(std::fs::read_to_string(&out).unwrap().starts_with("<svg "));
+}
+
+#[test]
 fn values_that_make_no_sense_are_told_of_in_the_first_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("damaged.json");

@@ -373,6 +373,17 @@ fn a_report_replaces_nothing_unasked_and_never_its_source() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing else is written");
 }
 
+/// A failure has one size, that of its finding, and says of what.
+#[test]
+fn a_failure_has_the_size_of_its_finding() {
+    let file = sample("serve_oom.pickle.gz");
+    let found = json(&["findings", &file, "--json"]);
+    assert_eq!((&found["findings"][0]["rule"], &found["findings"][0]["bytes"]), (&json!("out_of_memory"), &json!(37_859_328)));
+    assert!(text_of(&html(&file)).contains("no hole fits36.11 MiB free"), "{}", text_of(&html(&file)));
+    let text = report(&[&file], "r.md").replace('\u{a0}', " ");
+    assert!(text.contains("no hole fits** (36.11 MiB free, event 32,143)"), "{text}");
+}
+
 #[test]
 fn a_size_that_is_told_leads_to_what_fits() {
     let file = sample("gpt_train.pickle");
@@ -389,6 +400,19 @@ fn a_size_that_is_told_leads_to_what_fits() {
         .filter(|c| c["reason"].is_null() && c["saves_bytes"].as_i64() > Some(0))
     {
         assert!(told.contains(&said(&change["title"])), "{change}");
+    }
+    // What the plan says of itself is in the page too.
+    let leak = sample("leak.pickle");
+    let size = ["--at", "batch=8", "--cap", "1GiB"];
+    let plan = json(&[&["plan", &leak, "--want", "batch=8", "--json"], &size[..]].concat());
+    let notes = plan["notes"].as_array().expect("notes");
+    assert!(notes.iter().any(|note| said(note).contains("grows by")), "{notes:?}");
+    for name in ["r.html", "r.md"] {
+        let told = report(&[&[leak.as_str()], &size[..]].concat(), name);
+        let told = if name == "r.md" { told.replace('\u{a0}', " ") } else { text_of(&told) };
+        for note in notes {
+            assert!(told.contains(&said(note)), "{name}: {note}");
+        }
     }
 }
 

@@ -109,6 +109,10 @@ class Recording(InAFolder):
         out, _ = self.run_python("import sys\nsys.modules['torch'] = None\nimport vramscope\nwith vramscope.record() as r: print('ran')\n"
                                  "with vramscope.step(): pass\nvramscope.mark('x')\nprint(r.path)")
         self.assertEqual(out, "ran\nNone\n")
+        _, said = self.run_python("import sys\nsys.modules['torch'] = None\nimport vramscope\nfor _ in range(2):\n"
+                                  "    with vramscope.record('x.pickle'): pass\n")
+        self.assertIn("<string>:5: UserWarning: CUDA is not available, so nothing is recorded and x.pickle is not written", said)
+        self.assertEqual(said.count("UserWarning"), 1)
 
 
 class Catching(InAFolder):

@@ -28,7 +28,7 @@ pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outc
         ui.add_space(14.0);
         check(ui, "Leave out what tells of the machine and its people", &mut choice.redact);
         ui.add_space(4.0);
-        let what = "Paths, the names of files, hosts and users, and command lines. Functions and line numbers stay.";
+        let what = "Folders, the recording's name, hosts, users and command lines. Names of source files, functions and line numbers stay.";
         label::paragraph(ui, what, Type::Caption, t.text3);
         ui.add_space(14.0);
         Push::primary("Choose a file…").show(ui).clicked() || ui.input(|i| i.key_pressed(Key::Enter))

@@ -128,7 +128,9 @@ pub fn misused(command: &Command) -> Option<String> {
             let subject = a.paths.first().filter(|_| a.paths.len() > 1);
             return wrong_picture(a).or_else(|| not_of_this(subject?, &a.view));
         }
-        Command::Diff(a) => return [&a.a, &a.b].into_iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder)),
+        Command::Diff(a) => {
+            return std::iter::once(&a.a).chain(&a.b).find(|file| file.is_dir()).map(|folder| is_a_folder(folder));
+        }
         _ => &[],
     };
     files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder))

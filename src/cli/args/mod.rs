@@ -130,6 +130,7 @@ impl Command {
                 event: export.event,
                 device: export.device,
                 is_svg: export.to == ExportFormat::Svg,
+                force: export.force,
                 redact: export.redact,
             }),
             other => Err(Box::new(other)),

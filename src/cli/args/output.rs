@@ -57,7 +57,7 @@ pub struct ExportArgs {
     /// The table to write; into one file lifetimes when absent, into a folder all of them
     #[arg(long, value_enum)]
     pub table: Option<ExportTableName>,
-    /// Overwrite files that exist (pictures are overwritten without it)
+    /// Overwrite files that exist
     #[arg(long)]
     pub force: bool,
     /// Only this device, by its number in the process (cuda:N)
@@ -157,6 +157,9 @@ pub struct ScreenshotArgs {
     /// Write lines and text instead of pixels; needs no display
     #[arg(long = "svg")]
     pub is_svg: bool,
+    /// Overwrite a picture that exists
+    #[arg(long)]
+    pub force: bool,
     /// Shorten every file path to the part that does not identify the machine or its user
     #[arg(long)]
     pub redact: bool,

@@ -186,8 +186,9 @@ const FRAMES: [(&str, &str, By); 5] = [
 pub struct DiffArgs {
     /// The first recording
     pub a: PathBuf,
-    /// The second recording; the same file compares two instants
-    pub b: PathBuf,
+    /// The second recording; A alone, or twice, compares two instants of it
+    #[arg(required_unless_present_any = ["a_event", "b_event"])]
+    pub b: Option<PathBuf>,
     /// The event in A to compare, counted from 0; the peak when absent
     #[arg(long, value_name = "N")]
     pub a_event: Option<u32>,

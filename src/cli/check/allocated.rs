@@ -61,10 +61,12 @@ fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
     let bytes = peak.role(role);
     let unknown = if role == Role::Unknown { 0 } else { peak.role(Role::Unknown) };
     let [held, allowed] = told_apart([bytes, most]);
-    let name = if role == Role::Unknown { "unknown role" } else { role.text() };
+    // "probably weights" is no name that "of" and "whether" can stand before.
+    let (name, is_probable) = if role == Role::Unknown { ("unknown role", false) } else { (role.text(), peak.is_probable(role)) };
+    let of_role = if is_probable { format!("what is probably {name}") } else { name.to_owned() };
     let (passed, sentence) = if bytes > most {
         let (when, who) = (peak.when(), peak.holders(Some(role)));
-        let sentence = format!("{held} of {name} at the peak of allocated memory, {when}, more than {allowed}{who}");
+        let sentence = format!("{held} of {of_role} at the peak of allocated memory, {when}, more than {allowed}{who}");
         (Some(false), sentence)
     } else if let Some(why) = peak.caveat {
         (None, format!("what {} held at the peak is unknown: {why}", name))
@@ -158,8 +160,7 @@ impl<'a> Baseline<'a> {
             return unknown(format!("the peak of {whose} is unknown: {why}"));
         }
         if new.is_of_another_program(old) {
-            let why =
-                "the two share hardly any source file, so they are of two programs; give --baseline a recording of this one";
+            let why = "the two share hardly any source file or function, so they are of two programs; give --baseline a recording of this one";
             return unknown(why.to_owned());
         }
         let most = self.tolerance.limit(old.bytes);
@@ -171,8 +172,9 @@ impl<'a> Baseline<'a> {
             new.when(),
             self.tolerance.text()
         );
-        let [lines, roles] = growth.json();
-        let more = json!({"baseline": old.bytes, "growth_bytes": i128::from(new.bytes) - i128::from(old.bytes), "by_line": lines, "by_role": roles});
+        let mut more = growth.json();
+        more["baseline"] = json!(old.bytes);
+        more["growth_bytes"] = json!(i128::from(new.bytes) - i128::from(old.bytes));
         let check = Check::of(device, "baseline", Some(new.bytes <= most), json!(new.bytes), json!(most), sentence);
         Some((Check { more: Some(more), ..check }, Some(growth)))
     }

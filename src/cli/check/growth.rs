@@ -1,5 +1,6 @@
 //! What grew between the peaks of two recordings: by line and by role.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -7,19 +8,19 @@ use serde_json::{Value, json};
 use super::when;
 use crate::cli::Table;
 use vramscope_core::anatomy::roles::{Roles, Rules};
-use vramscope_core::anatomy::{Composition, Role};
-use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
+use vramscope_core::anatomy::{Composition, LineHeld, Role, RoleHeld};
+use vramscope_core::model::{DeviceId, DeviceRecording, Frame, FrameId, Progress, Recording};
+use vramscope_core::tables::{DeviceTables, Quantity, StackNames, is_framework};
 use vramscope_core::units::Bytes;
 
-/// Maximum number of rows listed.
+/// Maximum number of lines listed.
 const LISTED: usize = 5;
 /// Roles named in a sentence.
 const NAMED: usize = 3;
-/// Lines of one file that are matched in their order; more are matched by their numbers alone.
+/// Lines of one function that are matched in their order; of more only those of the same number are.
 const MATCHED: usize = 500;
 
-/// Two peaks of which less than this part lies in files of both are of two programs.
+/// Two peaks of which less than this part was allocated in functions of both are of two programs.
 const STRANGE: u64 = 10;
 
 /// Why a file without history need not have the peak.
@@ -32,42 +33,90 @@ pub(super) struct AtPeak {
     pub(super) bytes: u64,
     event: u32,
     lines: Vec<Line>,
-    roles: [u64; Role::ALL.len()],
+    roles: [RoleHeld; Role::ALL.len()],
+    /// The lines of each function of the program that are on any stack of the recording.
+    functions: BTreeMap<Function, BTreeSet<u32>>,
     /// Why this may not be the peak of the program, in a clause.
     pub(super) caveat: Option<&'static str>,
     /// What was reserved before the first event, where that is the most: so much may have been allocated then.
     pub(super) before: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The name of a source file without its folder, and of a function in it.
+type Function = (String, String);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Line {
     /// `model.py:41`, or in words where no line is known.
     place: String,
     /// The place without the number; all of it where no line is known.
     file: String,
     number: Option<u32>,
-    role: Role,
+    /// Its function; `None` in a library, whose lines do not move, and where no line is known.
+    function: Option<Function>,
+    roles: [u64; Role::ALL.len()],
+    /// The roles of most of it are inferred.
+    is_probable: bool,
     bytes: u64,
 }
 
 impl Line {
-    fn new(place: &str, role: Role, bytes: u64) -> Self {
+    fn new(place: &str) -> Self {
         let split = place.rsplit_once(':').and_then(|(file, number)| Some((file, number.parse().ok()?)));
         let (file, number) = split.map_or((place, None), |(file, number)| (file, Some(number)));
-        Line { place: place.to_owned(), file: file.to_owned(), number, role, bytes }
+        Line { place: place.to_owned(), file: file.to_owned(), number, ..Line::default() }
     }
 
-    /// One line on both sides, or on one of them.
+    fn of(recording: &Recording, held: &LineHeld) -> Self {
+        let stacks = &recording.stacks;
+        let frame = held.frame.and_then(|id| stacks.frame(id)).filter(|frame| !is_framework(stacks, *frame));
+        let function = frame.map(|frame| (base(stacks.text(frame.file)).to_owned(), stacks.text(frame.name).to_owned()));
+        let mut roles = held.by_role;
+        let of_blocks: u64 = roles.iter().sum();
+        roles[Role::Unknown.index()] += held.bytes.saturating_sub(of_blocks);
+        let line = Line::new(&held.place);
+        let function = function.filter(|_| line.number.is_some());
+        Line { function, roles, is_probable: held.probable * 2 > held.bytes, bytes: held.bytes, ..line }
+    }
+
+    /// One line on both sides, or on one of them. Its role is that of what grew most there.
     fn grown(old: Option<&Line>, new: Option<&Line>) -> Grown {
         let bytes = |line: Option<&Line>| line.map_or(0, |l| l.bytes);
+        let of = |line: Option<&Line>, role: Role| line.map_or(0, |l| l.roles[role.index()]);
         let named = new.or(old);
+        let role = Role::ALL.into_iter().rev().max_by_key(|&role| i128::from(of(new, role)) - i128::from(of(old, role)));
         Grown {
             name: named.map(|l| l.place.clone()).unwrap_or_default(),
-            role: named.map_or(Role::Unknown, |l| l.role),
+            was: old.zip(new).filter(|(old, new)| old.place != new.place).map(|(old, _)| old.place.clone()),
+            role: role.unwrap_or(Role::Unknown),
+            is_probable: named.is_some_and(|l| l.is_probable),
             old: bytes(old),
             new: bytes(new),
         }
     }
+}
+
+/// The name of a file without its folder.
+fn base(file: &str) -> &str {
+    file.rsplit(['/', '\\']).next().unwrap_or(file)
+}
+
+/// The lines of each function of the program that are on any stack. O(frames).
+fn functions(recording: &Recording) -> BTreeMap<Function, BTreeSet<u32>> {
+    let stacks = &recording.stacks;
+    let mut lines = BTreeMap::<_, BTreeSet<u32>>::new();
+    for frame in (0..stacks.frame_count()).filter_map(|i| stacks.frame(FrameId(i as u32))) {
+        lines.entry((frame.file, frame.name)).or_default().insert(frame.line);
+    }
+    let mut functions = BTreeMap::<Function, BTreeSet<u32>>::new();
+    for ((file, name), lines) in lines {
+        let first = lines.first().copied().unwrap_or_default();
+        if !is_framework(stacks, Frame { file, name, line: first }) {
+            let function = (base(stacks.text(file)).to_owned(), stacks.text(name).to_owned());
+            functions.entry(function).or_default().extend(lines);
+        }
+    }
+    functions
 }
 
 impl AtPeak {
@@ -85,8 +134,9 @@ impl AtPeak {
         } else {
             None
         };
-        let lines = held.lines.iter().map(|l| Line::new(&l.place, l.role, l.bytes)).collect();
-        Ok(AtPeak { bytes, event, lines, roles: Role::ALL.map(|r| held.role(r).bytes), caveat, before: tables.reserved_before() })
+        let lines = held.lines.iter().map(|l| Line::of(rec, l)).collect();
+        let (roles, functions) = (Role::ALL.map(|r| held.role(r)), functions(rec));
+        Ok(AtPeak { bytes, event, lines, roles, functions, caveat, before: tables.reserved_before() })
     }
 
     /// When that was, in a sentence about it.
@@ -98,16 +148,21 @@ impl AtPeak {
         self.caveat == Some(ONE_INSTANT)
     }
 
-    /// True if the two peaks share hardly any source file: they are of two programs. False where either has no lines.
+    /// True if the two peaks share hardly any function: they are of two programs. False where either has no lines of a program.
     pub(super) fn is_of_another_program(&self, other: &AtPeak) -> bool {
         let strange = |own: &AtPeak, other: &AtPeak| {
-            let lines = || own.lines.iter().filter(|l| l.number.is_some());
-            let files: BTreeSet<&str> = other.lines.iter().filter(|l| l.number.is_some()).map(|l| l.file.as_str()).collect();
-            let all: u64 = lines().map(|l| l.bytes).sum();
-            let shared: u64 = lines().filter(|l| files.contains(l.file.as_str())).map(|l| l.bytes).sum();
-            all > 0 && !files.is_empty() && shared < all / STRANGE
+            let sum = |is: &dyn Fn(&Function) -> bool| -> u64 {
+                own.lines.iter().filter(|l| l.function.as_ref().is_some_and(is)).map(|l| l.bytes).sum()
+            };
+            let all = sum(&|_| true);
+            all > 0 && sum(&|function| other.functions.contains_key(function)) < all / STRANGE
         };
         strange(self, other) && strange(other, self)
+    }
+
+    /// True where something is held and no line of it is known.
+    fn has_no_lines(&self) -> bool {
+        self.lines.iter().all(|l| l.number.is_none())
     }
 
     /// Who held it, behind a sentence about a limit: `: activations 2.81 GiB, weights 371 MiB; most of it at model.py:12 (1.2 GiB)`.
@@ -116,15 +171,22 @@ impl AtPeak {
         let mut roles: Vec<(Role, u64)> = Role::ALL.map(|role| (role, self.role(role))).into_iter().filter(|r| r.1 > 0).collect();
         roles.sort_by_key(|r| std::cmp::Reverse(r.1));
         let roles = roles.iter().take(if of.is_some() { 0 } else { NAMED });
-        let roles: Vec<String> = roles.map(|(role, bytes)| format!("{} {}", role.text(), Bytes(*bytes))).collect();
-        let lines = self.lines.iter().filter(|line| line.number.is_some() && of.is_none_or(|role| line.role == role));
-        let line = lines.max_by_key(|line| line.bytes).map(|line| format!("most at {} ({})", line.place, Bytes(line.bytes)));
+        let roles: Vec<String> =
+            roles.map(|(role, bytes)| format!("{} {}", self.roles[role.index()].words(), Bytes(*bytes))).collect();
+        let bytes = |line: &Line| of.map_or(line.bytes, |role| line.roles[role.index()]);
+        let lines = self.lines.iter().filter(|line| line.number.is_some() && bytes(line) > 0);
+        let line = lines.max_by_key(|line| bytes(line)).map(|line| format!("most at {} ({})", line.place, Bytes(bytes(line))));
         let said: Vec<String> = Some(roles.join(", ")).filter(|said| !said.is_empty()).into_iter().chain(line).collect();
         if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) }
     }
 
     pub(super) fn role(&self, role: Role) -> u64 {
-        self.roles[role.index()]
+        self.roles[role.index()].bytes
+    }
+
+    /// Whether the role of most of it is inferred.
+    pub(super) fn is_probable(&self, role: Role) -> bool {
+        self.roles[role.index()].is_probable()
     }
 }
 
@@ -132,8 +194,14 @@ impl AtPeak {
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     pub(super) device: DeviceId,
+    /// The largest growths, largest first; none where the lines cannot be compared.
     pub(super) lines: Vec<Grown>,
+    /// All roles that grew, largest first.
     pub(super) roles: Vec<Grown>,
+    /// The roles that hold less, those that shrank most first.
+    shrunk: Vec<Grown>,
+    /// Why the lines cannot be compared, in a sentence.
+    no_lines: Option<String>,
 }
 
 /// What one line or role held in the baseline, and holds now.
@@ -141,7 +209,10 @@ pub(super) struct Growth {
 pub(super) struct Grown {
     /// The line; the role's name where it is about that.
     pub(super) name: String,
-    pub(super) role: Role,
+    /// The line in the baseline, where it has moved.
+    was: Option<String>,
+    role: Role,
+    is_probable: bool,
     pub(super) old: u64,
     pub(super) new: u64,
 }
@@ -152,42 +223,74 @@ impl Grown {
         format!("+{}", Bytes(self.new.saturating_sub(self.old)))
     }
 
+    /// `train.py:23, before train.py:20`.
+    pub(super) fn place(&self) -> String {
+        self.was.as_ref().map_or_else(|| self.name.clone(), |was| format!("{}, before {was}", self.name))
+    }
+
+    /// The role, with "probably" where it is inferred.
+    pub(super) fn role(&self) -> String {
+        self.role.words(self.is_probable)
+    }
+
     fn json(&self, is_line: bool) -> Value {
-        let mut row = json!({"role": self.role.name(), "old_bytes": self.old, "bytes": self.new, "growth_bytes": self.new.saturating_sub(self.old)});
+        let growth = i128::from(self.new) - i128::from(self.old);
+        let mut row = json!({"role": self.role.name(), "role_is_probable": self.is_probable, "old_bytes": self.old, "bytes": self.new, "growth_bytes": growth});
         if is_line {
             row["place"] = json!(self.name);
+            row["old_place"] = json!(self.was);
         }
         row
     }
 }
 
 impl Growth {
-    /// The largest growths, largest first.
     pub(super) fn between(device: DeviceId, old: &AtPeak, new: &AtPeak) -> Self {
-        let roles = Role::ALL.map(|r| Grown { name: r.text().to_owned(), role: r, old: old.role(r), new: new.role(r) });
-        Growth { device, lines: largest(pairs(&old.lines, &new.lines)), roles: largest(roles.into()) }
+        let roles = Role::ALL.map(|r| {
+            let is_probable = [new, old].into_iter().find(|peak| peak.role(r) > 0).is_some_and(|p| p.is_probable(r));
+            Grown { name: r.text().to_owned(), was: None, role: r, is_probable, old: old.role(r), new: new.role(r) }
+        });
+        let mut shrunk: Vec<Grown> = roles.iter().filter(|g| g.new < g.old).cloned().collect();
+        shrunk.sort_by_key(|g| std::cmp::Reverse(g.old - g.new));
+        let no_lines = match [old, new].map(AtPeak::has_no_lines) {
+            [true, false] => Some("the baseline has no call stacks"),
+            [false, true] => Some("the recording has no call stacks"),
+            _ => None,
+        };
+        let mut lines = if no_lines.is_some() { Vec::new() } else { largest(pairs(old, new)) };
+        lines.truncate(LISTED);
+        let no_lines = no_lines.map(|why| format!("Lines cannot be compared, only roles: {why}."));
+        Growth { device, lines, roles: largest(roles.into()), shrunk, no_lines }
     }
 
-    /// The rows of JSON, by line and by role.
-    pub(super) fn json(&self) -> [Value; 2] {
-        let rows = |rows: &[Grown], is_line| rows.iter().map(|g| g.json(is_line)).collect();
-        [rows(&self.lines, true), rows(&self.roles, false)]
+    /// Keys of JSON: by line, and by role what grew and what shrank.
+    pub(super) fn json(&self) -> Value {
+        let rows = |rows: &[Grown], is_line| -> Value { rows.iter().map(|g| g.json(is_line)).collect() };
+        let [lines, roles, shrunk] = [rows(&self.lines, true), rows(&self.roles, false), rows(&self.shrunk, false)];
+        json!({"by_line": lines, "by_role": roles, "shrunk_by_role": shrunk})
     }
 
     /// The growth as a table for people.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new("rrrll");
         table.row(["growth", "baseline", "now", "role", "allocated at"]);
-        let cells = |g: &Grown, place: &str| {
-            [g.by(), Bytes(g.old).to_string(), Bytes(g.new).to_string(), g.role.text().to_owned(), place.to_owned()]
-        };
-        for g in &self.lines {
-            table.row(cells(g, &g.name));
-        }
+        let cells =
+            |g: &Grown, place: &str| [g.by(), Bytes(g.old).to_string(), Bytes(g.new).to_string(), g.role(), place.to_owned()];
         for g in &self.roles {
             table.row(cells(g, "all lines"));
         }
-        format!("{}, what grew at the peak of allocated memory:\n{table}", self.device)
+        for g in &self.lines {
+            table.row(cells(g, &g.place()));
+        }
+        let notes: String = self.notes().iter().map(|note| format!("{note}\n")).collect();
+        format!("{}, what grew at the peak of allocated memory:\n{table}{notes}", self.device)
+    }
+
+    /// What the rows do not say: what shrank, so that they add up, and why there is no line.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let shrunk: Vec<String> = self.shrunk.iter().map(|g| format!("{} {} less", g.role(), Bytes(g.old - g.new))).collect();
+        let shrunk = (!shrunk.is_empty()).then(|| format!("Shrank: {}.", shrunk.join(", ")));
+        shrunk.into_iter().chain(self.no_lines.clone()).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -195,41 +298,85 @@ impl Growth {
     }
 }
 
+/// What grew, most first.
 fn largest(mut rows: Vec<Grown>) -> Vec<Grown> {
     rows.retain(|g| g.new > g.old);
     rows.sort_by(|a, b| (b.new - b.old, &a.name).cmp(&(a.new - a.old, &b.name)));
-    rows.truncate(LISTED);
     rows
 }
 
-/// Lines of the two sides, matched. A change of the program moves the lines below it: where a file's lines are others than before, they
-/// are matched in their order, so that the least has changed.
-fn pairs(old: &[Line], new: &[Line]) -> Vec<Grown> {
-    let mut files = BTreeMap::<&str, [Vec<&Line>; 2]>::new();
-    for (side, lines) in [old, new].into_iter().enumerate() {
-        for line in lines {
-            files.entry(&line.file).or_default()[side].push(line);
+/// A line of the baseline, of the recording, or one of both that are taken for the same.
+type Pair<'a> = (Option<&'a Line>, Option<&'a Line>);
+
+/// Lines of the two sides, matched. A line that both have is the same one, unless its function moved. What remains of a function is
+/// matched in order, so that the least has changed: a change of the program moves the lines below it. Lines of libraries never move.
+fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
+    let mut groups = BTreeMap::<(&str, Option<&Function>), [Vec<&Line>; 2]>::new();
+    for (side, peak) in [old, new].into_iter().enumerate() {
+        for line in &peak.lines {
+            groups.entry((&line.file, line.function.as_ref())).or_default()[side].push(line);
         }
     }
     let mut rows = Vec::new();
-    for [mut old, mut new] in files.into_values() {
-        old.sort_by_key(|l| l.number);
-        new.sort_by_key(|l| l.number);
-        let has_moved = old.iter().map(|l| l.number).ne(new.iter().map(|l| l.number));
-        if has_moved && old.len().max(new.len()) <= MATCHED {
-            rows.extend(in_order(&old, &new).into_iter().map(|(a, b)| Line::grown(a, b)));
-        } else {
-            let mut numbers = BTreeMap::<Option<u32>, [Option<&Line>; 2]>::new();
-            old.iter().for_each(|&l| numbers.entry(l.number).or_default()[0] = Some(l));
-            new.iter().for_each(|&l| numbers.entry(l.number).or_default()[1] = Some(l));
-            rows.extend(numbers.into_values().map(|[a, b]| Line::grown(a, b)));
+    for ((_, function), [mut a, mut b]) in groups {
+        a.sort_by_key(|l| l.number);
+        b.sort_by_key(|l| l.number);
+        let function = function.filter(|_| a.len().max(b.len()) <= MATCHED);
+        let mut found = by_number(&a, &b, function.is_some());
+        if let Some(function) = function.filter(|_| a.iter().map(|l| l.number).ne(b.iter().map(|l| l.number))) {
+            let moved = in_order(&a, &b);
+            let is_moved = match unchanged(&moved).cmp(&unchanged(&found)) {
+                Ordering::Equal => has_moved(old.functions.get(function), new.functions.get(function)),
+                order => order == Ordering::Greater,
+            };
+            found = if is_moved { moved } else { found };
         }
+        rows.extend(found.into_iter().map(|(a, b)| Line::grown(a, b)));
     }
     rows
 }
 
+/// Lines that hold to the byte what they held: the more there are, the likelier it is that the lines are the same.
+fn unchanged(pairs: &[Pair<'_>]) -> usize {
+    pairs.iter().filter(|(a, b)| a.zip(*b).is_some_and(|(a, b)| a.bytes == b.bytes)).count()
+}
+
+/// Matches lines of the same number, and in order those between two such, if lines may have moved.
+fn by_number<'a>(mut old: &[&'a Line], mut new: &[&'a Line], may_move: bool) -> Vec<Pair<'a>> {
+    let mut rows = Vec::new();
+    while !(old.is_empty() && new.is_empty()) {
+        let same = old.iter().enumerate().find_map(|(i, a)| Some((i, new.iter().position(|b| b.number == a.number)?)));
+        let (i, j) = same.unwrap_or((old.len(), new.len()));
+        if may_move {
+            rows.extend(in_order(&old[..i], &new[..j]));
+        } else {
+            rows.extend(old[..i].iter().map(|&a| (Some(a), None)));
+            rows.extend(new[..j].iter().map(|&b| (None, Some(b))));
+        }
+        rows.extend(same.map(|_| (old.get(i).copied(), new.get(j).copied())));
+        (old, new) = (old.get(i + 1..).unwrap_or_default(), new.get(j + 1..).unwrap_or_default());
+    }
+    rows
+}
+
+/// Whether more lines of a function are found again at other numbers, all of them as far away, than at their own.
+fn has_moved(old: Option<&BTreeSet<u32>>, new: Option<&BTreeSet<u32>>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else { return false };
+    if old.len().max(new.len()) > MATCHED {
+        return false;
+    }
+    let mut found = BTreeMap::<i64, u32>::new();
+    for a in old {
+        for b in new {
+            *found.entry(i64::from(*b) - i64::from(*a)).or_default() += 1;
+        }
+    }
+    let stayed = found.get(&0).copied().unwrap_or_default();
+    found.values().any(|&moved| moved > stayed)
+}
+
 /// Matches lines in their order: the least bytes changed in sum, then the fewest lines at other numbers. O(old × new).
-fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<(Option<&'a Line>, Option<&'a Line>)> {
+fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<Pair<'a>> {
     let width = new.len() + 1;
     // What matching the first `i` old lines with the first `j` new ones takes, at `i * width + j`.
     let mut costs: Vec<(u64, u32)> = Vec::with_capacity((old.len() + 1) * width);
@@ -267,12 +414,27 @@ fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<(Option<&'a Line>, Op
 mod tests {
     use super::*;
 
-    fn lines(of: &[(&str, u64)]) -> Vec<Line> {
-        of.iter().map(|&(place, bytes)| Line::new(place, Role::Unknown, bytes)).collect()
+    /// A peak whose lines are all in one function of each file, or in functions named before a `/`: `fit/a.py:10`.
+    fn peak(of: &[(&str, u64)]) -> AtPeak {
+        let line = |&(named, bytes): &(&str, u64)| {
+            let (function, place) = named.split_once('/').unwrap_or(("forward", named));
+            let line = Line::new(place);
+            let function = line.number.filter(|_| function != "library").map(|_| (line.file.clone(), function.to_owned()));
+            Line { function, bytes, ..line }
+        };
+        let lines: Vec<Line> = of.iter().map(line).collect();
+        let mut functions = BTreeMap::<Function, BTreeSet<u32>>::new();
+        for line in &lines {
+            if let Some(function) = &line.function {
+                functions.entry(function.clone()).or_default().extend(line.number);
+            }
+        }
+        let roles = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
+        AtPeak { bytes: 0, event: 0, lines, roles, functions, caveat: None, before: 0 }
     }
 
     fn grown(old: &[(&str, u64)], new: &[(&str, u64)]) -> Vec<(String, u64, u64)> {
-        largest(pairs(&lines(old), &lines(new))).into_iter().map(|g| (g.name, g.old, g.new)).collect()
+        largest(pairs(&peak(old), &peak(new))).into_iter().map(|g| (g.name, g.old, g.new)).collect()
     }
 
     #[test]
@@ -292,11 +454,52 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_too_many_lines_is_matched_by_number() {
-        let many: Vec<Line> = (0..=MATCHED as u32).map(|n| Line::new(&format!("a.py:{n}"), Role::Unknown, 100)).collect();
+    fn lines_that_did_not_move_are_matched_with_themselves() {
+        let is = |place: &str, old, new| vec![(place.to_owned(), old, new)];
+        // As large as another line was: it is not taken for that one.
+        assert_eq!(grown(&[("a.py:10", 500), ("a.py:20", 30)], &[("a.py:10", 20), ("a.py:20", 510)]), is("a.py:20", 30, 510));
+        let old = [("step/a.py:128", 400), ("step/a.py:140", 60)];
+        assert_eq!(grown(&old, &[("step/a.py:127", 20), ("step/a.py:128", 700), ("step/a.py:140", 60)]), {
+            [is("a.py:128", 400, 700), is("a.py:127", 0, 20)].concat()
+        });
+        // Another function is no place to have moved to.
+        assert_eq!(grown(&[("fit/a.py:10", 500)], &[("evaluate/a.py:30", 500)]), is("a.py:30", 0, 500));
+        // Nobody inserts a line into a library.
+        assert_eq!(grown(&[("library/resnet.py:97", 500)], &[("library/resnet.py:102", 500)]), is("resnet.py:102", 0, 500));
+        // A line inserted between lines that stand close, which takes the number of one that moved.
+        let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300)];
+        assert_eq!(grown(&old, &[("a.py:22", 100), ("a.py:23", 70), ("a.py:24", 200), ("a.py:25", 300)]), is("a.py:23", 0, 70));
+        // One line inserted above lines that stand close: most numbers are on both sides, and all of them moved.
+        let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300), ("a.py:25", 400)];
+        assert_eq!(
+            grown(&old, &[("a.py:23", 100), ("a.py:24", 200), ("a.py:25", 301), ("a.py:26", 400)]),
+            is("a.py:25", 300, 301)
+        );
+    }
+
+    #[test]
+    fn the_role_of_a_line_is_that_of_what_grew_there() {
+        let line = |weights, activations| {
+            let mut line = Line::new("a.py:1");
+            line.roles[Role::Weights.index()] = weights;
+            line.roles[Role::Activations.index()] = activations;
+            line.bytes = weights + activations;
+            line
+        };
+        let (old, new) = (line(1, 90), line(3, 91));
+        assert_eq!(Line::grown(Some(&old), Some(&new)).role, Role::Weights);
+        assert_eq!(Line::grown(None, Some(&new)).role, Role::Activations);
+    }
+
+    #[test]
+    fn a_function_of_too_many_lines_is_matched_by_number() {
+        let many: Vec<(String, u64)> = (0..=MATCHED).map(|n| (format!("a.py:{n}"), 100)).collect();
         let mut more = many.clone();
         more.remove(3);
-        more[7].bytes += 1;
-        assert_eq!(largest(pairs(&many, &more)), [Grown { name: "a.py:8".into(), role: Role::Unknown, old: 100, new: 101 }]);
+        more[7].1 += 1;
+        let [many, more] =
+            [many, more].map(|of| peak(&of.iter().map(|(place, bytes)| (place.as_str(), *bytes)).collect::<Vec<_>>()));
+        let found = largest(pairs(&many, &more));
+        assert_eq!(found.iter().map(|g| (g.name.as_str(), g.old, g.new)).collect::<Vec<_>>(), [("a.py:8", 100, 101)]);
     }
 }

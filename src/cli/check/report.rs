@@ -22,11 +22,14 @@ pub(super) fn markdown(verdict: &Verdict) -> String {
     for growth in &verdict.grown {
         let old = verdict.baseline.as_deref().map(|b| format!(" since {}", code(b))).unwrap_or_default();
         text += &format!("\nWhat grew{old} at the peak of allocated memory, {}:\n\n", growth.device);
-        for g in &growth.lines {
-            text += &format!("- {}: {} ({})\n", code(&g.name), change(g), g.role.text());
-        }
         for g in &growth.roles {
-            text += &format!("- all {}: {}\n", g.role.text(), change(g));
+            text += &format!("- all {}: {}\n", g.role(), change(g));
+        }
+        for g in &growth.lines {
+            text += &format!("- {}: {} ({})\n", code(&g.place()), change(g), g.role());
+        }
+        for note in growth.notes() {
+            text += &format!("\n{note}\n");
         }
     }
     text

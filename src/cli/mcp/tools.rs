@@ -129,12 +129,13 @@ fn tools() -> Vec<Tool> {
         ),
         tool(
             "diff",
-            "What is live in one recording or instant and not in another, by call stack and place; each at its peak when no event is given.",
+            "What is live in one recording or instant and not in another, by call stack and place; each at its peak when no event is given. \
+             Without b it compares two instants of a.",
             json!({
                 "a": file(), "b": file(), "a_event": number("The instant in a"), "b_event": number("The instant in b"),
                 "end": { "type": "boolean", "description": "Compare the ends instead of the peaks" }, "device": device(),
             }),
-            &["a", "b"],
+            &["a"],
         ),
     ];
     if picture::CAN_DRAW {
@@ -299,7 +300,11 @@ impl Arguments<'_> {
             "findings" | "oom" => ask(name, plain(), &[&file()?]),
             "query" => ask("allocations", plain(), &[&file()?]),
             "whatif" => ask("whatif", self.options(), &[&file()?]),
-            "diff" => ask("diff", plain(), &[&self.file("a")?, &self.file("b")?]),
+            "diff" => {
+                let (a, b) = (self.file("a")?, self.text("b").map(|_| self.file("b")).transpose()?);
+                let files: Vec<&Path> = std::iter::once(&a).chain(&b).map(PathBuf::as_path).collect();
+                ask("diff", plain(), &files)
+            }
             "peak" => Ok(peak(ask("summary", Vec::new(), &[&file()?])?, self.values["device"].as_i64())?),
             "state" => {
                 let instant = match self.text("instant") {

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::fragmentation::WithMore;
-use vramscope_core::diagnose::oom::Advice;
+use vramscope_core::diagnose::oom::{Advice, Verdict};
 use vramscope_core::inference::{Horizon, Needed, Remedy};
+use vramscope_core::units::Bytes;
 
 /// The JSON object of the command-line contract.
 #[derive(Debug, Default, Serialize)]
@@ -30,6 +31,17 @@ pub struct OomReport {
     pub changed_by_rules: u64,
     #[serde(skip)]
     pub(in crate::cli) rules_sentences: Vec<String>,
+}
+
+impl OomEntry {
+    /// The size that the finding of it has, and what that is: where no hole fits what is free, else what was requested.
+    pub(in crate::cli) fn size(&self) -> String {
+        if self.verdict == Verdict::Fragmentation.name() {
+            format!("{} free", Bytes(self.hole_bytes))
+        } else {
+            format!("{} requested", Bytes(self.requested_bytes))
+        }
+    }
 }
 
 impl OomReport {
@@ -217,7 +229,9 @@ pub(in crate::cli) struct BlockEntry {
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct RoleEntry {
     pub(in crate::cli) category: &'static str,
+    /// Of whole blocks: they add up to what is allocated or still in use.
     pub(in crate::cli) bytes: u64,
+    pub(in crate::cli) requested_bytes: Option<u64>,
     pub(in crate::cli) count: u64,
 }
 

@@ -245,7 +245,7 @@ impl At<'_> {
             blockers_total: c.blockers.len(),
             top_live: live(recording, &c.top_live),
             stacks_total: c.top_live.len(),
-            live_by_category: by_role(&self.roles.live_by_role(device, tables, c.event)),
+            live_by_category: by_role(device, &self.roles.live_by_role(device, tables, c.event)),
             held: self.held(),
         }
     }
@@ -305,7 +305,7 @@ impl At<'_> {
             way_out_needs: a.room_plan_needs(state, |id| roles.of(id)),
             top_live: live(recording, &a.top_live),
             stacks_total: a.top_live.len(),
-            live_by_category: by_role(&roles.live_by_role(device, tables, a.event)),
+            live_by_category: by_role(device, &roles.live_by_role(device, tables, a.event)),
             remedies: with_what_to_make_smaller(advice(a, helped), smaller),
             held,
         }
@@ -322,10 +322,17 @@ impl At<'_> {
 }
 
 /// Roles that hold something, most bytes first.
-fn by_role(sums: &ByRole) -> Vec<RoleEntry> {
+fn by_role(device: &DeviceRecording, sums: &ByRole) -> Vec<RoleEntry> {
+    let tells_requested = device.can_show.requested.is_known();
     let mut held: Vec<RoleEntry> = Role::ALL
         .iter()
-        .map(|c| RoleEntry { category: c.name(), bytes: sums[c.index()].bytes, count: sums[c.index()].count })
+        .map(|c| (c, sums[c.index()]))
+        .map(|(c, sum)| RoleEntry {
+            category: c.name(),
+            bytes: sum.block_bytes,
+            requested_bytes: tells_requested.then_some(sum.bytes),
+            count: sum.count,
+        })
         .filter(|c| c.count > 0)
         .collect();
     held.sort_by_key(|c| std::cmp::Reverse(c.bytes));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Report;
 use vramscope_core::formats::export::redact::text_without_paths;
-use vramscope_core::units::shown;
+use vramscope_core::units::{capital, shown};
 
 /// Maximum number of characters of one text. No sentence of vramscope is this long, and no sensible name is.
 const LONGEST: usize = 3_000;
@@ -82,10 +82,26 @@ impl Hidden {
         };
         if self.is_on {
             for (word, instead) in &self.words {
+                let begins = text.starts_with(word.as_str());
                 text = text.replace(word, instead);
+                if begins {
+                    text = capital(&text);
+                }
             }
             text = text.lines().map(text_without_paths).collect::<Vec<_>>().join("\n");
         }
         shown(&text).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_that_began_with_a_name_begins_with_a_capital() {
+        let hidden = Hidden::of_file(true, Path::new("/home/me/run.pickle"));
+        assert_eq!(hidden.say("run.pickle: nothing stands out."), "The recording: nothing stands out.");
+        assert_eq!(hidden.say("each step of run.pickle"), "each step of the recording");
     }
 }

@@ -394,7 +394,7 @@ fn check(page: &mut Page<'_>, f: &Finding) {
 /// The failed request: what the rule says of it, what to do, and the blocks in the way.
 fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
     page.raw("<article class=\"finding red\"><h4>").text(finding.map_or("Out of memory", |f| f.title.as_str())).raw("<span>");
-    page.text(Bytes(o.requested_bytes).to_string()).raw("</span></h4>\n").paragraph(&o.sentence);
+    page.text(o.size()).raw("</span></h4>\n").paragraph(&o.sentence);
     if let Some(f) = finding {
         evidence(page, f);
     }

@@ -208,8 +208,7 @@ fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
         let finding = report.finding_of(o, part);
         found.retain(|f| !finding.is_some_and(|of| std::ptr::eq(of, *f)));
         let name = finding.map_or("Out of memory", |f| f.title.as_str());
-        let mut out =
-            format!("{title}**{}** ({}, event {})\n\n", text.plain(name), Bytes(o.requested_bytes), count(u64::from(o.event)));
+        let mut out = format!("{title}**{}** ({}, event {})\n\n", text.plain(name), o.size(), count(u64::from(o.event)));
         if let Some(at) = &o.requested_at {
             out += &format!("Requested at {}. ", text.code(at));
         }
@@ -261,14 +260,18 @@ fn in_the_way(text: &mut Text<'_>, o: &OomEntry) {
 fn plan(text: &mut Text<'_>, part: &Part) {
     let Ok(plan) = &part.plan else { return };
     let helps = plan.changes();
-    if helps.is_empty() {
+    if helps.is_empty() && plan.at.is_none() {
         return;
     }
     let mut out = "### What would make it smaller\n\n".to_owned();
     if plan.at.is_some() {
         for said in plan.sentences() {
-            out += &format!("{}\n\n", text.plain(&said));
+            out += &format!("{}\n\n", text.plain(&super::sentence(&said)));
         }
+    }
+    if helps.is_empty() {
+        text.add(&out);
+        return;
     }
     out += "| change | allocated peak falls by | reserved after | costs |\n|---|---:|---:|---|\n";
     for c in helps.iter().take(ROWS) {

@@ -456,6 +456,8 @@ impl Planned {
         {
             said.push(best.sentence(name, &Bytes(cap).limit(), cap, self.horizon));
         }
+        // What the plan command says of itself beside the same answer.
+        said.extend(self.report.notes.iter().cloned());
         said.push(format!(
             "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size narrows a plan: vramscope plan."
         ));

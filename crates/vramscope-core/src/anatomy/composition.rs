@@ -37,6 +37,8 @@ pub struct LineHeld {
     pub role: Role,
     /// Its other roles of at least a tenth of its bytes, largest first.
     pub other_roles: Vec<Role>,
+    /// Its bytes by role, at [`Role::index`]; zeros for bytes that no block holds.
+    pub by_role: [u64; Role::ALL.len()],
     /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
     pub probable: u64,
     /// Bytes of whole blocks.
@@ -118,7 +120,7 @@ impl Composition {
         let mut ids = tables.states.live_at(&tables.lifetimes, event);
         ids.sort_by_key(|&id| (std::cmp::Reverse(tables.lifetimes.block_size(id)), id));
         let mut by_role = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
-        let mut lines: FxHashMap<&str, (LineHeld, [u64; Role::ALL.len()])> = FxHashMap::default();
+        let mut lines: FxHashMap<&str, LineHeld> = FxHashMap::default();
         let mut tree = ModuleHeld::default();
         let places = Places::of(recording, device, names, roles);
         let kinds: Vec<(LifetimeId, PlaceKey)> =
@@ -142,7 +144,7 @@ impl Composition {
             held.count += 1;
             let probable = if roles.is_probable(device, tables, id) { bytes } else { 0 };
             held.probable += probable;
-            let (line, of_line) = lines.entry(place).or_default();
+            let line = lines.entry(place).or_default();
             if line.stack.is_none() && kind.stack.is_some() {
                 line.stack = Some(kind.stack);
                 line.frame = made_in(&recording.stacks, names, kind.stack, role);
@@ -150,7 +152,7 @@ impl Composition {
             line.bytes += bytes;
             line.probable += probable;
             line.count += 1;
-            of_line[role.index()] += bytes;
+            line.by_role[role.index()] += bytes;
             if line.lifetimes.len() < LISTED {
                 line.lifetimes.push(id);
             }
@@ -165,7 +167,8 @@ impl Composition {
         tree.enter();
         let mut lines: Vec<LineHeld> = lines
             .into_iter()
-            .map(|(place, (line, of_line))| {
+            .map(|(place, line)| {
+                let of_line = line.by_role;
                 let mut roles: Vec<Role> = Role::ALL.to_vec();
                 roles.sort_by_key(|role| std::cmp::Reverse(of_line[role.index()]));
                 let role = roles.remove(0);

@@ -4,7 +4,9 @@
 use super::limits::{Limit, RECORD};
 use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};
 use crate::anatomy::Anatomy;
-use crate::model::{Cancelled, DeviceId, DeviceRecording, Format, Known, LiveTrack, Progress, Recording, WarningKind};
+use crate::model::{
+    Cancelled, DeviceId, DeviceKind, DeviceRecording, Format, Known, LiveTrack, Progress, Recording, WarningKind,
+};
 use crate::tables::DeviceTables;
 use crate::units::told_apart;
 
@@ -92,7 +94,8 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
     }
     if let Known::No(_) = device.can_show.segments {
         let why = why_no_segments(device);
-        match is_of_pytorch(recording) {
+        // PyTorch's allocator of the CPU has no segments, and nothing records any.
+        match is_of_pytorch(recording) && device.id.kind != DeviceKind::Cpu {
             true => add("segments", format!("{}:", why.trim_end_matches('.')), Some(RECORD)),
             false => add("segments", ended(why), None),
         }

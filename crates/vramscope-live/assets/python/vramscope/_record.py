@@ -10,6 +10,7 @@ from ._keep import rank_of_process
 
 T = TypeVar("T")
 _steps = 0
+_has_warned = False
 
 
 def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX_ENTRIES, max_snapshots: int = _catch.MAX_SNAPSHOTS,
@@ -45,7 +46,7 @@ class record(contextlib.ContextDecorator):
 
     An older file stays: the new one gets a number (`train-2.pickle`). `{rank}` in the path becomes the rank of the process, `{pid}` its
     number. The folder has to be there, but for parts of its name with such words. Where a history is being recorded already (`on_oom`, `vramscope run --at-oom`), it goes on after the block and the snapshot
-    has what came before it too. Without CUDA the block runs as it is and `path` is None.
+    has what came before it too. Without CUDA the block runs as it is, `path` is None, and a warning says so once.
     """
 
     def __init__(self, path: str = "vramscope.pickle", *, stacks: str = "python", max_entries: int = 1000000) -> None:
@@ -63,6 +64,8 @@ class record(contextlib.ContextDecorator):
         if missing is not None:
             raise FileNotFoundError("there is no folder %s, so no recording can be written there: make it first" % missing)
         torch = _cuda()
+        if torch is None:
+            _warn_of_nothing(self.wanted)
         is_on: Any = getattr(getattr(torch, "_C", None), "_cuda_isHistoryEnabled", bool)
         self._is_ours = torch is not None and _agent.history_of is None and not is_on()
         if self._is_ours:
@@ -103,6 +106,14 @@ def _cuda() -> Any:
         return None
     torch.cuda.init()
     return torch
+
+
+def _warn_of_nothing(path: str) -> None:
+    """Says once a process that blocks run without being recorded."""
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
+        warnings.warn("CUDA is not available, so nothing is recorded and %s is not written" % path, stacklevel=3)
 
 
 def _missing_folder(path: str) -> Optional[str]:

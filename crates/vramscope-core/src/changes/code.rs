@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::Change;
-use crate::units::counted;
 
 /// Python lines to paste; several changes follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -102,7 +101,8 @@ impl Change {
             Change::InBackward => "optimizer step inside the backward pass".to_owned(),
             Change::Bf16 => "weights in bf16".to_owned(),
             Change::CacheOff => "autocast without its cache".to_owned(),
-            Change::Chunks(n) => format!("logits and loss in {}", counted(u64::from(*n), "chunk", "chunks")),
+            Change::Chunks(1) => "logits and loss in 1 chunk".to_owned(),
+            Change::Chunks(n) => format!("logits and loss in {n} chunks"),
             Change::Offload => "saved tensors in host memory".to_owned(),
             Change::Del(line) => format!("del of what {line} makes"),
             Change::Lora(rank) => format!("LoRA of rank {rank}"),

@@ -136,8 +136,8 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
     if is_clear { unused } else { FxHashSet::default() }
 }
 
-/// What calls keep whose result goes before the backward pass, as that of a second call for a metric: as much as the call whose graph the backward pass
-/// uses keeps. Without a graph a call keeps what its own variables name, which is less.
+/// The blocks of calls whose graph is dropped before the backward pass, such as a second call of the model for a metric. Such a call keeps about as much
+/// as the call whose graph the backward pass uses. Without a graph it would keep only what its variables name, which is less.
 fn second_graphs(
     case: &Case<'_>,
     calls: &[(u32, u32)],

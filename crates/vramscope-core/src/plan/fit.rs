@@ -186,7 +186,7 @@ impl Model {
         self.fits.iter().map(span).collect()
     }
 
-    /// Bytes at the recording's peak of requests that a law explains, and the most bytes at once, at whatever moment, of those that none does.
+    /// Bytes of requests that follow a law, at the recording's peak; and of requests that follow none, the most at any moment.
     pub fn explained(&self) -> (u64, u64) {
         let rows = &self.program.rows;
         let is_guess = |row: u32| usize::from(self.fit(row as usize).sure == Sure::Guessed);

@@ -57,8 +57,8 @@ impl Plan {
         let more = self.with_more(setting);
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
-            // With one recording a few runs decide most values: what fails with the likely sizes, and with the least sizes and more room, fails, and
-            // what fails with the most sizes and less room is not sure.
+            // With one recording a few runs decide most values. A value fails if the likely sizes fail and the least sizes fail with more room. It is
+            // not sure to pass if the most sizes fail with less room.
             if self.is_single() && !self.is_recorded(&size) {
                 if !self.passes_once(&size, setting) && !self.passes_with(&size, &more, Pick::Least) {
                     return (0, Predicted::nothing(&size));

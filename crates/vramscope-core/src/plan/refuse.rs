@@ -81,7 +81,7 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
     })
 }
 
-/// Why sizes can not be right: two recordings at different ones ask for the same, request by request, or one for all that the other does.
+/// Why sizes can not be right: two recordings at different sizes make the same requests, or their common requests have the same sizes.
 pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let is_same = |a: &Program, b: &Program| {
         a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)
@@ -102,7 +102,7 @@ pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String
     ))
 }
 
-/// True where next to nothing of what two programs both request is of another size.
+/// True if nearly all requests that two programs have in common have the same size in both.
 fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     /// Smaller requests are tables and counters.
     const SMALL: u64 = 4096;
@@ -115,7 +115,7 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
         sum(&mut of.iter().copied().filter(|size| !known.contains(size))).saturating_mul(SHARE) <= sum(&mut of.iter().copied())
     };
     let (of_a, of_b) = (rows(a), rows(b));
-    // Laying requests over each other takes longer.
+    // Aligning the requests takes longer than this comparison, so it comes second.
     if of_a.is_empty() || of_b.is_empty() || !strange(&of_a, &of_b) || !strange(&of_b, &of_a) {
         return false;
     }
@@ -165,7 +165,7 @@ const LEAST_COMMON: f64 = 0.6;
 /// The share of bytes handed out that may be made at places which the other recording does not know.
 const MOST_FOREIGN: f64 = 0.1;
 
-/// One trains with at least four times as much gradient or optimizer state for its weights as the other, and with much.
+/// One recording has at least this many times as much gradient or optimizer state per weight as the other.
 const OTHER_PART: u64 = 4;
 
 /// Why two recordings are of two programs although most requests agree: one trains layers that the other freezes, or has another optimizer.

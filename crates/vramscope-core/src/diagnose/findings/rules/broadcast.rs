@@ -95,7 +95,7 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
-    // A transform of torch.func makes a gradient or a row of a Jacobian for each of many rows, whatever shape that gives.
+    // torch.func makes a gradient, or a row of a Jacobian, for each of many rows: these are no pairs, whatever their shape.
     let stacks = &p.recording.stacks;
     let is_transform = |f: &FrameId| {
         stacks

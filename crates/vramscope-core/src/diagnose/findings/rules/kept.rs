@@ -153,10 +153,10 @@ pub(super) fn ends_with_graph(p: &RuleInput<'_>) -> bool {
         .is_some_and(|(blocks, all)| bytes(&mut blocks.iter().filter(is_live).map(|b| b.size)).saturating_mul(2) > all)
 }
 
-/// For what a graph keeps, the event at which it would go without one: the same line makes its next block, after others have made theirs. A line that
-/// runs once in a pass, as a model's first, has passed it on when three others have made theirs. O(lifetimes).
+/// For each block that a graph keeps, the event at which it would be freed without the graph: when its line allocates again, after other lines have. The
+/// result of a line that runs once in a pass, such as a model's first layer, is freed when three other lines have allocated. O(lifetimes).
 pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId) -> bool) -> FxHashMap<LifetimeId, u32> {
-    /// Fewer may be parts of one layer, which its input outlives.
+    /// After fewer other lines, the layer that reads it may still be running.
     const OTHERS: usize = 3;
     let stacks = &p.recording.stacks;
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();

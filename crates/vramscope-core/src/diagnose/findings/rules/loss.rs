@@ -113,7 +113,7 @@ pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
     if !is_cross_entropy || blocks.len() < FEWEST || bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
         return Vec::new();
     }
-    // In each step, all but one, which the backward pass reads.
+    // All of them but the last, which the backward pass reads, in every step.
     let spared: FxHashSet<(StackId, u64)> =
         made.iter().filter(|&&id| id != last).filter_map(|&id| Some((p.stack_of(id)?, size(id)))).collect();
     let is_spared = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| spared.contains(&(stack, size(id))));

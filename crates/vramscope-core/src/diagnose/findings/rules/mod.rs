@@ -52,7 +52,7 @@ pub(super) const SPIKE: &str = "spike";
 /// The rule of what a pass makes, which gives way to all others about the peak.
 pub(super) const BATCH: &str = "batch";
 pub(super) const STALE_COPIES: &str = "stale_copies";
-/// Mistakes whose remedy costs nothing: told before what takes time or accuracy, as checkpointing does.
+/// Mistakes whose remedy costs nothing. They come before changes that cost time or accuracy, such as checkpointing.
 pub(super) const MISTAKES: [&str; 16] = [
     "all_pairs",
     "broadcast",

@@ -23,7 +23,7 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let trains = p.trains();
-    // Without training what the layers of one pass make looks like results of passes: those are of the program's own loop.
+    // Without training, the layers of one pass look like passes. Only lines outside of modules count, such as the program's own loop.
     let may_be = |stack: StackId| trains || !p.roles.anatomy.phases.is_in_module(stack);
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;

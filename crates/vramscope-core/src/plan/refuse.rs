@@ -110,13 +110,13 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     const SHARE: u64 = 100;
     let rows = |p: &Program| p.rows[p.older..].iter().map(|row| row.size).filter(|&size| size >= SMALL).collect::<Vec<u64>>();
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add);
-    let strange = |of: &[u64], known: &[u64]| {
+    let is_known = |of: &[u64], known: &[u64]| {
         let known: FxHashSet<u64> = known.iter().copied().collect();
         sum(&mut of.iter().copied().filter(|size| !known.contains(size))).saturating_mul(SHARE) <= sum(&mut of.iter().copied())
     };
     let (of_a, of_b) = (rows(a), rows(b));
     // Aligning the requests takes longer than this comparison, so it comes second.
-    if of_a.is_empty() || of_b.is_empty() || !strange(&of_a, &of_b) || !strange(&of_b, &of_a) {
+    if of_a.is_empty() || of_b.is_empty() || !is_known(&of_a, &of_b) || !is_known(&of_b, &of_a) {
         return false;
     }
     let map = align(a, b);
@@ -169,7 +169,7 @@ const MOST_FOREIGN: f64 = 0.1;
 const OTHER_PART: u64 = 4;
 
 /// Why two recordings are of two programs although most requests agree: one trains layers that the other freezes, or has another optimizer.
-/// `None` where one of them has no whole step.
+/// `None` where one of them failed or has fewer than two steps, and for roles that are inferred.
 fn trains_otherwise(a: &Program, b: &Program) -> Option<String> {
     let sizes = |p: &Program| p.rows.iter().map(|row| row.size).collect::<Vec<_>>();
     let is_whole = |p: &Program| p.recorded_steps > 1 && p.failed.is_empty();
@@ -181,7 +181,9 @@ fn trains_otherwise(a: &Program, b: &Program) -> Option<String> {
         [(a, &of_a), (b, &of_b)].map(|(p, sizes)| p.most_live(sizes, |row| p.rows.get(row).is_some_and(|r| r.role == role)))
     };
     let weights = held(Role::Weights);
-    [(Role::Gradients, "gradients"), (Role::OptimizerState, "optimizer state")].into_iter().find_map(|(role, what)| {
+    let is_sure = |role: Role| [a, b].iter().all(|p| !p.probable.contains(&role));
+    let roles = [(Role::Gradients, "gradients"), (Role::OptimizerState, "optimizer state")];
+    roles.into_iter().filter(|&(role, _)| is_sure(role) && is_sure(Role::Weights)).find_map(|(role, what)| {
         let held = held(role);
         let share = |i: usize| u128::from(held[i]).saturating_mul(u128::from(weights[1 - i].max(1)));
         let (less, more) = if share(0) < share(1) { (0, 1) } else { (1, 0) };

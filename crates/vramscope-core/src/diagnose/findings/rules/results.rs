@@ -83,8 +83,12 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(first) = blocks.first() else { return Vec::new() };
     let all: Vec<&BlockAt> = blocks.iter().chain(&joined).copied().collect();
     let results = counted(blocks.len() as u64, "result", "results");
+    let title = match trains {
+        true => "Results of earlier batches are held",
+        false => "Results of earlier passes are held",
+    };
     vec![
-        Finding::new("kept_results", Class::Peak, if trains { "Results of earlier batches are held" } else { "Results of earlier passes are held" }, bytes)
+        Finding::new("kept_results", Class::Peak, title, bytes)
             .says(format!(
                 "{} of the {} at the peak {} {results} of {}, each of a {} that is over.{}",
                 Bytes(bytes),

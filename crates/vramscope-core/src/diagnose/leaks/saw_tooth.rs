@@ -51,7 +51,8 @@ pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
 
 /// At least three teeth, each rising for three steps or more and then falling within a step by more than a fifth of the range; of
 /// each the steps it begins and drops in, and by how much the floors fall. Garbage collection is not in time with the steps; what
-/// every step frees itself never shows in the floors.
+/// every step frees itself never shows in the floors. A tooth that rises in one step is something that is made and replaced, such as
+/// an optimizer for the next stage of training.
 pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     const LEAST_TEETH: usize = 3;
     const LEAST_RISE: usize = 3;
@@ -73,7 +74,9 @@ pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
             continue;
         }
         let (rise, drop) = (steady[i - 1] - steady[begin], steady[i - 1] - steady[i]);
-        if i - 1 - begin >= LEAST_RISE && rise.saturating_mul(5) > range && drop.saturating_mul(5) > range {
+        let jump = steady[begin..i].windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let is_gradual = i - 1 - begin >= LEAST_RISE && jump.saturating_mul(4) <= rise.saturating_mul(3);
+        if is_gradual && rise.saturating_mul(5) > range && drop.saturating_mul(5) > range {
             teeth.push((begin + MARGIN, i + MARGIN, drop));
         }
         begin = i;

@@ -97,6 +97,8 @@ const FEWEST_TRAINING: usize = 4;
 const FEWEST_FREED: usize = 20;
 /// The same where the optimizer's calls tell the steps.
 const FEWEST_FREED_TRAINING: usize = 6;
+/// The same where a step is several calls of the model, as a request to a server is: no layer is that.
+const FEWEST_FREED_REQUESTS: usize = 10;
 
 /// Growth of fewer bytes per step does not fill a device.
 const LEAST_A_STEP: f64 = 512.0;
@@ -352,8 +354,12 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
         g.rhythm = Rhythm::None;
     }
     together::mark(&mut found, &alive, &floors(device, tables, bounds), &looked);
-    let is_training = ends_with_optimizer(steps) || matches!(steps.source, StepSource::Backward | StepSource::BackwardAlone);
-    let fewest_freed = if is_training { FEWEST_FREED_TRAINING } else { FEWEST_FREED };
+    let fewest_freed = match steps.source {
+        _ if ends_with_optimizer(steps) => FEWEST_FREED_TRAINING,
+        StepSource::Backward | StepSource::BackwardAlone => FEWEST_FREED_TRAINING,
+        StepSource::Call(_, 2..) | StepSource::Generation(_) => FEWEST_FREED_REQUESTS,
+        _ => FEWEST_FREED,
+    };
     if count >= fewest_freed {
         found.extend(freed_together(device, tables, bounds, old, fewest_freed));
     }

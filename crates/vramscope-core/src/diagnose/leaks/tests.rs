@@ -24,6 +24,8 @@ fn a_saw_is_seen_and_a_ramp_or_a_ripple_is_not() {
     let ramp: Vec<u64> = (0..42).map(|i| 1000 + 100 * i).collect();
     assert_eq!(teeth(&ramp, 4000), []);
     assert_eq!(teeth(&saw, 100_000), [], "a ripple");
+    let stairs: Vec<u64> = (0..42).map(|i| if i % 8 == 0 { 1000 } else { 1700 }).collect();
+    assert_eq!(teeth(&stairs, 4000), [], "what is made and replaced as a whole");
     let every_step: Vec<u64> = (0..42).map(|i| 1000 + 700 * (i % 2)).collect();
     assert_eq!(teeth(&every_step, 4000), []);
     assert_eq!(teeth(&[], 0), []);
@@ -54,6 +56,16 @@ fn growth_of(
     also: impl Fn(u64, &mut dyn FnMut(Action, u64, u32)),
     then: impl Fn(&mut dyn FnMut(Action, u64, u32)),
 ) -> Vec<Growth> {
+    growth_by(StepSource::None, steps, also, then)
+}
+
+/// The same for steps that are known in this way.
+fn growth_by(
+    source: StepSource,
+    steps: u64,
+    also: impl Fn(u64, &mut dyn FnMut(Action, u64, u32)),
+    then: impl Fn(&mut dyn FnMut(Action, u64, u32)),
+) -> Vec<Growth> {
     use crate::model::{PoolId, Progress, StreamId};
     let mut d = DeviceRecording::default();
     let mut bounds = vec![0];
@@ -70,7 +82,7 @@ fn growth_of(
     }
     then(&mut |action, address, stack| d.events.push(0, action, address, 1 << 20, StreamId(0), PoolId(0), StackId(stack)));
     let tables = DeviceTables::build(&d, &Progress::new()).expect("not cancelled");
-    growth(&d, &tables, &Steps { bounds, ..Steps::default() })
+    growth(&d, &tables, &Steps { bounds, source, ..Steps::default() })
 }
 
 /// Where the list of these tests has its block of a step.
@@ -85,8 +97,13 @@ fn free(push: &mut dyn FnMut(Action, u64, u32), address: u64) {
 
 /// One step in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
 fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
+    keeps_by(StepSource::None, steps, every, frees)
+}
+
+fn keeps_by(source: StepSource, steps: u64, every: u64, frees: bool) -> Vec<Growth> {
     let kept = |i: u64| i.is_multiple_of(every);
-    growth_of(
+    growth_by(
+        source,
         steps,
         |i, push| {
             if kept(i) {
@@ -113,6 +130,9 @@ fn growth_is_found_though_it_is_freed_before_the_end() {
     assert_eq!((g.bytes, g.count(), g.freed), (40 << 20, 40, Some(520)));
     assert!(g.is_leak());
     assert_eq!(keeps(12, 1, true), [], "a network of twelve layers does the same");
+    let calls = |each| StepSource::Call("serve.py:30".to_owned(), each);
+    assert_eq!(keeps_by(calls(1), 12, 1, true), [], "one call may be of a layer");
+    assert_eq!(keeps_by(calls(8), 12, 1, true).len(), 1, "a request of eight calls is no layer");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, NO_EVENT};
+use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
@@ -56,6 +56,23 @@ impl Read {
         }
         sums
     }
+}
+
+/// Models of a search over widths, recorded without stacks: the optimizer's state tells the weights of every one, and so their gradients.
+#[test]
+fn weights_of_later_models_are_known_by_the_state_that_is_made_for_them() {
+    let read = Read::of("promised/trials.none");
+    let (_, event) = read.tables.curves.peak(Quantity::Active);
+    let held = read.before(u64::from(event) + 1);
+    assert_eq!(["weights", "gradients", "optimizer_state"].map(|role| held[role] >> 20), [49, 48, 96], "{held:?}");
+}
+
+/// Features of video frames, kept for the frames to come: made behind a pass, and no input of it.
+#[test]
+fn what_is_kept_of_a_pass_is_no_input() {
+    let read = Read::of("promised/frames_memory");
+    let (_, event) = read.tables.curves.peak(Quantity::Active);
+    assert_eq!(read.before(u64::from(event) + 1).get("inputs").map_or(0, |bytes| bytes >> 20), 0);
 }
 
 /// What the truth calls differently, or tells where we do not try to.

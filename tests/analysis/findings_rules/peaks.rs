@@ -340,6 +340,71 @@ fn outputs_that_nobody_needs_are_told() {
     silent(&of_tests("promised/sample_grads"), "all_pairs");
 }
 
+/// Scores of a prompt's 768 positions where the next passes make those of one token, and of 512 of which only the last are read. Beside each
+/// what PyTorch counted of the mended program.
+#[test]
+fn scores_of_a_whole_prompt_are_told() {
+    let found = said(&of_tests("promised/decode_loop"), "unread_scores");
+    assert!(found.sentence.contains("768 positions"), "{}", found.sentence);
+    let after = found.saving.unwrap().after;
+    assert!(after.abs_diff(300_683_264) * 1000 < after, "{after}");
+    let after = said(&of_tests("promised/prefill_logits"), "unread_scores").saving.unwrap().after;
+    assert!(after.abs_diff(429_064_192) * 50 < after, "{after}");
+    // A hidden layer, and a loss that reads every position.
+    silent(&of_tests("promised/autocast_no_grad"), "unread_scores");
+    silent(&of_tests("nograd_missing.start.python"), "unread_scores");
+}
+
+/// `create_graph=True` where no second derivative follows; a gradient penalty and Hessian-vector products go through their graph.
+#[test]
+fn a_graph_of_the_backward_pass_is_told() {
+    // The backward pass of its twin frees activations while it makes gradients; the finding keeps them to its end.
+    let after = said(&of_tests("promised/penalty_graph"), "backward_graph").saving.unwrap().after;
+    assert!((665_010_176..798_000_000).contains(&after), "{after}");
+    let after = said(&of_tests("promised/gan_graph"), "backward_graph").saving.unwrap().after;
+    assert!(after.abs_diff(1_137_913_856) * 100 < after, "{after}");
+    silent(&of_tests("promised/penalty_graph"), "last_result");
+    silent(&of_tests("promised/wgan_gp"), "backward_graph");
+    silent(&of_tests("kinds/hessian.python"), "backward_graph");
+    silent(&of_tests("kinds/penalty.python"), "backward_graph");
+    silent(&of_tests("kinds/maml.python.cap85"), "backward_graph");
+    silent(&of_tests("promised/sample_grads"), "backward_graph");
+}
+
+/// A gradient for each of 128 samples, by vmap and by hooks.
+#[test]
+fn gradients_of_every_sample_are_told() {
+    for name in ["promised/sample_grads", "promised/sample_hooks"] {
+        let found = said(&of_tests(name), "sample_gradients");
+        assert!(found.sentence.contains("128 times as large as weights"), "{}", found.sentence);
+        silent(&of_tests(name), "all_pairs");
+    }
+    silent(&of_tests("promised/resnet"), "sample_gradients");
+}
+
+/// A table of two million rows of which a batch reads 81,920. PyTorch counted 624,046,080 bytes with `sparse=True`.
+#[test]
+fn a_dense_gradient_of_a_table_is_told() {
+    let found = said(&of_tests("promised/dense_embedding"), "dense_embedding");
+    let sentence = found.sentence.replace('\u{a0}', " ");
+    assert!(sentence.contains("2,000,000 rows") && sentence.contains("at most 81,920"), "{sentence}");
+    let after = found.saving.unwrap().after;
+    assert!(after.abs_diff(623_413_760) * 20 < after, "{after}");
+    silent(&of_tests("promised/loss"), "dense_embedding");
+}
+
+/// A search over widths, whose results hold models and optimizers; PyTorch counted 320,554,496 bytes without them. A network that grows trains all
+/// of its blocks, and its new optimizer replaces the old one at once.
+#[test]
+fn models_of_a_search_are_told_and_blocks_of_one_that_grows_are_not() {
+    let found = said(&of_tests("promised/trials"), "earlier_model");
+    assert!(found.sentence.replace('\u{a0}', " ").contains("made a model 6 times"), "{}", found.sentence);
+    let after = found.saving.unwrap().after;
+    assert!(after.abs_diff(320_556_032) * 50 < after, "{after}");
+    silent(&of_tests("promised/progressive"), "earlier_model");
+    silent(&of_tests("promised/progressive"), "saw_tooth");
+}
+
 /// `zero_grad()` between `backward()` and `step()`: nothing is trained.
 #[test]
 fn a_step_without_gradients_is_told() {
@@ -372,6 +437,10 @@ fn a_cross_entropy_by_hand_is_told() {
     let found = said(&of_tests("promised/hand_ce"), "loss_by_hand");
     assert!(found.sentence.contains("3 more tensors as large, made at habits.py:65 and habits.py:64"), "{}", found.sentence);
     silent(&of_tests("promised/loss"), "loss_by_hand");
+    // A log-softmax of the program's own, of which it gathers the tokens that are there.
+    let found = said(&of_tests("promised/token_logps"), "logits");
+    assert!(found.sentence.contains("made by the loss at more.py:28"), "{}", found.sentence);
+    silent(&of_tests("promised/token_logps"), "loss_by_hand");
     silent(&of_tests("promised/logits_last"), "loss_by_hand");
 }
 

@@ -7,7 +7,7 @@ use super::frame::{BUILDS_BUFFERS, BUILDS_STATE, CACHE, COLLECTIVE, REDUCES, TUN
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
-use super::{blind, cache, forward, older, older_model};
+use super::{blind, cache, forward, older, older_model, stepped};
 use crate::model::{Action, StackId, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
@@ -86,7 +86,33 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         }
     }
     forward::decide(case, &weights, &gradients, &mut of);
+    stepped::decide(case, &mut of);
+    kept_results(case, &mut of);
     of
+}
+
+/// What a program without training makes right behind a forward pass and keeps for long, such as predictions in a list. The inputs of the
+/// next pass are made after it, and go before it does.
+fn kept_results(case: &Case<'_>, of: &mut [Decided]) {
+    let runs = &case.phases.runs;
+    if case.phases.has(Part::Backward) {
+        return;
+    }
+    for (at, run) in runs.iter().enumerate().skip(1).filter(|(_, run)| run.part == Part::Unknown) {
+        let mut later = runs[at..].iter().filter(|r| r.part == Part::Forward);
+        let (Some(_), Some(second)) = (later.next(), later.next()) else { break };
+        let is_kept = |id: LifetimeId| case.gone(id) > second.events.0;
+        let mut inputs: Vec<LifetimeId> =
+            run.ids().filter(|id| of[id.0 as usize] == (Role::Inputs, Because::LivesIntoForward)).collect();
+        let own = inputs.iter().rposition(|&id| !is_kept(id)).unwrap_or(0);
+        inputs.truncate(own);
+        if runs[at - 1].part == Part::Forward {
+            inputs
+                .into_iter()
+                .filter(|&id| is_kept(id))
+                .for_each(|id| of[id.0 as usize] = (Role::Activations, Because::KeptResult));
+        }
+    }
 }
 
 /// The role that a block's phase gives it; forward blocks are decided together later.

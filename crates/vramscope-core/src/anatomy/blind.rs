@@ -3,8 +3,8 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes, is_cublas_size, is_workspace_size};
-use super::older_model;
 use super::role::{Because, Role};
+use super::{older_model, stepped};
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A program trains if its gradients are at least one part in this many of what it keeps.
@@ -21,13 +21,15 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     // A program that failed gives everything back behind its failure.
     let failure = case.device.events.failure_at_end().filter(|&failure| failure < over);
     let last = failure.unwrap_or(over);
+    let in_optimizer = made_in_optimizer(case, of);
+    let stepped = stepped::decide(case, of);
     // What is there before the second step and stays to the end: the model, and what the optimizer keeps.
     let model: Vec<LifetimeId> = (0..case.rows())
         .map(LifetimeId)
         .filter(|&id| (case.born(id) == NO_EVENT || case.born(id) < second) && case.gone(id) > last)
         .collect();
-    let kept: FxHashSet<LifetimeId> = model.iter().copied().collect();
-    let sizes: FxHashSet<u64> = model.iter().map(|&id| case.size(id)).collect();
+    let kept: FxHashSet<LifetimeId> = model.iter().chain(&stepped).copied().collect();
+    let sizes: FxHashSet<u64> = kept.iter().map(|&id| case.size(id)).collect();
     // Gradients come in every step, as large as weights, and go where it ends or the next begins.
     // A step that a failure cuts short has no gradients yet.
     let is_cut_short = failure.is_some();
@@ -43,7 +45,6 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             late[step].push(id);
         }
     }
-    let in_optimizer = made_in_optimizer(case, of);
     late.iter_mut().for_each(|ids| ids.retain(|id| of[id.0 as usize].0 == Role::Unknown));
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
     // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.

@@ -223,7 +223,9 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         "unpack_hook",
         "recompute_fn",
     ];
-    set(BACKWARD, named(&backward));
+    // Hooks of the backward pass run in its threads.
+    let is_hook = file.ends_with("torch/utils/hooks.py") && named(&["hook", "fn"]);
+    set(BACKWARD, named(&backward) || is_hook);
     let is_optimizer = has(OPTIMIZERS)
         && !has(&["lr_scheduler", "swa_utils"])
         && !named(&["zero_grad", "__init__", "load_state_dict", "add_param_group"]);

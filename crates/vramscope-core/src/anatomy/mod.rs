@@ -28,6 +28,7 @@ mod requests;
 mod role;
 pub mod roles;
 mod sense;
+mod stepped;
 pub mod steps;
 #[cfg(test)]
 mod tests;

@@ -245,6 +245,11 @@ impl Phases {
         self.sense(stack).bits & ATTENDS != 0
     }
 
+    /// The line that calls the model in whose pass a stack allocates; `None` outside of modules.
+    pub fn called_at(&self, stack: StackId) -> Option<FrameId> {
+        self.sense(stack).site
+    }
+
     /// True if a module's call, or a function called `forward`, is in the stack.
     pub fn is_in_module(&self, stack: StackId) -> bool {
         self.sense(stack).bits & (CALL | FORWARD) != 0

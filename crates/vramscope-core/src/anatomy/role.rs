@@ -183,6 +183,8 @@ pub(crate) enum Because {
     KeptByGraph,
     /// Made in forward, and kept beyond the next forward pass.
     KeptBeyond,
+    /// Made right behind a forward pass, before the inputs of the next, and kept beyond that one.
+    KeptResult,
     /// Made and gone in forward.
     DiesInForward,
     /// Half as large as a weight, made beside the result of the operator that uses it, kept to the end of forward.
@@ -211,6 +213,8 @@ pub(crate) enum Because {
     DiesBetween,
     /// Made by the program's own code before the first pass, as large as a gradient, never freed.
     AsLargeAsGradient,
+    /// As large as state that a step of the optimizer made, there before that step and through the next.
+    HasState,
     /// No stacks: by its size and life beside steps that repeat.
     ByRhythm,
     /// No stacks and no steps: made before anything was freed and before a library's workspace.
@@ -249,11 +253,13 @@ impl Because {
                 | B::HalfOfWeight
                 | B::LibrarySize
                 | B::LivesIntoForward
+                | B::KeptResult
                 | B::AsLargeAsGradient
                 | B::GrowsByCopy
                 | B::KeptInPairs
                 | B::CopiedIntoCache
                 | B::Joined
+                | B::HasState
                 | B::ByRhythm
                 | B::MadeFirst
                 | B::HeldWithMany
@@ -318,6 +324,9 @@ impl Because {
             }
             B::KeptByGraph => "The forward pass kept it, with what the other layers made, and no backward pass used it.",
             B::KeptBeyond => "It was made in a forward pass and was still held when the next one ended.",
+            B::KeptResult => {
+                "It was made right behind a forward pass and outlived the inputs of the next: a result that is kept."
+            }
             B::DiesInForward => "It was made in the forward pass and was gone soon after.",
             B::HalfOfWeight => {
                 "It is half as large as a weight, was made beside the result that it was used for, and lived to the end of the forward pass."
@@ -343,6 +352,9 @@ impl Because {
             }
             B::MadeFirst => {
                 "It was made before anything was freed and before a library made its workspace, as a model is when it is loaded."
+            }
+            B::HasState => {
+                "It is as large as state that the optimizer made in a step, and was there before that step and after the next."
             }
             B::ByRhythm => "The recording has no stacks: its size and its life beside the steps tell.",
         }

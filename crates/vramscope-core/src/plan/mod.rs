@@ -369,6 +369,13 @@ impl Plan {
     pub(crate) fn modelled(&self, size: &Size, setting: &Setting) -> Predicted {
         let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);
+        // A larger run needs no less than a recorded smaller one, but for a little that cuDNN may choose otherwise.
+        let is_within =
+            |p: &&Arc<Program>| p.conf == setting.conf && p.is_whole() && p.at.iter().all(|(n, v)| size.get(n) >= Some(v));
+        let recorded = self.programs.iter().filter(is_within).map(|p| p.peaks[1] - p.peaks[1] / 20).max().filter(|_| !out.oom);
+        let least = recorded.unwrap_or(0);
+        out.span[0] = out.span[0].max(least.min(out.peak_reserved_bytes));
+        out.allocated_span[0] = out.allocated_span[0].max(least.min(out.peak_allocated_bytes));
         // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);

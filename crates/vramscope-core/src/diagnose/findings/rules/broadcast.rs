@@ -95,12 +95,11 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
-    // torch.func makes a gradient, or a row of a Jacobian, for each of many rows: these are no pairs, whatever their shape.
+    // torch.func and hooks make a gradient, or a row of a Jacobian, for each of many rows: these are no pairs, whatever their shape.
     let stacks = &p.recording.stacks;
     let is_transform = |f: &FrameId| {
-        stacks
-            .frame(*f)
-            .is_some_and(|f| ["torch/_functorch/", "torch/autograd/"].iter().any(|part| stacks.text(f.file).contains(part)))
+        let parts = ["torch/_functorch/", "torch/autograd/", "torch/utils/hooks.py"];
+        stacks.frame(*f).is_some_and(|f| parts.iter().any(|part| stacks.text(f.file).contains(part)))
     };
     let is_written = |&row: &u32| {
         let stack = p.stack_of(LifetimeId(row));

@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
+use super::backward::keeps_backward_graph;
 use super::copies::is_grown;
 use super::shared::{FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
@@ -12,7 +13,7 @@ use crate::anatomy::{Phase, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
-use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Nothing below one part in this many of the peak is reported here.
@@ -52,6 +53,19 @@ fn only_calls(p: &RuleInput<'_>) -> bool {
         && with_graph() >= SEVERAL
 }
 
+/// ` called at train.py:41`, if one line calls the model in whose passes nine tenths of some blocks were made.
+fn called_at(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
+    let mut by_call: FxHashMap<Option<FrameId>, u64> = FxHashMap::default();
+    for b in blocks {
+        let call = p.stack_of(b.lifetime).and_then(|stack| p.roles.anatomy.phases.called_at(stack));
+        *by_call.entry(call).or_default() += b.size;
+    }
+    let all: u64 = by_call.values().sum();
+    let most = by_call.into_iter().find(|(_, bytes)| bytes.saturating_mul(10) >= all.saturating_mul(9));
+    let line = most.and_then(|(call, _)| p.recording.stacks.frame(call?));
+    line.map_or(String::new(), |line| format!(" called at {}", place_or_function(&p.recording.stacks, line)))
+}
+
 /// True when [`unused_graph`] makes a finding.
 pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
     of_unused_graph(p).is_some()
@@ -75,8 +89,8 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let sentence = format!(
         "{} {} in {} for a backward pass, most at {}, and {}.{}{}",
         match passes {
-            0 | 1 => "The forward pass keeps".to_owned(),
-            more => format!("{more} forward passes keep"),
+            0 | 1 => format!("The forward pass{} keeps", called_at(p, &blocks)),
+            more => format!("{more} forward passes{} keep", called_at(p, &blocks)),
         },
         Bytes(bytes),
         counted(blocks.len() as u64, "block", "blocks"),
@@ -185,7 +199,7 @@ pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId)
 /// What the step before the peak made last and a variable still holds: it is freed only when this step has made its own.
 pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
-    if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) {
+    if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) || keeps_backward_graph(p) {
         return Vec::new();
     }
     // A step begins with a call, so what is made right before it, as its input, seems to be of the step before.

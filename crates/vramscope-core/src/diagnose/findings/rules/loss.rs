@@ -15,7 +15,10 @@ use crate::units::{Bytes, count};
 /// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
 pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 8;
-    let (mut named, _) = held(p, |b| p.flags_of(b.lifetime) & LOSS != 0);
+    // A log-softmax that the program calls itself and gathers from is a loss too.
+    let own = OwnLoss::find(p).filter(|loss| !loss.is_long(p)).map_or(Vec::new(), |loss| loss.made);
+    let is_loss = |id: LifetimeId| p.flags_of(id) & LOSS != 0 || own.binary_search(&id).is_ok();
+    let (mut named, _) = held(p, |b| is_loss(b.lifetime));
     // Those of earlier steps are there by a leak, which has a rule of its own.
     let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
     named.retain(|b| step_of(p, b.lifetime) == newest);
@@ -24,9 +27,9 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     // Its backward pass makes blocks of the same sizes, without a Python stack.
     let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
     let is_its = |id: LifetimeId, size: u64| {
-        p.flags_of(id) & LOSS != 0 || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
+        is_loss(id) || (sizes.contains(&size) && p.roles.anatomy.phases.of(id) == Some(Phase::Backward))
     };
-    let is_of_leak = |id: LifetimeId| p.flags_of(id) & LOSS != 0 && step_of(p, id) != newest;
+    let is_of_leak = |id: LifetimeId| is_loss(id) && step_of(p, id) != newest;
     let peak = peak(p);
     if of_named.saturating_mul(2) < LEAST {
         return Vec::new();
@@ -70,6 +73,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak)
             .at(place(p, &blocks))
             .advice(match rows_of_pairs(named[0].requested) {
+                _ if !own.is_empty() => "They are as large as the scores of all rows. Compute the loss in chunks of rows, each checkpointed. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.",
                 Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
                 None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
             })
@@ -85,40 +89,67 @@ fn rows_of_pairs(bytes: u64) -> Option<u64> {
     })
 }
 
+/// What the program's own lines make of the scores in the step of the peak, ending in one number for each row, as a gather of the targets does.
+struct OwnLoss {
+    scores: LifetimeId,
+    /// As large as the scores, or nearly, in order of birth. The last may be what the backward pass reads.
+    made: Vec<LifetimeId>,
+}
+
+impl OwnLoss {
+    fn find(p: &RuleInput<'_>) -> Option<Self> {
+        /// Fewer classes are no vocabulary.
+        const CLASSES: u64 = 256;
+        /// A few numbers are the loss itself.
+        const ROWS: u64 = 256;
+        /// Without its last position a sequence is one part in this many shorter, or fewer.
+        const SHORTER: u64 = 16;
+        let lifetimes = &p.tables.lifetimes;
+        let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+        let step = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred())?;
+        let ids = (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+        let is_forward = |id: &LifetimeId| p.roles.anatomy.phases.of(*id) == Some(Phase::Forward);
+        let forward: Vec<LifetimeId> =
+            ids.filter(|&id| p.steps.of(lifetimes.born(id)) == Some(step)).filter(is_forward).collect();
+        let head = forward.iter().rposition(|&id| p.flags_of(id) & LINEAR != 0)?;
+        let (scores, behind) = (forward[head], &forward[head + 1..]);
+        let least = size(scores).saturating_sub(size(scores) / SHORTER);
+        // Mixed precision computes the loss in numbers twice as wide.
+        let is_as_large =
+            |id: LifetimeId| [1, 2].iter().any(|n| (least * n..=size(scores).saturating_mul(*n)).contains(&size(id)));
+        let made: Vec<LifetimeId> = behind.iter().copied().filter(|&id| is_as_large(id)).collect();
+        let &last = made.last()?;
+        let is_row = |id: LifetimeId| size(id) > ROWS && size(last) % size(id) == 0 && size(last) / size(id) >= CLASSES;
+        let is_loss = behind.iter().any(|&id| id > last && is_row(id)) && behind.iter().all(|&id| p.flags_of(id) & LOSS == 0);
+        is_loss.then_some(OwnLoss { scores, made })
+    }
+
+    /// The blocks at the peak that are the scores or made of them.
+    fn held<'a>(&self, p: &'a RuleInput<'_>) -> (Vec<&'a BlockAt>, u64) {
+        held(p, |b| b.lifetime == self.scores || self.made.binary_search(&b.lifetime).is_ok())
+    }
+
+    /// So many of them are held that `F.cross_entropy`, which has two in the forward pass, would need less.
+    fn is_long(&self, p: &RuleInput<'_>) -> bool {
+        const FEWEST: usize = 4;
+        self.held(p).0.len() >= FEWEST
+    }
+}
+
 /// A cross entropy in the program's own lines: softmax, logarithm and gather each make a tensor as large as the scores.
 pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// The scores, and what is made of them: `F.cross_entropy` has two in the forward pass.
-    const FEWEST: usize = 4;
-    /// Fewer classes are no vocabulary.
-    const CLASSES: u64 = 256;
-    /// A few numbers are the loss itself.
-    const ROWS: u64 = 256;
-    let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let Some(step) = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred()) else { return Vec::new() };
-    let ids = (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
-    let is_forward = |id: &LifetimeId| p.roles.anatomy.phases.of(*id) == Some(Phase::Forward);
-    let forward: Vec<LifetimeId> = ids.filter(|&id| p.steps.of(lifetimes.born(id)) == Some(step)).filter(is_forward).collect();
-    let Some(head) = forward.iter().rposition(|&id| p.flags_of(id) & LINEAR != 0) else { return Vec::new() };
-    let (scores, behind) = (forward[head], &forward[head + 1..]);
-    // Mixed precision computes the loss in numbers twice as wide.
-    let is_as_large = |id: LifetimeId| size(id) == size(scores) || size(id) == size(scores).saturating_mul(2);
-    let made: Vec<LifetimeId> = behind.iter().copied().filter(|&id| is_as_large(id) && p.flags_of(id) & LOSS == 0).collect();
-    let Some(&last) = made.last() else { return Vec::new() };
-    // One number for each row, after all of them: a gather, or a sum over the classes.
-    let is_row = |id: LifetimeId| size(id) > ROWS && size(scores) % size(id) == 0 && size(scores) / size(id) >= CLASSES;
-    let is_cross_entropy =
-        behind.iter().any(|&id| id > last && is_row(id)) && behind.iter().all(|&id| p.flags_of(id) & LOSS == 0);
-    let (blocks, bytes) = held(p, |b| b.lifetime == scores || made.binary_search(&b.lifetime).is_ok());
-    if !is_cross_entropy || blocks.len() < FEWEST || bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
+    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let Some(loss) = OwnLoss::find(p).filter(|loss| loss.is_long(p)) else { return Vec::new() };
+    let (blocks, bytes) = loss.held(p);
+    if bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
         return Vec::new();
     }
     // All of them but the last, which the backward pass reads, in every step.
-    let spared: FxHashSet<(StackId, u64)> =
-        made.iter().filter(|&&id| id != last).filter_map(|&id| Some((p.stack_of(id)?, size(id)))).collect();
+    let but_last = loss.made.split_last().map_or(&[][..], |(_, others)| others);
+    let spared: FxHashSet<(StackId, u64)> = but_last.iter().filter_map(|&id| Some((p.stack_of(id)?, size(id)))).collect();
     let is_spared = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| spared.contains(&(stack, size(id))));
     let saving = saving(p, |id, block| if is_spared(id) { 0 } else { block });
-    let own: Vec<&BlockAt> = blocks.iter().filter(|b| b.lifetime != scores).copied().collect();
+    let own: Vec<&BlockAt> = blocks.iter().filter(|b| b.lifetime != loss.scores).copied().collect();
     vec![
         Finding::new("loss_by_hand", Class::Peak, "The loss is computed by hand", bytes)
             .says(format!(

@@ -5,6 +5,7 @@
 
 mod at_peak;
 mod autocast;
+mod backward;
 mod beside;
 mod broadcast;
 mod copies;
@@ -53,8 +54,9 @@ pub(super) const SPIKE: &str = "spike";
 pub(super) const BATCH: &str = "batch";
 pub(super) const STALE_COPIES: &str = "stale_copies";
 /// Mistakes whose remedy costs nothing. They come before changes that cost time or accuracy, such as checkpointing.
-pub(super) const MISTAKES: [&str; 16] = [
+pub(super) const MISTAKES: [&str; 17] = [
     "all_pairs",
+    "backward_graph",
     "broadcast",
     "earlier_model",
     "earlier_optimizer",

@@ -267,12 +267,14 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("optimizer_state", Class::Peak, title, bytes)
             .says(format!(
-                "{} of the {} at the peak is {}optimizer state, beside {}{} of weights.",
+                "{} of the {} at the peak is {}optimizer state{}.",
                 Bytes(bytes),
                 Bytes(peak),
                 probably(p, &blocks),
-                probably(p, &of_weights),
-                Bytes(weights)
+                match weights {
+                    0 => String::new(),
+                    _ => format!(", beside {}{} of weights", probably(p, &of_weights), Bytes(weights)),
+                }
             ))
             .saves(with, saving)
             .bytes_of("optimizer state", bytes)

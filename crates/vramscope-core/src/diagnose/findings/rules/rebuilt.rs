@@ -45,12 +45,34 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
     if begins.len() < 2 || begins.len() * 2 > p.steps.len() { Vec::new() } else { begins }
 }
 
-/// Where the program makes a model. The same lines make its weights again, of the same sizes.
+/// Where the program makes a model anew. The same lines make its weights again, of the same sizes or, as in a search over widths, of others.
+/// None where a backward pass goes through the earlier ones too: they are parts of a model that grows.
 fn models(p: &RuleInput<'_>) -> Vec<u32> {
-    made_again(p, |id| {
-        let stack = p.stack_of(id).filter(|_| p.roles.of(id) == Role::Weights)?;
-        Some((stack, p.tables.lifetimes.requested(p.device, id)))
-    })
+    let lifetimes = &p.tables.lifetimes;
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let line = |id: LifetimeId| p.stack_of(id).filter(|_| p.roles.of(id) == Role::Weights);
+    let mut begins = made_again(p, |id| Some((line(id)?, size(id))));
+    if begins.is_empty() {
+        begins = made_again(p, |id| Some((line(id)?, 1)));
+    }
+    // Of each model, by its number from 1, the bytes of its weights, and by step those of the gradients made while it is the newest.
+    let (mut weights, mut gradients) = (vec![0u64; begins.len() + 1], BTreeMap::<(usize, usize), u64>::new());
+    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|_| !begins.is_empty()) {
+        let born = lifetimes.born(id);
+        let model = begins.partition_point(|&begin| begin <= born);
+        let bytes = match p.roles.of(id) {
+            Role::Weights => &mut weights[model],
+            Role::Gradients => match p.steps.of(born) {
+                Some(step) => gradients.entry((model, step)).or_default(),
+                None => continue,
+            },
+            _ => continue,
+        };
+        *bytes = bytes.saturating_add(size(id));
+    }
+    let is_part =
+        |(&(model, _), &made): (&(usize, usize), &u64)| model > 1 && made > weights[model].saturating_add(weights[model] / 2);
+    if gradients.iter().any(is_part) { Vec::new() } else { begins }
 }
 
 /// Where the program makes the state of an optimizer again for the same weights. LBFGS makes a pair of tensors in each iteration.

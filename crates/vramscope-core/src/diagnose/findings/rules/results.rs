@@ -114,10 +114,93 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Scores of all positions of which the loss reads a few, as of the last one.
+/// Scores of a whole prompt where only the next token is taken from them: the passes behind it make those of one position, or what the program
+/// makes of them is that much smaller.
+fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
+    /// Fewer passes of one token are no generation.
+    const FEWEST_TOKENS: usize = 3;
+    /// The head is the last of the pass, or so many allocations before its end.
+    const LAST_OF_PASS: usize = 2;
+    /// The input of the head is made within so many allocations before its scores.
+    const LINEAR_INPUT: u32 = 4;
+    let (lifetimes, phases) = (&p.tables.lifetimes, &p.roles.anatomy.phases);
+    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let is_of_pass = |id: LifetimeId| matches!(p.roles.of(id), Role::Temporaries | Role::Activations);
+    let Some((blocks, _)) =
+        much(p, |b| of_linear(p, b.lifetime) && is_of_pass(b.lifetime)).filter(|_| !p.trains() && !p.steps.is_inferred())
+    else {
+        return Vec::new();
+    };
+    let scores = blocks[0].lifetime;
+    let (all, line) = (size(scores), p.stack_of(scores));
+    let is_in_module = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| phases.is_in_module(stack));
+    let later = || (scores.0 + 1..lifetimes.len() as u32).map(LifetimeId);
+    // A loss reads every position.
+    if later().any(|id| p.flags_of(id) & LOSS != 0) {
+        return Vec::new();
+    }
+    let tokens: Vec<u64> =
+        later().filter(|&id| p.stack_of(id) == line).map(size).take_while(|&size| size < all).take(FEWEST_TOKENS).collect();
+    let generated = tokens.first().copied().filter(|one| tokens.len() == FEWEST_TOKENS && tokens.iter().all(|size| size == one));
+    // Without such passes: the largest of what is made of them before the next pass, if it is of whole positions. [n, classes] was made of [n, d]
+    // and weights [classes, d], which gives the bytes of a position.
+    let rest = later().take_while(|&id| is_in_module(id)).count();
+    let behind = later().skip(rest).take_while(|&id| !is_in_module(id) && rest <= LAST_OF_PASS);
+    let weights: FxHashSet<u64> = held(p, |b| p.roles.of(b.lifetime) == Role::Weights).0.iter().map(|b| b.requested).collect();
+    let before: Vec<u64> =
+        (scores.0.saturating_sub(LINEAR_INPUT)..scores.0).map(LifetimeId).map(size).filter(|&size| size > 0).collect();
+    let is_of_positions = |read: u64| {
+        let position = |&weight: &u64, input: u64, width: u64| {
+            let square = u128::from(all) * u128::from(weight) / u128::from(input) * u128::from(width);
+            let bytes = u64::try_from(square.isqrt()).unwrap_or(u64::MAX);
+            bytes > 0 && u128::from(bytes) * u128::from(bytes) == square && all % bytes == 0 && read % bytes == 0
+        };
+        weights.iter().any(|weight| before.iter().any(|&input| [2, 4].iter().any(|&width| position(weight, input, width))))
+    };
+    let read = behind.map(size).max().filter(|&read| read > 0 && is_of_positions(read));
+    let Some(one) = generated.or(read).filter(|&one| one > 0 && all % one == 0 && all / one >= FEWEST_POSITIONS) else {
+        return Vec::new();
+    };
+    // That of the pass before may wait at the peak too.
+    let is_its = |id: LifetimeId| p.stack_of(id) == line && size(id) > one;
+    let saving = saving(p, |id, block| if is_its(id) { block.min(one) } else { block });
+    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime)).filter(|_| !saving.is_nothing()) else { return Vec::new() };
+    vec![
+        Finding::new("unread_scores", Class::Peak, "Scores of all positions, and one is read", bytes)
+            .says(format!(
+                "{} of the {} at the peak {} scores made at {}. {}",
+                Bytes(bytes),
+                Bytes(peak(p)),
+                if blocks.len() == 1 { "is" } else { "are" },
+                made_at(p, scores),
+                match generated {
+                    Some(_) => format!(
+                        "They are of {} positions of a prompt, and the passes behind it make those of one.",
+                        count(all / one)
+                    ),
+                    None => format!("What the program makes of them is 1/{} as large, as of one position.", count(all / one)),
+                },
+            ))
+            .saves("With the scores of one position alone", saving)
+            .bytes_of("scores", bytes)
+            .shows("scores for each that is read", count(all / one))
+            .bytes_of("peak", peak(p))
+            .at(place(p, &blocks))
+            .remedy("logits = model(prompt, logits_to_keep=1).logits  # or: head(hidden[:, -1:])")
+            .advice("Pick the position first, then apply the head. generate() of Transformers does it by itself.")
+            .check(&format!("{}.", saving.falls())),
+    ]
+}
+
+/// Fewer positions for each that is read may be views, shifted labels or parts of a batch.
+const FEWEST_POSITIONS: u64 = 8;
+
+/// Scores of all positions of which the loss reads a few, as of the last one, or which nothing but the next token is taken from.
 pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer may be views, shifted labels or parts of a batch.
-    const FEWEST: u64 = 8;
+    let found = prompt_scores(p);
+    if !found.is_empty() {
+        return found;
+    }
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let Some(step) = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred()) else { return Vec::new() };
@@ -133,7 +216,7 @@ pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(scores) = scores.filter(|&id| of_linear(p, id) && size(id) % read == 0) else { return Vec::new() };
     let (all, line) = (size(scores), p.stack_of(scores));
     let each = all / read;
-    if each < FEWEST.max(times.saturating_mul(4)) {
+    if each < FEWEST_POSITIONS.max(times.saturating_mul(4)) {
         return Vec::new();
     }
     // The backward pass makes gradients of the same size.

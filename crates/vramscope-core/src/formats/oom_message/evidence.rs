@@ -2,7 +2,7 @@
 
 use super::prefix::stripped;
 use super::row::Trust;
-use super::signs::{tells, words};
+use super::signs::{tells, told, words};
 use super::text::{Window, captured};
 
 /// Lines above and below an error in which a text may explain it.
@@ -28,10 +28,11 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
 
 /// True in a guide that explains the error at length, with an example of it.
 pub(super) fn is_guide(window: &Window<'_>) -> bool {
-    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
+    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase();
+    let around = if around.is_ascii() { around } else { around.replace('’', "'") };
     // Pages that rate their advice do so at each item.
-    let is_rated = around.matches("% success)").count() > 1;
-    is_rated || words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
+    let is_rated = || around.matches("% success)").count() > 1;
+    told("guide", &around).nth(1).is_some() || super::text::contains(&around, "% success)") && is_rated()
 }
 
 /// Lines above and below an example that a guide explains.
@@ -118,8 +119,12 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
-    captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
-        || captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
+    // A letter in place of a number begins a word; most lines have none.
+    let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
+    let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
+    line.contains('{') && captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
+        || has_letter()
+            && captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
 }
 
 /// True if the line explains the words to readers: a guide, a FAQ, documentation.

@@ -90,8 +90,9 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.starts_with("Error: ") {
         return false;
     }
-    // A comment in indented code.
-    if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
+    // A comment in indented code, or one beside a line of code.
+    let is_comment = line.trim_start().starts_with(['#', ';']);
+    if is_comment && (line.starts_with("    ") || window.around(2, 2).lines().any(is_code_line)) {
         return true;
     }
     let line = line.to_ascii_lowercase();
@@ -108,6 +109,11 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+}
+
+/// True for a branch or an assignment in Python, also one in a comment.
+fn is_code_line(line: &str) -> bool {
+    captured!(r"^#? *((?:el)?if .*:|[A-Za-z_][A-Za-z0-9_.]* = \S.*)$", line).is_some_and(|[_]| true)
 }
 
 /// A line in small letters before and after the words, which may be joined, or after the first of them where they are wrapped.
@@ -156,7 +162,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
     };
     tells("explains", &around)
         || nearest.is_some_and(is_condition)
-        || has_heading(&around, &["cause", "why it happens"])
+        || has_heading(&around, &["cause", "why it happens", "原因"])
         || is_catalogue(window)
 }
 
@@ -164,7 +170,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
 fn has_heading(text: &str, headings: &[&str]) -> bool {
     let is_heading = |line: &str, word: &str| {
         let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*']))
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']))
     };
     text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
 }

@@ -63,7 +63,8 @@ pub(super) fn ends_traceback(text: &str, messages: &mut [OomMessage]) {
 /// Marks the messages that came up while the program handled the one before: Python prints both tracebacks with one of these sentences
 /// between them.
 pub(super) fn continues_traceback(text: &str, messages: &mut [OomMessage]) {
-    const LINKS: [&str; 2] = ["During handling of the above exception, another exception occurred", "The above exception was the direct cause"];
+    const LINKS: [&str; 2] =
+        ["During handling of the above exception, another exception occurred", "The above exception was the direct cause"];
     if !LINKS.iter().any(|link| super::text::contains(text, link)) {
         return;
     }

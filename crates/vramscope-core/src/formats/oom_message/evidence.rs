@@ -35,6 +35,16 @@ pub(super) fn is_guide(window: &Window<'_>) -> bool {
     told("guide", &around).nth(1).is_some() || super::text::contains(&around, "% success)") && is_rated()
 }
 
+/// True for a line of a text or list that code gives a name above it: `MESSAGES = [`. JSON has its names in quotes.
+pub(super) fn is_in_code(window: &Window<'_>) -> bool {
+    let is_quoted = |line: &str| line.trim_start().trim_start_matches(['r', 'f', 'b', 'u']).starts_with(['"', '\'', '`']);
+    if !is_quoted(window.raw_line()) {
+        return false;
+    }
+    let opens = window.around(COMMENT, 0).lines().rev().find(|line| !is_quoted(line));
+    opens.is_some_and(|line| [" = (", " = [", " = {"].iter().any(|end| line.trim_end().ends_with(end)))
+}
+
 /// Lines above and below an example that a guide explains.
 const GUIDE: usize = 16;
 
@@ -249,6 +259,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
+    // An arrow may be code, but `WARNING --> ` is the head of a log's line.
+    let both = both.replace("-->", "");
     let is_told = || words("told under").any(|key| low.starts_with(key));
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']) && !is_told();
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.

@@ -35,14 +35,20 @@ pub(super) fn is_guide(window: &Window<'_>) -> bool {
     told("guide", &around).nth(1).is_some() || super::text::contains(&around, "% success)") && is_rated()
 }
 
-/// True for a line of a text or list that code gives a name above it: `MESSAGES = [`. JSON has its names in quotes.
+/// True for a text that code names or throws, in the line or above it: `MESSAGES = [`, `error = Error("`. JSON has its names in quotes.
 pub(super) fn is_in_code(window: &Window<'_>) -> bool {
     let is_quoted = |line: &str| line.trim_start().trim_start_matches(['r', 'f', 'b', 'u']).starts_with(['"', '\'', '`']);
-    if !is_quoted(window.raw_line()) {
-        return false;
+    let line = window.raw_line();
+    if !is_quoted(line) {
+        let is_call =
+            || captured!(r"^\s*(?:[A-Za-z_][A-Za-z0-9_]* = |raise |throw new )([A-Za-z_][A-Za-z0-9_.]*\([\x22'])", line);
+        return line.len() <= LONG && line.trim_end().trim_end_matches(';').ends_with(')') && is_call().is_some_and(|[_]| true);
     }
     let opens = window.around(COMMENT, 0).lines().rev().find(|line| !is_quoted(line));
-    opens.is_some_and(|line| [" = (", " = [", " = {"].iter().any(|end| line.trim_end().ends_with(end)))
+    let is_open = |line: &str| {
+        [" = (", " = [", " = {"].iter().any(|end| line.ends_with(end)) || line.contains("new ") && line.ends_with('(')
+    };
+    opens.is_some_and(|line| is_open(line.trim_end()))
 }
 
 /// Lines above and below an example that a guide explains.
@@ -69,7 +75,8 @@ fn is_element(before: &str, after: &str) -> bool {
     ['"', '\''].into_iter().filter_map(|quote| before.rsplit_once(quote).zip(after.split_once(quote))).any(
         |((opens, kind), (inside, closes))| {
             // A notebook stores the lines that a cell printed as such a list.
-            let is_listed = opens.trim().is_empty() && closes.trim() == "," && !inside.ends_with("\\n");
+            let is_listed = opens.trim().is_empty() && closes.trim() == "," && !inside.ends_with("\\n")
+                || ["-", "*"].contains(&opens.trim()) && closes.trim().is_empty();
             is_listed && !kind.contains("error:") || closes.starts_with(": \"") || closes.starts_with(": '")
         },
     )

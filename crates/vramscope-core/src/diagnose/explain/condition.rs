@@ -168,7 +168,8 @@ mod tests {
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());
                     let platform = name.parse::<crate::formats::oom_message::Platform>().is_ok();
                     let fact = FACTS.iter().any(|(known, _)| *known == name) || !rules::table(&format!("is {name}")).is_empty();
-                    let set = "rejected|bare|foreign|counts below zero|one at once|attempt|miscounted|peers|others too small";
+                    let set =
+                        "rejected|chained|bare|foreign|counts below zero|one at once|attempt|miscounted|peers|others too small";
                     let seen = shows(name) || set.split('|').any(|known| known == name);
                     assert!(figure || size || platform || fact || seen, "{name}: {text}");
                 }

@@ -19,7 +19,7 @@ pub(super) struct Judged {
 const ROUNDED: &str = "the figures are rounded; another reading is possible";
 
 /// Tables of what follows the sentence of a verdict.
-const ALSO: [&str; 4] = ["limit_as_well", "spilled_as_well", "program_as_well", "slice_as_well"];
+const ALSO: [&str; 5] = ["limit_as_well", "spilled_as_well", "program_as_well", "slice_as_well", "caught_as_well"];
 
 /// The result of the first row whose condition holds and whose sentence has all its figures; a row without a sentence has the message's.
 fn judged(m: &OomMessage, tables: &[&str]) -> Judged {

@@ -14,6 +14,7 @@ use super::entries::entries;
 use super::row::{DIALECTS, Row, Trust};
 use super::text::{Span, Window, clamped, has};
 use super::{Dialect, Figure, OomMessage, Platform, ProcessUse, Writer};
+use crate::units::MEBIBYTE;
 
 /// True for fields that are not sizes: an index, or tokens.
 fn is_count(name: &str) -> bool {
@@ -202,7 +203,8 @@ impl Pattern {
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();
         let is_mentioned = || super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
-        let is_literal = super::evidence::is_guide(window) || !has_a_card && is_mentioned();
+        let is_literal =
+            super::evidence::is_guide(window) || super::evidence::is_in_code(window) || !has_a_card && is_mentioned();
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,
@@ -315,6 +317,11 @@ fn set(message: &mut OomMessage, name: &str, figure: Figure) -> bool {
         "more" => f.requested = Some(f.requested.map_or(figure, |q| q.plus(figure))),
         // The exact request, if it was also printed rounded.
         "exact" if f.requested.is_none_or(|q| q.low() <= figure.bytes && figure.bytes <= q.high()) => f.requested = Some(figure),
+        // TensorRT's number for a tactic: bytes, or MiB without a unit.
+        "tactic" if figure.bytes < MEBIBYTE => {
+            f.requested = f.requested.or(Some(Figure { bytes: figure.bytes << 20, slack: MEBIBYTE / 2 }));
+        }
+        "tactic" => f.requested = f.requested.or(Some(figure)),
         // The request truncated to whole GiB.
         "whole" if figure.bytes > 0 => f.requested = f.requested.or(Some(figure)),
         // Allocated bytes including the request.

@@ -2,7 +2,7 @@
 
 use super::prefix::stripped;
 use super::row::Trust;
-use super::signs::{tells, words};
+use super::signs::{tells, told, words};
 use super::text::{Window, captured};
 
 /// Lines above and below an error in which a text may explain it.
@@ -28,10 +28,27 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
 
 /// True in a guide that explains the error at length, with an example of it.
 pub(super) fn is_guide(window: &Window<'_>) -> bool {
-    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase().replace('’', "'");
+    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase();
+    let around = if around.is_ascii() { around } else { around.replace('’', "'") };
     // Pages that rate their advice do so at each item.
-    let is_rated = around.matches("% success)").count() > 1;
-    is_rated || words("guide").filter(|word| super::text::contains(&around, word)).count() > 1
+    let is_rated = || around.matches("% success)").count() > 1;
+    told("guide", &around).nth(1).is_some() || super::text::contains(&around, "% success)") && is_rated()
+}
+
+/// True for a text that code names or throws, in the line or above it: `MESSAGES = [`, `error = Error("`. JSON has its names in quotes.
+pub(super) fn is_in_code(window: &Window<'_>) -> bool {
+    let is_quoted = |line: &str| line.trim_start().trim_start_matches(['r', 'f', 'b', 'u']).starts_with(['"', '\'', '`']);
+    let line = window.raw_line();
+    if !is_quoted(line) {
+        let is_call =
+            || captured!(r"^\s*(?:[A-Za-z_][A-Za-z0-9_]* = |raise |throw new )([A-Za-z_][A-Za-z0-9_.]*\([\x22'])", line);
+        return line.len() <= LONG && line.trim_end().trim_end_matches(';').ends_with(')') && is_call().is_some_and(|[_]| true);
+    }
+    let opens = window.around(COMMENT, 0).lines().rev().find(|line| !is_quoted(line));
+    let is_open = |line: &str| {
+        [" = (", " = [", " = {"].iter().any(|end| line.ends_with(end)) || line.contains("new ") && line.ends_with('(')
+    };
+    opens.is_some_and(|line| is_open(line.trim_end()))
 }
 
 /// Lines above and below an example that a guide explains.
@@ -58,7 +75,8 @@ fn is_element(before: &str, after: &str) -> bool {
     ['"', '\''].into_iter().filter_map(|quote| before.rsplit_once(quote).zip(after.split_once(quote))).any(
         |((opens, kind), (inside, closes))| {
             // A notebook stores the lines that a cell printed as such a list.
-            let is_listed = opens.trim().is_empty() && closes.trim() == "," && !inside.ends_with("\\n");
+            let is_listed = opens.trim().is_empty() && closes.trim() == "," && !inside.ends_with("\\n")
+                || ["-", "*"].contains(&opens.trim()) && closes.trim().is_empty();
             is_listed && !kind.contains("error:") || closes.starts_with(": \"") || closes.starts_with(": '")
         },
     )
@@ -89,8 +107,9 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.starts_with("Error: ") {
         return false;
     }
-    // A comment in indented code.
-    if line.starts_with("    ") && line.trim_start().starts_with(['#', ';']) {
+    // A comment in indented code, or one beside a line of code.
+    let is_comment = line.trim_start().starts_with(['#', ';']);
+    if is_comment && (line.starts_with("    ") || window.around(2, 2).lines().any(is_code_line)) {
         return true;
     }
     let line = line.to_ascii_lowercase();
@@ -109,6 +128,11 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
+/// True for a branch or an assignment in Python, also one in a comment.
+fn is_code_line(line: &str) -> bool {
+    captured!(r"^#? *((?:el)?if .*:|[A-Za-z_][A-Za-z0-9_.]* = \S.*)$", line).is_some_and(|[_]| true)
+}
+
 /// A line in small letters before and after the words, which may be joined, or after the first of them where they are wrapped.
 fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     let words = words.to_ascii_lowercase();
@@ -118,8 +142,12 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
-    captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
-        || captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
+    // A letter in place of a number begins a word; most lines have none.
+    let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
+    let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
+    line.contains('{') && captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
+        || has_letter()
+            && captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
 }
 
 /// True if the line explains the words to readers: a guide, a FAQ, documentation.
@@ -151,7 +179,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
     };
     tells("explains", &around)
         || nearest.is_some_and(is_condition)
-        || has_heading(&around, &["cause", "why it happens"])
+        || has_heading(&around, &["cause", "why it happens", "原因"])
         || is_catalogue(window)
 }
 
@@ -159,7 +187,7 @@ fn is_introduced(window: &Window<'_>) -> bool {
 fn has_heading(text: &str, headings: &[&str]) -> bool {
     let is_heading = |line: &str, word: &str| {
         let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*']))
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']))
     };
     text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
 }
@@ -238,6 +266,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
+    // An arrow may be code, but `WARNING --> ` is the head of a log's line.
+    let both = both.replace("-->", "");
     let is_told = || words("told under").any(|key| low.starts_with(key));
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']) && !is_told();
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.

@@ -48,7 +48,7 @@ fn is_skipped_tactic(error: &OomMessage, skipped: &OomMessage) -> bool {
     are_tensorrt
         && (error.is_warning, skipped.is_warning) == (false, true)
         && skipped.line.saturating_sub(error.line) <= TACTIC
-        && holds(error.figures.requested, skipped.figures.requested)
+        && (!error.has_figures() || holds(error.figures.requested, skipped.figures.requested))
 }
 
 /// Maximum distance in lines between a tactic's error and the line that says it is skipped.
@@ -114,8 +114,11 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let is_served = writer.is_server() || a.around.is_some_and(Writer::is_server) && a.around == b.around;
     let most = if is_served { (APART_IN_SERVER, APART_IN_SERVER) } else { APART };
     if a.has_figures() && b.has_figures() {
-        let agree =
-            |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.low() <= y.high() && y.low() <= x.high());
+        // 1.00 GiB and 1.01 GiB are two figures, 1.00 GiB and 1,073,741,000 bytes may be one.
+        let is_one = |x: Figure, y: Figure| {
+            if x.slack == y.slack { x.bytes == y.bytes } else { x.low() <= y.high() && y.low() <= x.high() }
+        };
+        let agree = |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| is_one(x, y));
         // TensorFlow retries with a tenth less, many times.
         let is_pinned = writer == Writer::XLA && a.dialect.platform == Platform::Cpu;
         let is_retry = (writer == Writer::TENSORFLOW || is_pinned)
@@ -134,6 +137,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
             && main(f).into_iter().zip(main(g)).all(|(x, y)| agree(x, y))
             && (a.wanted, a.fits) == (b.wanted, b.fits)
             && (a.processes == b.processes || a.processes.is_empty() || b.processes.is_empty());
+    }
+    // A traceback that begins with the other's error tells of the same failure.
+    if b.seen.contains(super::CHAINED) {
+        return true;
     }
     // Without figures only the layers of one program are assumed to report one failure.
     // THC prints a line of its own before it throws.
@@ -155,8 +162,10 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
             first.beside.extend(beside);
             return;
         }
-        // Of two messages without figures keep the later one, where the program stopped.
-        *first = OomMessage { rank: first.rank, ..later };
+        // Of two messages without figures keep the later one, where the program stopped; of a chain of tracebacks the first, which is the cause.
+        if !later.seen.contains(super::CHAINED) {
+            *first = OomMessage { rank: first.rank, ..later };
+        }
         first.beside.extend(beside);
         return;
     }

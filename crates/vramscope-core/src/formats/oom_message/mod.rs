@@ -349,9 +349,9 @@ impl OomMessage {
         self.dialect.writer.is_host() || self.dialect.platform == Platform::Cpu
     }
 
-    /// True for a failure that tells why: that a worker is gone may follow from any other.
+    /// True for a failure that tells why: that a worker is gone may follow from any other, and one that was caught stopped nothing.
     fn is_cause(&self) -> bool {
-        self.is_failure() && !["$LOST", "$RAY_LOST"].map(engine::sentence).contains(&self.says)
+        self.is_failure() && !self.seen.contains(CAUGHT) && !["$LOST", "$RAY_LOST"].map(engine::sentence).contains(&self.says)
     }
 
     /// True for messages that count tokens or requests.
@@ -375,14 +375,22 @@ pub fn parse(text: &str) -> Option<OomMessage> {
 /// In [`OomMessage::seen`]: the message is the last line of a traceback.
 const RAISED: &str = "raised";
 
+/// In [`OomMessage::seen`]: the program caught the failure and went on, as the text says.
+const CAUGHT: &str = "caught";
+/// In [`OomMessage::seen`]: the message came up while the program handled the one before it, as Python's traceback says.
+const CHAINED: &str = "chained";
+
 /// Index of the message to report first: a failure before an attempt that the program repeats, and that before a message of no
-/// failure. Of failures of both kinds, a device's memory and the machine's, those of the kind that came first; of those with figures the first
-/// that ends a traceback, else the first: a program that caught a failure only mentions it.
+/// failure; one that the program caught after one that it did not. Of failures of both kinds, a device's memory and the machine's, those of the
+/// kind that came first, and of a chain of tracebacks the first; of those with figures the first that ends a traceback, else the first: a program
+/// that caught a failure only mentions it.
 pub fn main_message(found: &[OomMessage]) -> usize {
     let first = found.iter().find(|m| m.is_cause()).map(OomMessage::is_of_machine);
     let is_later = |m: &OomMessage| first.is_some_and(|first| m.is_of_machine() != first);
     let rank = |m: &OomMessage| {
-        (m.is_warning, !m.is_failure(), is_later(m), !m.has_figures() && !m.is_absurd_request, !m.seen.contains(RAISED))
+        let has_none = !m.has_figures() && !m.is_absurd_request;
+        let [caught, chained, raised] = [CAUGHT, CHAINED, RAISED].map(|what| m.seen.contains(what));
+        (m.is_warning, !m.is_failure(), caught, is_later(m), chained, has_none, !raised)
     };
     (0..found.len()).min_by_key(|&at| rank(&found[at])).unwrap_or(0)
 }
@@ -413,6 +421,9 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
     }
     if out.is_empty() {
         out.extend(read(&squeezed, text, true));
+    }
+    if out.len() > 1 {
+        prefix::continues_traceback(text, &mut out);
     }
     let mut out = merge::merged(out);
     if out.len() > 1 {

@@ -60,6 +60,31 @@ pub(super) fn ends_traceback(text: &str, messages: &mut [OomMessage]) {
     }
 }
 
+/// Marks the messages that came up while the program handled the one before: Python prints both tracebacks with one of these sentences
+/// between them.
+pub(super) fn continues_traceback(text: &str, messages: &mut [OomMessage]) {
+    const LINKS: [&str; 2] =
+        ["During handling of the above exception, another exception occurred", "The above exception was the direct cause"];
+    if !LINKS.iter().any(|link| super::text::contains(text, link)) {
+        return;
+    }
+    let is_link = |line: &str| LINKS.iter().any(|link| super::text::contains(line, link));
+    let links = (1u32..).zip(text.lines()).filter(|(_, line)| is_link(line));
+    for (number, line) in links {
+        let rank = stripped(line).rank;
+        let is_above = |m: &OomMessage| m.line < number && m.line + LINK.0 >= number && m.rank == rank;
+        let below = messages.partition_point(|m| m.line < number);
+        if messages[..below].iter().any(is_above)
+            && let Some(next) = messages[below..].iter_mut().find(|m| m.rank == rank).filter(|m| m.line <= number + LINK.1)
+        {
+            next.seen.insert(super::CHAINED);
+        }
+    }
+}
+
+/// Lines above a link in which its first error is printed, and below it its second one, under a traceback.
+const LINK: (u32, u32) = (12, 300);
+
 /// FNV-1a hash over the letters and digits of a prefix, continuing from the prefix before.
 fn identity(before: u64, prefix: &str) -> u64 {
     let start = if before == 0 { 0xcbf2_9ce4_8422_2325 } else { before };

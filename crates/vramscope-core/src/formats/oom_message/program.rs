@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::entries::{Entry, entries};
 use super::row::{Row, Trust};
-use super::signs;
+use super::signs::{self, Around, Found};
 use super::text::{Window, captured, has};
 use super::{OomMessage, Platform};
 
@@ -110,19 +110,20 @@ const LINES: (usize, usize) = (30, 12);
 /// Detects from the text around a message which program wrote it, and whether it ran on Windows.
 pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessage) {
     let (writer, platform) = (row.dialect.writer, row.dialect.platform);
-    let around = window.around(LINES.0, LINES.1).to_ascii_lowercase();
+    let lines = Around::of(window);
+    let (around, found) = lines.lines(window, LINES);
     let told_platform = platform == Platform::Cuda && (writer.is_server() || writer == Writer::TENSORFLOW);
-    if let Some(card) = signs::first("card", &around).filter(|_| told_platform).and_then(|card| card.parse().ok()) {
+    if let Some(card) = signs::first("card", &found).filter(|_| told_platform).and_then(|card| card.parse().ok()) {
         message.dialect.platform = card;
     }
     if writer == Writer::XLA && platform != Platform::Cuda {
-        let compiler = signs::first("compiler", &without_sources(&around)).and_then(Writer::of_key);
+        let compiler = signs::first("compiler", &Found::of(&without_sources(around))).and_then(Writer::of_key);
         message.dialect.writer = compiler.unwrap_or(Writer::XLA);
     }
     let is_bare = writer.has("bare");
     let is_searched = is_bare || writer.has("searched");
     if is_searched || writer.is_host() {
-        message.seen.extend(signs::shown(window));
+        message.seen.extend(lines.shown(window));
     }
     if !is_searched {
         return;
@@ -130,14 +131,14 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     message.seen.extend(is_bare.then_some("bare"));
     // JAX has the allocator of TensorFlow, with other paths before its lines.
     if writer == Writer::TENSORFLOW
-        && signs::tells("allocator of jax", &around)
-        && !has(&without_sources(&around), "tensorflow|keras|local_xla|local_tsl")
+        && signs::tells("allocator of jax", around)
+        && !has(&without_sources(around), "tensorflow|keras|local_xla|local_tsl")
     {
         message.dialect.writer = Writer::XLA;
         message.tips = &[];
     }
     if message.dialect.writer == Writer::TENSORFLOW {
-        if signs::tells("tensorflow 1", &around) {
+        if signs::tells("tensorflow 1", around) {
             message.dialect.until = Some((1, 15));
         }
         // A filter of 1 by 1 is no batch of one.
@@ -147,7 +148,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
-        match nearest(&around, place, window.raw_line().len()) {
+        match nearest(&found, place, window.raw_line().len()) {
             Some(Writer::PYTORCH) => {}
             // In Ollama, the process that runs out is llama.cpp.
             Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
@@ -164,17 +165,17 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
         own if own != Writer::TENSORFLOW && (is_bare || writer.has("inside")) => "server",
         _ => "",
     };
-    message.around = signs::first(kind, &around).and_then(Writer::of_key);
+    message.around = signs::first(kind, &found).and_then(Writer::of_key);
     if message.around.is_some_and(|around| around.has("pytorch")) {
         message.seen.remove("foreign");
     }
     // llama.cpp for AMD prints CUDA's names.
-    if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(&around, "rocm|hipmalloc")
+    if message.dialect.writer == Writer::LLAMA_CPP && message.dialect.platform == Platform::Cuda && has(around, "rocm|hipmalloc")
     {
         message.dialect.platform = Platform::Hip;
     }
     // Another program with ggml inside.
-    let inside = signs::first("ggml", &around).filter(|_| message.dialect.writer == Writer::LLAMA_CPP);
+    let inside = signs::first("ggml", &found).filter(|_| message.dialect.writer == Writer::LLAMA_CPP);
     if let Some(writer) = inside.and_then(Writer::of_key) {
         (message.dialect.writer, message.tips) = (writer, &[]);
     }
@@ -218,10 +219,10 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
 
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
 /// is more often its cause.
-fn nearest(around: &str, place: usize, line: usize) -> Option<Writer> {
+fn nearest(found: &Found, place: usize, line: usize) -> Option<Writer> {
     let distance = |cue: &'static str| {
-        let behind = around.get(place..).and_then(|t| signs::places(t, cue).next()).map(|at| at.saturating_sub(line) * 2);
-        let before = around.get(..place).and_then(|t| signs::places(t, cue).last()).map(|at| place - at);
+        let behind = found.places(cue).find(|at| *at >= place).map(|at| (at - place).saturating_sub(line) * 2);
+        let before = found.places(cue).rev().find(|at| at + cue.len() <= place).map(|at| place - at);
         behind.into_iter().chain(before).min()
     };
     let found = signs::of_kind("program").filter_map(|(program, word)| Some((distance(word)?, program)));

@@ -1,5 +1,7 @@
 //! Text without white space, line prefixes and colour codes, with a mapping back to lines.
 
+use std::ops::Range;
+
 use super::prefix::{Stripped, is_frame, markup, stripped};
 
 /// A text without white space, colour codes and log prefixes, with the origin of each part.
@@ -147,10 +149,17 @@ impl<'a> Window<'a> {
 
     /// Raw lines around the anchor's line, at most half of [`FAR`] bytes in each direction.
     pub(super) fn around(&self, before: usize, behind: usize) -> &'a str {
+        let reach = self.reach(before, behind);
+        self.squeezed.raw.get(reach).unwrap_or("")
+    }
+
+    /// Where these lines are in the raw text.
+    pub(super) fn reach(&self, before: usize, behind: usize) -> Range<usize> {
         let start = |index| self.squeezed.raw_start(index);
         let (line, here) = (self.line(), start(self.line()));
         let from = start(line.saturating_sub(before)).max(here.saturating_sub(FAR / 2));
-        self.part(self.squeezed.raw, from, start(line + behind + 1).min(here + FAR / 2))
+        let raw = self.squeezed.raw;
+        raw.ceil_char_boundary(from)..raw.floor_char_boundary(start(line + behind + 1).min(here + FAR / 2))
     }
 
     /// Raw text so close that it includes a table pasted together with the message.

@@ -9,6 +9,7 @@
 //! runs. [`Plan::at`] makes the requests of another size and runs them on the model of the allocator, so that reserved memory, retries
 //! and the largest size under a limit are what PyTorch would do, not a rule of thumb. What no law explains widens the answer's span.
 
+mod agreement;
 mod align;
 pub mod cards;
 pub mod changes;
@@ -195,7 +196,8 @@ impl Plan {
             Some(format!("{}: {caveat}.", p.recording.source.name))
         });
         let doubts: Vec<String> = cut.chain(told::doubts(&programs, &names, largest)).collect();
-        let notes = doubts.iter().cloned().chain(open).chain(evenness::notes(&programs)).collect();
+        let agree = agreement::sentence(&programs, largest, &names);
+        let notes = doubts.iter().cloned().chain(agree).chain(open).chain(evenness::notes(&programs)).collect();
         Ok(Plan { programs, names, models, largest, doubts, notes })
     }
 

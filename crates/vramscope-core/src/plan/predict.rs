@@ -286,9 +286,7 @@ impl Model {
             if setting.conf == self.program.conf && setting.limit.is_none() {
                 // The holes of the recorded run may grow as what it holds does.
                 let [held, used] = self.program.peaks;
-                let growth: f64 =
-                    self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product();
-                let holes = (held.saturating_sub(used) as f64 * growth.max(1.0)) as u64;
+                let holes = (held.saturating_sub(used) as f64 * self.growth(size).max(1.0)) as u64;
                 out.span[1] = out.span[1].max(out.peak_allocated_bytes.saturating_add(holes));
             }
             if !out.oom {
@@ -299,6 +297,17 @@ impl Model {
             }
             out.certain = false;
             out.uncertain_because = Some("sizes");
+        }
+        // A run of another size would have left another cache behind before its recording began.
+        let cached = self.program.cached_before;
+        if cached > 0 && *size != self.program.at && !self.is_single && !out.oom {
+            let growth = self.growth(size);
+            out.span[0] = out.span[0].saturating_sub(cached).max(out.allocated_span[0]);
+            out.span[1] = out.span[1].saturating_add((cached as f64 * (growth - 1.0).max(0.0)) as u64);
+            if cached.saturating_mul(1000) >= out.peak_reserved_bytes {
+                out.certain = false;
+                out.uncertain_because.get_or_insert("placement");
+            }
         }
         if open > 0 && !self.is_single {
             let matters = open * 1000 >= out.peak_reserved_bytes;
@@ -313,6 +322,11 @@ impl Model {
             }
         }
         (reach, out)
+    }
+
+    /// How many times as large as the recorded run a size is, over all quantities.
+    fn growth(&self, size: &Size) -> f64 {
+        self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product()
     }
 
     /// Runs requests under a setting, and other requests that are possible as well; returns how far the runs came and their

@@ -16,7 +16,7 @@ use crate::inference::scripted::{Ask, Start};
 use crate::inference::{Horizon, ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::naming::is_generated;
-use crate::tables::{DeviceTables, LifetimeId, Quantity};
+use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
@@ -41,6 +41,8 @@ pub struct Program {
     pub recorded_steps: usize,
     /// The most reserved and the most allocated bytes that were recorded.
     pub peaks: [u64; 2],
+    /// Bytes that were reserved and free when the recording began: what the run before it had cached.
+    pub cached_before: u64,
     /// Microseconds that a repeated step takes.
     pub lap_us: i64,
     /// The state it began in.
@@ -193,6 +195,7 @@ impl Program {
         let largest_complete = peaks_of_steps.filter(|(step, _)| !has_failure(*step)).max_by_key(|(_, bytes)| *bytes);
         let failed_under = device.events.last_oom().and(own.replay.limit);
         let start = Start::of(&whatif.prepared(), start);
+        let before = |q: Quantity| tables.curves.at(device, lifetimes, q, NO_EVENT);
         let steps = bounds.len().saturating_sub(1);
         let probable = probable_roles(device, tables, &roles);
         drop(roles);
@@ -215,6 +218,7 @@ impl Program {
             failed,
             largest_complete,
             peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
+            cached_before: before(Quantity::Reserved).saturating_sub(before(Quantity::Allocated)),
             failed_under,
             is_compiled,
             probable,

@@ -261,7 +261,8 @@ fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
     for f in found.iter().take(ROWS) {
         let event = f.place.event.map_or_else(String::new, |e| format!(", event {}", count(u64::from(e))));
         let mut out = format!("{title}**{}** ({}{event})\n\n", text.plain(&f.title), Bytes(f.bytes));
-        out += &format!("{}\n\n{}\n", text.plain(&f.sentence), text.plain(&f.advice));
+        let planned = report.as_planned(f, part).map_or(String::new(), |said| format!(" {}", text.plain(&said)));
+        out += &format!("{}{planned}\n\n{}\n", text.plain(&f.sentence), text.plain(&f.advice));
         if let Some(remedy) = &f.remedy {
             out += &format!("\n{}", text.block(remedy));
         }

@@ -252,34 +252,6 @@ impl Comparison {
         groups.sort_by_key(|g| (std::cmp::Reverse(g.change().unsigned_abs()), std::cmp::Reverse(g.b.bytes), g.stack));
         groups
     }
-
-    /// Makes one of what only A has and what only B has at the same lines: a function in between was renamed, and nothing grew from
-    /// nothing. Where no line is known, names alone tell.
-    fn renamed(&self, groups: Vec<Group>, stacks: &StackTable) -> Vec<Group> {
-        let line =
-            |frame: Option<FrameId>| frame.and_then(|id| stacks.frame(id)).filter(|f| f.line > 0).map(|f| (f.file, f.line));
-        let lines = |g: &Group| {
-            let [inner, own] = [crate::tables::innermost(stacks, g.stack), crate::tables::own_frame(stacks, g.stack)].map(line);
-            Some((inner?, own))
-        };
-        let (only_a, mut out): (Vec<Group>, Vec<Group>) = groups.into_iter().partition(|g| g.b == Held::default());
-        for group in only_a {
-            let same = lines(&group).and_then(|at| out.iter_mut().find(|g| g.a == Held::default() && lines(g) == Some(at)));
-            let Some(same) = same else {
-                out.push(group);
-                continue;
-            };
-            same.rows.extend(group.rows);
-            same.a = group.a;
-            for (role, a, b) in group.purposes {
-                match same.purposes.iter_mut().find(|p| p.0 == role) {
-                    Some(known) => known.1.add(a),
-                    None => same.purposes.push((role, a, b)),
-                }
-            }
-        }
-        out
-    }
 }
 
 /// The role of most bytes; the first of equal ones.

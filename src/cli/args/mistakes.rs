@@ -105,8 +105,13 @@ fn missing(error: &clap::Error, words: &[OsString]) -> Option<String> {
         // A letter says nothing.
         "diff" if missing.len() > 1 => "two recordings".to_owned(),
         "diff" => "a second recording".to_owned(),
-        _ => missing.iter().map(|m| bare(m)).collect::<Vec<_>>().join(" and "),
+        _ => missing.iter().map(|m| bare(m).replace("...", "")).collect::<Vec<_>>().join(" and "),
     };
+    // An option that another one asks for: how the whole command is written does not help.
+    let is_asked_for = |m: &String| m.starts_with("--") && !["--at", "--to"].iter().any(|own| m.starts_with(own));
+    if missing.iter().all(is_asked_for) {
+        return Some(format!("{command} needs {needs} as well (vramscope {command} --help tells more)"));
+    }
     let written = match command {
         "diff" => {
             "vramscope diff A.pickle B.pickle, or for two instants of one recording vramscope diff A.pickle --a-event N --b-event M".to_owned()

@@ -1,6 +1,7 @@
 //! Completions for shells and manual pages, made from the one definition of the command line.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read as _, Write};
 use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
@@ -15,7 +16,8 @@ pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(
     super::print(out, &String::from_utf8_lossy(&text))
 }
 
-/// Writes `vramscope.1` and a page for each subcommand, into a folder that is made where it is missing.
+/// Writes `vramscope.1` and a page for each subcommand, into a folder that is made where it is missing. Replaces pages of vramscope and
+/// nothing else.
 pub fn pages(dir: &Path) -> Result<(), String> {
     let mut command = Args::command();
     command.build();
@@ -23,10 +25,31 @@ pub fn pages(dir: &Path) -> Result<(), String> {
         let usage = synopsis(&sub);
         sub.override_usage(usage)
     });
+    let subcommands =
+        command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(|sub| format!("vramscope-{}.1", sub.get_name()));
+    let mut names = std::iter::once("vramscope.1".to_owned()).chain(subcommands);
+    if let Some(other) = names.find(|name| is_of_another(&dir.join(name))) {
+        return Err(format!(
+            "{}: this is no page of vramscope, and would be overwritten; name another folder, or remove the file",
+            dir.join(other).display()
+        ));
+    }
     std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(pages, dir)).map_err(|e| {
         let why = vramscope_core::formats::why_not_written(&e);
         format!("{}: the pages cannot be written: {why}", dir.display())
     })
+}
+
+/// True for something that is there and does not have the title of a page of vramscope among its first lines.
+fn is_of_another(path: &Path) -> bool {
+    const TITLE: &[u8] = b"\n.TH vramscope";
+    if path.symlink_metadata().is_err() {
+        return false;
+    }
+    let mut head = Vec::new();
+    // A pipe would never end to be read.
+    let is_read = path.is_file() && File::open(path).and_then(|file| file.take(1024).read_to_end(&mut head)).is_ok();
+    !is_read || !head.windows(TITLE.len()).any(|part| part == TITLE)
 }
 
 /// A command with all that it takes: `vramscope run [--at-oom <DIR>] <COMMAND>...`.

@@ -60,7 +60,8 @@ pub(super) fn without_blocks(path: &Path, recording: &Recording) -> String {
 
 /// A file's name as a shell takes it.
 pub(super) fn quoted(file: &str) -> String {
-    if file.contains(char::is_whitespace) { format!("'{file}'") } else { file.to_owned() }
+    let is_plain = |c: char| c.is_alphanumeric() || "_./,:=@%+-".contains(c);
+    if !file.is_empty() && file.chars().all(is_plain) { file.to_owned() } else { format!("'{}'", file.replace('\'', "'\\''")) }
 }
 
 /// An event as a place in text; one of a device that has none, or before the first, has no number.

@@ -210,7 +210,7 @@ fn changes_are_searched_by_what_they_cost() {
     assert!((passes.span[0]..=passes.span[1]).contains(&passes.peak_reserved_bytes), "{passes:?}");
     assert!(plan.accumulated(64, &Size::of("batch", 18), &under).is_none());
     let both = plan.change(&Change::parse("checkpoint:Nope+bf16").unwrap(), &Size::of("batch", 18), &under, None).unwrap();
-    assert!(both.cost.contains("run forward twice; rounding"), "what each costs: {}", both.cost);
+    assert!(both.cost.contains("run forward twice; weights, gradients"), "what each costs: {}", both.cost);
     assert!(both.reason.is_some_and(|why| why.starts_with("checkpoint:Nope: ")), "which of them does nothing");
     let useless: Vec<bool> = rows.iter().map(|r| r.reason.is_some()).collect();
     assert!(useless.is_sorted(), "what does nothing comes last");

@@ -175,6 +175,18 @@ fn every_command_has_a_page() {
     for _ in 0..2 {
         assert!(run(&["man", dir.to_str().unwrap()]).status.success(), "into a folder that is not there yet, and again");
     }
+    // What someone else wrote stays, and so do all pages then.
+    let (first, own) = (dir.join("vramscope.1"), dir.join("vramscope-summary.1"));
+    std::fs::write(&own, "my own notes").unwrap();
+    std::fs::write(&first, "\n.TH vramscope 1\nof an older version").unwrap();
+    let refused = run(&["man", dir.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!((refused.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    assert!(told.contains(&own.display().to_string()) && told.contains("name another folder"), "{told}");
+    assert_eq!(std::fs::read_to_string(&own).unwrap(), "my own notes");
+    assert!(std::fs::read_to_string(&first).unwrap().contains("of an older version"));
+    std::fs::remove_file(&own).unwrap();
+    assert!(run(&["man", dir.to_str().unwrap()]).status.success(), "a page of an older version is replaced");
     let help = stdout(&run(&["--help"]));
     // Text that goes on is indented further.
     let list = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());

@@ -293,7 +293,7 @@ fn a_wrong_gate_is_one_clear_sentence() {
         (vec!["--baseline", &file, "--tolerance", "lots"], "a tolerance is written as in 1%, 128MiB or 1%+128MiB"),
         (vec!["--baseline", &file, "--tolerance", "5"], "5 without a unit is 5 bytes"),
         (vec!["--baseline", &file, "--tolerance", "-1%"], "\"-1%\" is no share from 0% to 1000%"),
-        (vec!["--no-oom", "--tolerance", "1%"], "--baseline <OLD>"),
+        (vec!["--no-oom", "--tolerance", "1%"], "check needs --baseline OLD as well"),
         (vec!["--baseline", env!("CARGO_MANIFEST_DIR")], "is a folder"),
         (vec!["--no-oom", "--json", "--format", "md"], "cannot be used with"),
         (vec!["--no-oom", "--format", "xml"], "possible values: text, md, junit"),

@@ -201,6 +201,17 @@ fn what_is_cut_from_an_answer_is_reached_by_what_it_says() {
         ids.extend(page["items"].as_array().expect("items").iter().map(|r| r["id"].clone()));
         offset = page["next_offset"].clone();
     }
+    // The same by the questions that the answers themselves have.
+    let (mut rest, mut found) = (first["rest"].clone(), ids[..first["rows"].as_array().expect("rows").len()].to_vec());
+    assert_eq!((&rest["tool"], &rest["arguments"]["pointer"]), (&json!("query"), &json!("/rows")), "{first}");
+    while rest.is_object() {
+        let (text, is_error) = client.call(rest["tool"].as_str().expect("a tool"), rest["arguments"].clone());
+        assert!(!is_error && text.chars().count() <= 3_000, "{text}");
+        let page: Value = serde_json::from_str(&text).expect("JSON");
+        found.extend(page["items"].as_array().expect("items").iter().map(|r| r["id"].clone()));
+        rest = if page["next_offset"].is_null() { Value::Null } else { page["rest"].clone() };
+    }
+    assert_eq!(found, ids);
     assert_eq!(ids, whole["rows"].as_array().expect("rows").iter().map(|r| r["id"].clone()).collect::<Vec<_>>());
     let stack =
         client.call("query", json!({ "file": "gpt_train.pickle", "where": "", "rows": 400, "pointer": "/rows/399/stack" })).0;
@@ -336,6 +347,14 @@ fn errors_are_bounded_and_speak_of_arguments() {
         let said = client.refused(tool, arguments);
         assert!(said.contains(named) && !said.contains("--"), "{tool}: {said}");
     }
+    client.end();
+    // A program is sent to a tool, and not to the window.
+    let logs = tempfile::tempdir().expect("a folder");
+    let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated; 0.50 GiB free; 7.20 GiB reserved in total by PyTorch)";
+    std::fs::write(logs.path().join("train.log"), log).expect("written");
+    let mut client = Client::new(&[logs.path()], &[]);
+    let said = client.refused("findings", json!({ "file": "train.log" }));
+    assert!(said.contains("the tool open") && !said.contains("window") && !said.contains("vramscope explain"), "{said}");
     client.end();
 }
 

@@ -152,6 +152,27 @@ fn a_check_without_a_limit_says_what_to_add() {
 }
 
 #[test]
+fn a_command_without_its_files_says_what_to_write() {
+    let file = sample("leak.pickle");
+    for (args, needs, write) in [
+        (vec!["diff", &file], "diff needs a second recording", "vramscope diff A.pickle B.pickle, or"),
+        (vec!["diff"], "diff needs two recordings", "--a-event N --b-event M"),
+        (vec!["plan", &file], "plan needs --at NAME=N", "vramscope plan FILE --at batch=8"),
+        (vec!["export", &file], "export needs --to FORMAT and OUT", "vramscope export --to FORMAT FILE OUT"),
+        (vec!["export", &file, "--to", "csv"], "export needs OUT", "vramscope export --to FORMAT FILE OUT"),
+        (vec!["screenshot"], "screenshot needs", "vramscope screenshot"),
+        (vec!["summary"], "summary needs FILE", "vramscope summary FILE..."),
+        (vec!["ranks"], "ranks needs DIR", "vramscope ranks DIR..."),
+    ] {
+        let output = run(&args);
+        let told = stderr(&output);
+        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{args:?}: {told}");
+        assert!(told.contains(needs) && told.contains(write) && !told.contains(['<', '>']), "{args:?}: {told}");
+        assert!(!told.contains("required arguments"), "{args:?}: {told}");
+    }
+}
+
+#[test]
 fn help_and_version_are_answers() {
     for args in [["--help"], ["--version"]] {
         let output = run(&args);

@@ -356,6 +356,48 @@ fn every_kind_of_file_has_a_report_that_says_what_is_not_in_it() {
     }
 }
 
+/// The tables that HTML has for a watch and for a memory timeline are in Markdown too.
+#[test]
+fn markdown_tells_who_held_the_card_and_what_a_timeline_sums() {
+    let session = sample("live.vramscope");
+    let told = report(&[&session], "r.md").replace(['\u{a0}', '\u{200b}'], " ");
+    let summary = json(&["summary", &session, "--json"]);
+    let processes = summary["devices"][0]["watched"]["processes"].as_array().expect("processes");
+    assert!(!processes.is_empty() && told.contains("### Who held the card"), "{told}");
+    for process in processes {
+        assert!(told.contains(&format!("| {} | ", process["pid"])), "{process}: {told}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let timeline = folder.path().join("timeline.json");
+    let text =
+        "[[1000, 2000, 3000], [[0, 0, 0, 0, 0, 0, 0, 0, 100], [0, 50, 0, 0, 0, 0, 0, 0, 0], [0, 50, 0, 0, 10, 0, 0, 0, 0]]]";
+    std::fs::write(&timeline, text).expect("written");
+    let file = timeline.to_str().expect("UTF-8");
+    let told = report(&[file], "r.md").replace('\u{a0}', " ");
+    let categories = &json(&["summary", file, "--json"])["devices"][0]["bands"]["categories"];
+    let held =
+        categories.as_array().expect("categories").iter().filter(|c| c["most_bytes"].as_u64() > Some(0)).collect::<Vec<_>>();
+    assert!(held.len() > 1, "{categories}");
+    for category in held {
+        let name = category["category"].as_str().expect("a name").replace('_', " ");
+        assert!(told.contains(&format!("| {name} | {} B | ", category["at_peak_bytes"])), "{name}: {told}");
+    }
+}
+
+/// One change has one figure in a report, or the difference is said where the finding is.
+#[test]
+fn a_finding_and_the_table_of_changes_do_not_contradict_each_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    for (name, is_other) in [("kinds/half_manual.python.pickle.zst", true), ("gpt2_fp32.start.python.pickle.zst", false)] {
+        let file = root.join(name).display().to_string();
+        for format in ["r.html", "r.md"] {
+            let told = report(&[&file], format);
+            let told = if format == "r.md" { told.replace('\u{a0}', " ") } else { text_of(&told) };
+            assert_eq!(told.contains("as in the table of changes, it saves"), is_other, "{name}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_report_replaces_nothing_unasked_and_never_its_source() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use vramscope_core::plan::Trust;
+
 /// What a command says about samples, run in their folder so that no path of a machine is in it. Times differ from run to run
 /// and are left out.
 fn said(args: &[&str]) -> String {
@@ -79,6 +81,89 @@ fn a_table_of_changes_has_one_unit() {
     assert!(table[0].contains("peak reserved at batch 16, MiB") && table[0].contains("saves, allocated, MiB"), "{}", table[0]);
     assert!(table.len() > 10 && table[1..].iter().all(|l| !l.contains("MiB") && !l.contains("GiB")), "{table:#?}");
     assert!(table[1].starts_with("as recorded "), "what each change is held against: {}", table[1]);
+}
+
+/// How each row ends and how sure it is are told in words that the text itself explains, and ranges have a column of their own.
+#[test]
+fn the_words_of_a_plan_are_explained() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
+    let file = file.to_str().expect("UTF-8");
+    let asked =
+        ["plan", file, "--at", "batch=8", "--want", "batch=32", "--cap", "4GiB", "--change", "all", "--change", "accumulate:8"];
+    let text = said(&asked);
+    let table: Vec<&str> =
+        text.lines().skip_while(|l| !l.starts_with("change ")).take_while(|l| !l.starts_with("Ends: ")).collect();
+    let head = table[0];
+    assert!(["range", "ends", "largest", "how sure", "costs"].iter().all(|column| head.contains(column)), "{head}");
+    let at = |column: &str| head[..head.find(column).expect("a column")].chars().count();
+    let word = |row: &str, column: &str| {
+        let cell: String = row.chars().skip(at(column)).collect();
+        cell.split("  ").next().unwrap_or_default().trim().to_owned()
+    };
+    let note = |begins: &str| text.lines().find(|l| l.starts_with(begins)).expect("a line that explains").to_owned();
+    let (ends, sure) = (note("Ends: "), note("How sure: "));
+    let told: Vec<&str> = table[1..].iter().copied().filter(|row| !row.contains("does not apply")).collect();
+    assert!(told.len() > 5, "{text}");
+    for row in told {
+        assert!(ends.contains(&format!("{} (", word(row, "ends"))), "{row}: {ends}");
+        assert!(sure.contains(&format!("{} (", word(row, "how sure"))), "{row}: {sure}");
+    }
+    assert!(!text.contains("most likely") && !text.contains("  fails"), "{text}");
+    let passes = table.iter().find(|row| row.contains("accumulation")).unwrap_or_else(|| panic!("{text}"));
+    assert!(word(passes, "ends").ends_with("fits") && word(passes, "largest").starts_with("any"), "{passes}");
+    // The same words stand in the page about plans.
+    let page = include_str!("../../docs/PLAN.md");
+    for (word, about) in vramscope_core::plan::ENDS {
+        assert!(page.contains(&format!("| {word} | {about} |")), "{word}");
+    }
+    for trust in [Trust::Exact, Trust::Close, Trust::Estimate] {
+        assert!(page.contains(&format!("| {} | {} |", trust.word(), trust.about())), "{trust:?}");
+    }
+}
+
+/// Of a recording of several GPUs the text says which one it is about.
+#[test]
+fn a_plan_says_which_gpu_it_is_of() {
+    for device in ["0", "1"] {
+        let text = said(&["plan", "two_gpus.pickle", "--at", "batch=8", "--device", device]);
+        let first = format!("Of GPU {device}: two_gpus.pickle has 2 GPUs, and --device N plans another.");
+        assert_eq!(text.lines().next(), Some(first.as_str()), "{text}");
+    }
+}
+
+/// The line that plans with a second recording asks what was asked, and can be pasted.
+#[test]
+fn the_line_for_a_second_recording_can_be_pasted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path().join("my runs");
+    std::fs::create_dir(&dir).expect("made");
+    let file = dir.join("gpt.pickle.zst");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst"), &file).expect("copied");
+    let line = |more: &[&str]| {
+        let text = said(&[&["plan", file.to_str().expect("UTF-8"), "--at", "batch=8"], more].concat());
+        text.lines().find(|l| l.contains("second.pickle")).map(|l| l.trim().to_owned()).unwrap_or_else(|| panic!("{text}"))
+    };
+    let begins = format!("vramscope plan '{0}/gpt.pickle.zst' '{0}/second.pickle' --at batch=8 --at batch=4", dir.display());
+    assert_eq!(line(&["--cap", "4GiB"]), format!("{begins} --cap 4GiB"));
+    assert_eq!(
+        line(&["--want", "batch=16", "--card", "RTX 4090", "--held", "512MiB", "--change", "fused"]),
+        format!("{begins} --want batch=16 --card 'RTX 4090' --held 512MiB --change fused")
+    );
+}
+
+/// The lines to paste come for the library that was asked for, for every change that helps.
+#[test]
+fn lines_to_paste_are_shown_for_the_library_that_is_used() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
+    let file = file.to_str().expect("UTF-8");
+    let asked = |library| said(&["plan", file, "--at", "batch=8", "--want", "batch=16", "--change", "all", "--code", library]);
+    let (plain, trainer, lightning) = (asked("pytorch"), asked("trainer"), asked("lightning"));
+    assert!(plain.contains("optimizer = bitsandbytes.optim.AdamW8bit(") && plain.contains("save_on_cpu"), "{plain}");
+    assert!(trainer.contains("adamw_bnb_8bit") && !trainer.contains("optimizer = bitsandbytes"), "{trainer}");
+    assert!(lightning.contains("configure_optimizers") && lightning.contains("bf16-true"), "{lightning}");
+    let refused = super::cli::run(&["plan", file, "--at", "batch=8", "--code", "lightning"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && told.contains("plan needs --change CHANGE as well"), "{told}");
 }
 
 /// What two programs ask for where they part, with their own lines.

@@ -87,6 +87,8 @@ class Recording(InAFolder):
             vramscope.open("nothing.pickle")
         with self.assertRaisesRegex(ValueError, '"python", "all" and "none"'):
             vramscope.record(stacks="some")
+        with self.assertRaisesRegex(ValueError, "max_entries is 0; it is at least 1"):
+            vramscope.on_oom("snapshots", max_entries=0)
         with self.assertRaises(AttributeError):
             vramscope.nothing
         with self.assertRaisesRegex(FileNotFoundError, "there is no folder .*/gone/runs, so no recording can be written there: make it first"):
@@ -96,6 +98,19 @@ class Recording(InAFolder):
         with vramscope.record("{rank}/train.pickle") as recording:
             torch.empty(512)
         self.assertEqual(recording.path, os.path.abspath("0/train.pickle"))
+
+    def test_a_name_that_begins_with_a_dash_is_no_option(self):
+        with vramscope.record("-train.pickle") as recording:
+            train(1)
+        self.assertEqual(os.listdir("."), ["-train.pickle"])
+        opened = vramscope.open("-train.pickle")
+        self.assertEqual(opened.summary()["devices"], vramscope.open(recording.path).summary()["devices"])
+        self.assertIn("live", opened.state(at="end"))
+        with self.assertRaisesRegex(ValueError, 'at is \'noon\'; it is one of "peak", "oom" and "end"'):
+            opened.state(at="noon")
+        with self.assertRaisesRegex(vramscope.VramscopeError, "-gone.pickle: there is no such file"):
+            vramscope.open("-gone.pickle")
+        self.assertEqual(opened.allocations("--nope")["where"], "--nope", "nor is a query")
 
     def test_importing_it_starts_and_imports_nothing(self):
         out, _ = self.run_python(

@@ -18,6 +18,7 @@ fn file(name: &str, sentence: &str, peak_mib: u64, events: u64, oom: bool, shape
         path: String::new(),
         sentence: sentence.into(),
         peak_reserved: peak_mib * MEBIBYTE,
+        is_watch: events == 0,
         events,
         sparkline: Sparkline { reserved, allocated, oom },
     }
@@ -56,6 +57,7 @@ fn model() -> WelcomeModel {
         samples: vec![
             file("leak.pickle", "Losses kept with their graph: grows with every step", 250, 1_144, false, |x| (x, x * 0.9)),
             file("resnet.pickle", "ResNet-50 with C++ and Python stacks", 3514, 7_648, false, step),
+            file("live.vramscope", "Four programs on one card, watched for two minutes", 41_984, 0, false, step),
         ],
         watched: String::new(),
         machine: MachineState::Devices(vec![MachineDevice {
@@ -123,6 +125,13 @@ fn every_row_asks_for_what_it_says() {
         h.state().asked,
         [Run(Command::Open), Run(Command::Probe), OpenRecent(2), OpenSample(1), OpenPath("~/run.pickle".into())]
     );
+}
+
+#[test]
+fn the_peak_of_a_watch_is_of_what_the_card_used() {
+    let h = harness([1600.0, 1000.0], Theme::Dark, model(), false);
+    h.get_by_label_contains(&format!("two minutes, used at most {}", vramscope_core::units::Bytes(41_984 * MEBIBYTE)));
+    h.get_by_label_contains(&format!("stacks, peak reserved {}", vramscope_core::units::Bytes(3514 * MEBIBYTE)));
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub fn describe(path: PathBuf, data: &DeviceData) -> Recent {
         path,
         peak_reserved,
         events: n,
+        is_watch: false,
         has_oom: !data.ooms.is_empty(),
         sentence,
         reserved: column(Quantity::Reserved),
@@ -107,6 +108,7 @@ fn describe_watch(path: PathBuf, device: &DeviceRecording, live: &LiveTrack) -> 
     Recent {
         path,
         peak_reserved: peak,
+        is_watch: true,
         sentence: format!("{}{of} in use at most, {}", Bytes(peak), counted(live.processes.len() as u64, "program", "programs")),
         reserved: column(|s| s.used),
         requested: column(|s| s.allocated),
@@ -124,6 +126,7 @@ mod tests {
         let lines = describe_all(&samples, &Progress::new());
         for (sample, line) in samples.iter().zip(lines) {
             assert!((line.events > 0 || sample.is_watch()) && line.peak_reserved > 0, "{}", sample.name);
+            assert_eq!(line.is_watch, sample.is_watch(), "{}", sample.name);
             assert_eq!(line.reserved.len(), POINTS, "{}", sample.name);
             assert_eq!(line.has_oom, sample.name.contains("oom"), "{}", sample.name);
         }

@@ -35,8 +35,10 @@ impl ThemeChoice {
 pub struct Recent {
     #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
-    /// Peak of reserved bytes of the busiest device.
+    /// Peak of reserved bytes of the busiest device; of a card that was watched, of what was used on it.
     pub peak_reserved: u64,
+    /// A card was watched, so that the peak is of what all programs used on it.
+    pub is_watch: bool,
     /// Events of the busiest device.
     pub events: u64,
     pub has_oom: bool,

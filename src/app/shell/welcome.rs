@@ -68,6 +68,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                 path: r.path.display().to_string(),
                 sentence: r.sentence.clone(),
                 peak_reserved: r.peak_reserved,
+                is_watch: r.is_watch,
                 events: r.events,
                 sparkline: Sparkline { reserved: curve(&r.reserved), allocated: curve(&r.requested), oom: r.has_oom },
             })
@@ -83,6 +84,7 @@ fn welcome_model(app: &mut App) -> WelcomeModel {
                     path: String::new(),
                     sentence: s.sentence.into(),
                     peak_reserved: line.peak_reserved,
+                    is_watch: line.is_watch,
                     events: line.events,
                     sparkline: Sparkline {
                         reserved: curve(&line.reserved),

@@ -49,7 +49,8 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     let first = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')).map(PathBuf::from);
     let is_command = |word: &PathBuf| Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
-        query_without_where(error, words).or_else(|| check_without_limit(error, words)).unwrap_or_else(|| {
+        let own = || query_without_where(error, words).or_else(|| check_without_limit(error, words));
+        own().or_else(|| missing(error, words)).unwrap_or_else(|| {
             // The standard library's words for text that is not a number.
             let text = error.to_string().replace("invalid digit found in string", "write a whole number");
             match (is_of_query(error), meant(error)) {
@@ -89,6 +90,39 @@ fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String
          --max-fragmentation 0.1, or --baseline OLD.pickle, --no-leaks, --no-oom or --stats FILE (vramscope check --help tells of each)"
             .to_owned()
     })
+}
+
+/// What a command needs and does not have, and how it is written.
+fn missing(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() != ErrorKind::MissingRequiredArgument {
+        return None;
+    }
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
+    let command = words.get(1)?.to_str()?;
+    let bare = |text: &str| text.replace(['<', '>'], "");
+    let needs = match command {
+        // A letter says nothing.
+        "diff" if missing.len() > 1 => "two recordings".to_owned(),
+        "diff" => "a second recording".to_owned(),
+        _ => missing.iter().map(|m| bare(m).replace("...", "")).collect::<Vec<_>>().join(" and "),
+    };
+    // An option that another one asks for: how the whole command is written does not help.
+    let is_asked_for = |m: &String| m.starts_with("--") && !["--at", "--to"].iter().any(|own| m.starts_with(own));
+    if missing.iter().all(is_asked_for) {
+        return Some(format!("{command} needs {needs} as well (vramscope {command} --help tells more)"));
+    }
+    let written = match command {
+        "diff" => {
+            "vramscope diff A.pickle B.pickle, or for two instants of one recording vramscope diff A.pickle --a-event N --b-event M".to_owned()
+        }
+        "plan" => "vramscope plan FILE --at batch=8, with the size that FILE was run at".to_owned(),
+        _ => {
+            let usage = error.to_string();
+            bare(usage.lines().find_map(|line| line.trim().strip_prefix("Usage: "))?)
+        }
+    };
+    Some(format!("{command} needs {needs}: write {written} (vramscope {command} --help tells more)"))
 }
 
 /// What is wrong with a command although each of its words can be read.

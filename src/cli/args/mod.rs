@@ -22,7 +22,7 @@ pub use doctor::{CompletionsArgs, DoctorArgs, ManArgs};
 pub use failures::{ExplainArgs, OomArgs, WhatifArgs};
 pub use mistakes::{is_no_command, misused, not_files, one_sentence, read, refused};
 pub use output::{ExportArgs, ExportFormat, ExportTableName, ScreenshotArgs, Theme};
-pub use plan::PlanArgs;
+pub use plan::{Library, PlanArgs};
 pub use report::{McpArgs, ReportArgs, ReportFormat};
 pub use reports::{
     DeviceFileArgs, DiffArgs, FindingsArgs, FlameArgs, InstantArgs, LeaksArgs, LiveBy, RanksArgs, StateArgs, SummaryArgs,

@@ -50,7 +50,7 @@ pub struct ExportArgs {
     /// The recording; for tables a folder of recordings too, one for each rank
     pub file: PathBuf,
     /// What to write
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "FORMAT", value_enum)]
     pub to: ExportFormat,
     /// The file to write; for tables a file ending in .csv or .parquet, or a folder for all of them
     pub out: PathBuf,

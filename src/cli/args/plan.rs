@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 use super::values::{parse_cap, parse_conf, parse_limit, parse_size_of_run};
 use vramscope_core::plan::Size;
@@ -36,6 +36,9 @@ pub struct PlanArgs {
     /// release, or several with a plus between; or accumulate:N, the batch in N passes
     #[arg(long, value_name = "CHANGE")]
     pub change: Vec<String>,
+    /// Print the lines to paste of every change that helps, for this library
+    #[arg(long, value_name = "LIBRARY", requires = "change", conflicts_with = "json")]
+    pub code: Option<Library>,
     /// Find the largest value of this quantity (batch, seq, ...) that fits the cap
     #[arg(long, value_name = "NAME")]
     pub largest: Option<String>,
@@ -48,6 +51,17 @@ pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whose code is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Library {
+    /// A training loop in plain PyTorch
+    Pytorch,
+    /// The Trainer of Hugging Face's transformers
+    Trainer,
+    /// The Trainer of Lightning
+    Lightning,
 }
 
 /// What other programs use; often nothing.

@@ -253,9 +253,11 @@ impl Growth {
         let mut shrunk: Vec<Grown> = roles.iter().filter(|g| g.new < g.old).cloned().collect();
         shrunk.sort_by_key(|g| std::cmp::Reverse(g.old - g.new));
         let no_lines = match [old, new].map(AtPeak::has_no_lines) {
+            // Rows of what has no stack would say what the roles say.
+            [true, true] => Some("neither recording has call stacks"),
             [true, false] => Some("the baseline has no call stacks"),
             [false, true] => Some("the recording has no call stacks"),
-            _ => None,
+            [false, false] => None,
         };
         let mut lines = if no_lines.is_some() { Vec::new() } else { largest(pairs(old, new)) };
         lines.truncate(LISTED);
@@ -310,11 +312,18 @@ type Pair<'a> = (Option<&'a Line>, Option<&'a Line>);
 
 /// Lines of the two sides, matched. A line that both have is the same one, unless its function moved. What remains of a function is
 /// matched in order, so that the least has changed: a change of the program moves the lines below it. Lines of libraries never move.
+/// A function that was renamed is the same function.
 fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
+    let renamed = renamed(old, new);
     let mut groups = BTreeMap::<(&str, Option<&Function>), [Vec<&Line>; 2]>::new();
     for (side, peak) in [old, new].into_iter().enumerate() {
         for line in &peak.lines {
-            groups.entry((&line.file, line.function.as_ref())).or_default()[side].push(line);
+            let function =
+                line.function.as_ref().map(|function| match renamed.iter().find(|(was, _)| side == 0 && *was == function) {
+                    Some((_, is)) => *is,
+                    None => function,
+                });
+            groups.entry((&line.file, function)).or_default()[side].push(line);
         }
     }
     let mut rows = Vec::new();
@@ -326,7 +335,10 @@ fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
         if let Some(function) = function.filter(|_| a.iter().map(|l| l.number).ne(b.iter().map(|l| l.number))) {
             let moved = in_order(&a, &b);
             let is_moved = match unchanged(&moved).cmp(&unchanged(&found)) {
-                Ordering::Equal => has_moved(old.functions.get(function), new.functions.get(function)),
+                Ordering::Equal => {
+                    let was = renamed.iter().find(|(_, is)| *is == function).map_or(function, |(was, _)| was);
+                    has_moved(old.functions.get(was), new.functions.get(function))
+                }
                 order => order == Ordering::Greater,
             };
             found = if is_moved { moved } else { found };
@@ -334,6 +346,41 @@ fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
         rows.extend(found.into_iter().map(|(a, b)| Line::grown(a, b)));
     }
     rows
+}
+
+/// Functions that only one side has and that are the same one by their lines: the name in the baseline, and the name now. At least half of the lines
+/// lie as far from each other as they did; a single line tells nothing unless it stayed where it was.
+fn renamed<'a>(old: &'a AtPeak, new: &'a AtPeak) -> Vec<(&'a Function, &'a Function)> {
+    let mut gone: Vec<_> = old.functions.iter().filter(|(function, _)| !new.functions.contains_key(*function)).collect();
+    let mut found = Vec::new();
+    for (function, lines) in new.functions.iter().filter(|(function, _)| !old.functions.contains_key(*function)) {
+        let alike = |was: &(&Function, &BTreeSet<u32>)| {
+            let far = offsets(was.1, lines);
+            let (apart, most) = far.into_iter().max_by_key(|&(apart, n)| (n, apart == 0)).unwrap_or_default();
+            let is_same = was.0.0 == function.0 && most as usize * 2 >= was.1.len().max(lines.len()) && (most > 1 || apart == 0);
+            is_same.then_some(most)
+        };
+        let best = gone
+            .iter()
+            .enumerate()
+            .filter_map(|(i, was)| Some((alike(was)?, i)))
+            .max_by_key(|&(most, i)| (most, std::cmp::Reverse(i)));
+        if let Some((_, i)) = best {
+            found.push((gone.remove(i).0, function));
+        }
+    }
+    found
+}
+
+/// How many lines are as far from each other as another two; none for very many lines.
+fn offsets(old: &BTreeSet<u32>, new: &BTreeSet<u32>) -> BTreeMap<i64, u32> {
+    let mut found = BTreeMap::<i64, u32>::new();
+    if old.len().max(new.len()) <= MATCHED {
+        for (a, b) in old.iter().flat_map(|a| new.iter().map(move |b| (*a, *b))) {
+            *found.entry(i64::from(b) - i64::from(a)).or_default() += 1;
+        }
+    }
+    found
 }
 
 /// Lines that hold to the byte what they held: the more there are, the likelier it is that the lines are the same.
@@ -362,15 +409,7 @@ fn by_number<'a>(mut old: &[&'a Line], mut new: &[&'a Line], may_move: bool) -> 
 /// Whether more lines of a function are found again at other numbers, all of them as far away, than at their own.
 fn has_moved(old: Option<&BTreeSet<u32>>, new: Option<&BTreeSet<u32>>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
-    if old.len().max(new.len()) > MATCHED {
-        return false;
-    }
-    let mut found = BTreeMap::<i64, u32>::new();
-    for a in old {
-        for b in new {
-            *found.entry(i64::from(*b) - i64::from(*a)).or_default() += 1;
-        }
-    }
+    let found = offsets(old, new);
     let stayed = found.get(&0).copied().unwrap_or_default();
     found.values().any(|&moved| moved > stayed)
 }
@@ -475,6 +514,31 @@ mod tests {
             grown(&old, &[("a.py:23", 100), ("a.py:24", 200), ("a.py:25", 301), ("a.py:26", 400)]),
             is("a.py:25", 300, 301)
         );
+    }
+
+    #[test]
+    fn a_function_that_was_renamed_is_the_same_one() {
+        let is = |place: &str, old, new| vec![(place.to_owned(), old, new)];
+        // Its lines stand where they stood, or all of them moved as far.
+        let old = [("forward/a.py:10", 500), ("forward/a.py:12", 300), ("other/a.py:90", 7)];
+        assert_eq!(grown(&old, &[("run/a.py:10", 500), ("run/a.py:12", 340), ("other/a.py:90", 7)]), is("a.py:12", 300, 340));
+        assert_eq!(grown(&old, &[("run/a.py:15", 500), ("run/a.py:17", 340), ("other/a.py:90", 7)]), is("a.py:17", 300, 340));
+        assert_eq!(grown(&[("fit/a.py:10", 500)], &[("train/a.py:10", 600)]), is("a.py:10", 500, 600));
+        // In another file it is another one, and so it is where both names are there.
+        assert_eq!(grown(&[("fit/a.py:10", 500)], &[("train/b.py:10", 600)]), is("b.py:10", 0, 600));
+        assert_eq!(grown(&[("fit/a.py:10", 500)], &[("fit/a.py:2", 500), ("train/a.py:10", 600)]), is("a.py:10", 0, 600));
+    }
+
+    #[test]
+    fn without_stacks_only_roles_are_compared() {
+        let peak = |bytes| {
+            let mut peak = peak(&[("no stack", bytes)]);
+            (peak.roles[Role::Activations.index()].bytes, peak.lines[0].roles[Role::Activations.index()]) = (bytes, bytes);
+            peak
+        };
+        let growth = Growth::between(DeviceId::default(), &peak(5), &peak(9));
+        assert!(growth.lines.is_empty() && growth.roles.len() == 1 && !growth.is_empty());
+        assert!(growth.notes().iter().any(|note| note.contains("neither recording has call stacks")), "{:?}", growth.notes());
     }
 
     #[test]

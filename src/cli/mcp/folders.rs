@@ -51,11 +51,11 @@ impl Folders {
         inside.find(|real| real.is_file())
     }
 
-    /// The recordings and logs in the folders, by name; links are not followed.
+    /// The recordings and logs in the folders, by name. A link to a file in the folders is listed; links to folders are not followed.
     pub(super) fn list(&self) -> Value {
         let (mut found, mut seen) = (Vec::new(), 0);
         for folder in &self.0 {
-            walk(folder, 0, &mut seen, &mut found);
+            self.walk(folder, 0, &mut seen, &mut found);
         }
         found.sort();
         let files: Vec<Value> =
@@ -66,21 +66,24 @@ impl Folders {
             "all_looked_at": seen < ENTRIES,
         })
     }
-}
 
-fn walk(folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<(PathBuf, u64)>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    for entry in entries.flatten() {
-        *seen += 1;
-        if *seen >= ENTRIES {
-            return;
-        }
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let Ok(kind) = entry.file_type() else { continue };
-        if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') {
-            walk(&entry.path(), depth + 1, seen, found);
-        } else if kind.is_file() && (is_recording_name(&name) || is_log_name(&name)) {
-            found.push((entry.path(), entry.metadata().map_or(0, |m| m.len())));
+    fn walk(&self, folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<(PathBuf, u64)>) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        for entry in entries.flatten() {
+            *seen += 1;
+            if *seen >= ENTRIES {
+                return;
+            }
+            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') {
+                self.walk(&path, depth + 1, seen, found);
+            } else if (is_recording_name(&name) || is_log_name(&name))
+                && (kind.is_file() || kind.is_symlink() && self.find(&path).is_some())
+            {
+                let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+                found.push((path, bytes));
+            }
         }
     }
 }
@@ -119,7 +122,8 @@ mod tests {
             assert!(folders.file(name).unwrap_err().contains("there is no such file"), "{name}");
         }
         let listed = folders.list()["files"].to_string();
-        assert!(listed.contains("a.pickle") && listed.contains("b.pickle") && !listed.contains("secret"), "{listed}");
+        assert!(["a.pickle", "b.pickle", "own.pickle"].iter().all(|name| listed.contains(name)), "{listed}");
+        assert!(!["secret", "link.pickle", "linked"].iter().any(|name| listed.contains(name)), "{listed}");
         assert!(Folders::new(&[inside.path().join("a.pickle")]).is_err());
     }
 }

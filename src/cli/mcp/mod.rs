@@ -39,8 +39,8 @@ const BUSY: i64 = -32_000;
 /// Instructions that an agent gets before its first question.
 const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch and JAX programs. Begin with `open` without a file, which lists \
     them; then `findings` or `oom` for what is wrong, `peak` for what holds the memory. Sizes are integers in bytes. Events count from 0; \
-    `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out: ask again with the same arguments and \
-    that `pointer` and `offset`.";
+    `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out, and in `rest` the tool and the arguments \
+    that give the next part.";
 
 /// Answers until standard input ends. Fails when a folder is none.
 pub fn run(args: &McpArgs) -> Result<(), Failure> {

@@ -213,7 +213,45 @@ impl Tools {
                 answer
             }
         };
-        Ok(json!([{ "type": "text", "text": bound(&answer, at, self.limit)? }]))
+        let text = bound(&answer, at, self.limit)?;
+        let text = match rest(name, &asked, &text) {
+            // Once more, with room for the question that gives the rest.
+            Some(question) => {
+                with_rest(&bound(&answer, at, self.limit.saturating_sub(question.to_string().len() + REST))?, name, &asked)
+            }
+            None => text,
+        };
+        Ok(json!([{ "type": "text", "text": text }]))
+    }
+}
+
+/// Characters around the question for the rest, and what its numbers may take more of.
+const REST: usize = 40;
+
+/// The question that gives what was cut from an answer first; `None` where nothing was. Questions with arguments of any length are not
+/// repeated.
+fn rest(tool: &str, asked: &Value, answer: &str) -> Option<Value> {
+    const LONGEST: usize = 800;
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    let (pointer, offset) = match &answer["next_offset"] {
+        Value::Number(next) => (&answer["pointer"], Value::Number(next.clone())),
+        _ => (&answer["cut"][0]["pointer"], answer["cut"][0]["offset"].clone()),
+    };
+    let mut arguments = asked.as_object()?.clone();
+    arguments.insert("pointer".to_owned(), pointer.as_str()?.into());
+    arguments.insert("offset".to_owned(), offset);
+    let question = json!({ "tool": tool, "arguments": arguments });
+    (question.to_string().len() <= LONGEST).then_some(question)
+}
+
+/// An answer that was cut, with the question for the rest.
+fn with_rest(answer: &str, tool: &str, asked: &Value) -> String {
+    match (serde_json::from_str(answer), rest(tool, asked, answer)) {
+        (Ok(Value::Object(mut map)), Some(question)) => {
+            map.insert("rest".to_owned(), question);
+            Value::Object(map).to_string()
+        }
+        _ => answer.to_owned(),
     }
 }
 
@@ -340,8 +378,9 @@ impl Arguments<'_> {
 /// Arguments that no option of the same name takes.
 const NO_OPTIONS: [&str; 11] = ["file", "files", "a", "b", "instant", "pointer", "offset", "format", "width", "height", "theme"];
 
-/// Options of the command line that have another name as an argument here.
-const OTHER_NAMES: [(&str, &str); 6] = [
+/// Options of the command line that have another name as an argument here, and what a person is sent to.
+const OTHER_NAMES: [(&str, &str); 7] = [
+    ("read what it means (vramscope explain FILE, or Ctrl+E in the window)", "the tool open tells what it means"),
     ("use --peak, --end or --event N", "ask for the instant peak or end, or for an event"),
     ("--a-event", "a_event"),
     ("--b-event", "b_event"),

@@ -346,6 +346,9 @@ fn findings(page: &mut Page<'_>, report: &Report, part: &Part) {
         let is_red = matches!(f.class, Class::OutOfMemory | Class::Leak);
         page.raw(if is_red { "<article class=\"finding red\"><h4>" } else { "<article class=finding><h4>" });
         page.text(&f.title).raw("<span>").text(Bytes(f.bytes).to_string()).raw("</span></h4>\n").paragraph(&f.sentence);
+        if let Some(said) = report.as_planned(f, part) {
+            page.paragraph(said);
+        }
         evidence(page, f);
         page.paragraph(&f.advice);
         if let Some(remedy) = &f.remedy {

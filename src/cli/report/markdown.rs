@@ -165,7 +165,11 @@ fn lead(text: &mut Text<'_>, report: &Report, part: &Part) {
 }
 
 fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
-    let Some(peak) = report.peak(part) else { return };
+    let Some(peak) = report.peak(part) else {
+        bands(text, report, part);
+        processes(text, report, part);
+        return;
+    };
     let when = match peak.event {
         Some(event) => format!("at event {}", count(u64::from(event))),
         None => String::new(),
@@ -201,6 +205,39 @@ fn peak(text: &mut Text<'_>, report: &Report, part: &Part) {
     table(text, "module or layer", &peak.by_module);
 }
 
+/// Bytes by category of a memory timeline.
+fn bands(text: &mut Text<'_>, report: &Report, part: &Part) {
+    let Some(bands) = &report.figures(part).bands else { return };
+    let mut out = format!(
+        "### At the peak: {}\n\n| category | at the peak | most | at the end |\n|---|---:|---:|---:|\n",
+        Bytes(bands.peak_bytes)
+    );
+    for c in bands.categories.iter().filter(|c| c.most_bytes > 0) {
+        let [peak, most, end] = [c.at_peak_bytes, c.most_bytes, c.end_bytes].map(Bytes);
+        out += &format!("| {} | {peak} | {most} | {end} |\n", c.category.replace('_', " "));
+    }
+    text.add(&out);
+}
+
+/// Who held the card that was watched.
+fn processes(text: &mut Text<'_>, report: &Report, part: &Part) {
+    let Some(watched) = &report.figures(part).watched else { return };
+    let mut out = "### Who held the card\n\n".to_owned();
+    if watched.processes.is_empty() {
+        out += "No process is in this recording.\n";
+    } else {
+        out += "| PID | peak | grew by | command |\n|---:|---:|---:|---|\n";
+    }
+    for p in watched.processes.iter().take(ROWS) {
+        let peak = p.peak_bytes.map_or_else(|| "not recorded".to_owned(), |bytes| Bytes(bytes).to_string());
+        out += &format!("| {} | {peak} | {} | {} |\n", p.pid, Bytes(p.grown_bytes), text.code(&p.command));
+    }
+    if watched.processes.len() > ROWS {
+        out += &format!("\n{ROWS} of {} shown.\n", watched.processes.len());
+    }
+    text.add(&out);
+}
+
 fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
     let mut found = report.findings(part);
     let mut title = "### Findings and what to change\n\n";
@@ -224,7 +261,8 @@ fn findings(text: &mut Text<'_>, report: &Report, part: &Part) {
     for f in found.iter().take(ROWS) {
         let event = f.place.event.map_or_else(String::new, |e| format!(", event {}", count(u64::from(e))));
         let mut out = format!("{title}**{}** ({}{event})\n\n", text.plain(&f.title), Bytes(f.bytes));
-        out += &format!("{}\n\n{}\n", text.plain(&f.sentence), text.plain(&f.advice));
+        let planned = report.as_planned(f, part).map_or(String::new(), |said| format!(" {}", text.plain(&said)));
+        out += &format!("{}{planned}\n\n{}\n", text.plain(&f.sentence), text.plain(&f.advice));
         if let Some(remedy) = &f.remedy {
             out += &format!("\n{}", text.block(remedy));
         }

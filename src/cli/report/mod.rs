@@ -34,7 +34,7 @@ use vramscope_core::inference::Horizon;
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::plan::{Input, Plan, Size};
 use vramscope_core::tables::{DeviceTables, StackNames};
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{Bytes, count, counted};
 
 /// The most bytes of a page.
 const MOST_HTML: usize = 2_000_000;
@@ -366,6 +366,23 @@ impl Report {
     /// The finding that is about the last failure of a device.
     fn finding_of(&self, failure: &OomEntry, part: &Part) -> Option<&Finding> {
         self.findings(part).into_iter().find(|f| f.rule == "out_of_memory" && f.place.event == Some(failure.event))
+    }
+
+    /// What the table of changes says of a finding's change, where that is another figure than the finding's.
+    fn as_planned(&self, finding: &Finding, part: &Part) -> Option<String> {
+        let (change, saving) = (finding.change()?.name(), finding.saving?);
+        let plan = &part.plan.as_ref().ok()?.report;
+        let row = plan.changes.iter().find(|c| c.change == change && c.reason.is_none())?;
+        let (here, there) = (saving.bytes(), u64::try_from(row.saves_bytes).unwrap_or(0));
+        // Less than a hundredth is no other figure.
+        let is_alike = here.abs_diff(there) <= here.max(there) / 100;
+        let saves = if there == 0 { "nothing".to_owned() } else { Bytes(there).to_string() };
+        (!is_alike).then(|| {
+            let steps = counted(plan.steps as u64, "step", "steps");
+            format!(
+                "This is the recorded peak with the change. Replayed over {steps}, as in the table of changes, it saves {saves}."
+            )
+        })
     }
 
     /// The findings of a device, most serious first.

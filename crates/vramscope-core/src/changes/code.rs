@@ -99,7 +99,7 @@ impl Change {
             Change::Sgd => "SGD without momentum".to_owned(),
             Change::SetToNone => "free gradients after each step".to_owned(),
             Change::InBackward => "optimizer step inside the backward pass".to_owned(),
-            Change::Bf16 => "weights in bf16".to_owned(),
+            Change::Bf16 => "the whole model in bf16".to_owned(),
             Change::CacheOff => "autocast without its cache".to_owned(),
             Change::Chunks(1) => "logits and loss in 1 chunk".to_owned(),
             Change::Chunks(n) => format!("logits and loss in {n} chunks"),
@@ -122,7 +122,9 @@ impl Change {
             Change::Sgd => "another optimizer: the learning rate has to be found anew",
             Change::SetToNone => FREE,
             Change::InBackward => "no clipping by the norm of all gradients, and no accumulation",
-            Change::Bf16 => "rounding: small updates of weights may be lost",
+            Change::Bf16 => {
+                "weights, gradients, optimizer state and activations are rounded: small updates of weights may be lost"
+            }
             Change::CacheOff => "weights that are used twice are cast twice",
             Change::Chunks(_) => "the last layer runs forward twice",
             Change::Offload => "time for the copies to the host and back",

@@ -44,7 +44,7 @@ pub enum Change {
     SetToNone,
     /// The optimizer steps inside the backward pass.
     InBackward,
-    /// Weights, their gradients and state in bf16.
+    /// The whole model in bf16: weights, gradients, optimizer state and activations.
     Bf16,
     /// Autocast with `cache_enabled=False`: no copies of weights are kept.
     CacheOff,

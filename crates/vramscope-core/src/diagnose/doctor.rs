@@ -143,12 +143,13 @@ fn of_a_watch(device: &DeviceRecording, track: &LiveTrack, add: Add<'_>) {
     }
     let has_torch = track.processes.iter().any(|p| p.points.iter().any(|point| point.torch.is_some()));
     if !track.processes.is_empty() && !has_torch {
-        let sentence = "No program told how its memory divides into allocated and cached. Started like this, it does:";
+        let sentence = "Only the driver's totals were recorded: how much of a program's memory PyTorch uses, and how much it only keeps, is not known. \
+                        A program that is started like this tells it:";
         add("PyTorch's figures", sentence.to_owned(), Some("vramscope run train.py"));
     }
     if !device.has_blocks() {
-        let sentence = "A watch has bytes over time, and no single allocation. A snapshot has them, and one is written at each failure of a \
-                        program that is started like this:";
+        let sentence = "This recording is of a live watch: it has how much memory was used over time, and not which tensors and lines of \
+                        code used it. A memory snapshot has that, and a program that is started like this writes one when it fails:";
         add("allocations", sentence.to_owned(), Some(RUN));
     }
 }

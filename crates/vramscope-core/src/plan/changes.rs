@@ -166,9 +166,7 @@ impl Plan {
         let mut span = as_now(then.span, then.peak_reserved_bytes, now.peak_reserved_bytes, now.span);
         let mut allocated_span =
             as_now(then.allocated_span, then.peak_allocated_bytes, now.peak_allocated_bytes, now.allocated_span);
-        if now.uncertain_because == Some("sizes") {
-            trust = trust.max(Trust::Close);
-        }
+        trust = trust.max(self.trust_of(&now));
         if edited.reason.is_none() {
             let [reserved, allocated] = changes.iter().map(Change::off).fold([0, 0], |[a, b], [c, d]| [a + c, b + d]);
             let part = |bytes: u64, thousandths: u64| (u128::from(bytes) * u128::from(thousandths) / 1000) as u64;

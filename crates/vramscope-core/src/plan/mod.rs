@@ -52,7 +52,7 @@ pub use program::Program;
 pub use refuse::{Parting, Side};
 pub use server::Server;
 pub use size::Size;
-pub use verdict::{holes_sentence, is_no_answer, surety};
+pub use verdict::{ENDS, holes_sentence, is_no_answer, surety};
 
 /// One recording of the program.
 #[derive(Debug)]

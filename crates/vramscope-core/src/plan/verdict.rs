@@ -1,8 +1,17 @@
 //! How sizes end under a limit, in words: the command line and the window say the same.
 
-use super::{Changed, Largest, Plan, Predicted};
+use super::{Changed, Largest, Plan, Predicted, Trust};
 use crate::inference::Horizon;
 use crate::units::{Bytes, count};
+
+/// How a size ends under a limit, and what that means: the only words for it, in the command's text and in the window.
+pub const ENDS: [(&str, &str); 5] = [
+    ("fits", "every run that was tried fits"),
+    ("probably fits", "the likely run fits, and the upper end of its range does not"),
+    ("may fit", "some of the runs that were tried fit, and others fail"),
+    ("probably does not fit", "some of the runs that were tried fit, and the likely one needs more than twice the limit"),
+    ("does not fit", "every run that was tried fails"),
+];
 
 /// A range of sizes wider than this factor answers nothing.
 const WIDEST: u64 = 4;
@@ -28,7 +37,7 @@ pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static 
     match at {
         Some(at) if at.span[1] > limit => "probably ",
         _ if is_certain => "",
-        _ => "most likely ",
+        _ => "probably ",
     }
 }
 
@@ -44,7 +53,38 @@ pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
     Some(format!("Not every size below {} is sure to fit: at {}{more} the blocks lie otherwise.", count(sure), count(*first)))
 }
 
+impl Trust {
+    /// How sure a figure is, in the word that the JSON has too.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Trust::Exact => "exact",
+            Trust::Close => "close",
+            Trust::Estimate => "estimate",
+        }
+    }
+
+    /// What the word means.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Trust::Exact => "the recorded requests were replayed; at most some went away",
+            Trust::Close => {
+                "some requests were put where the recording shows such requests, or the sizes of some are not known exactly"
+            }
+            Trust::Estimate => "sizes or places rest on assumptions; the truth may be some percent off",
+        }
+    }
+}
+
 impl Plan {
+    /// How sure the figures of a size are, without a change.
+    pub fn trust_of(&self, size: &Predicted) -> Trust {
+        match size.uncertain_because {
+            None | Some("placement") => Trust::Exact,
+            Some("sizes") if self.is_single() => Trust::Estimate,
+            _ => Trust::Close,
+        }
+    }
+
     /// What a failure in a recording leaves open, in sentences; `None` without one.
     pub fn left_open(&self) -> Option<String> {
         let horizon = self.horizon()?;
@@ -65,7 +105,7 @@ impl Plan {
 }
 
 impl Predicted {
-    /// `fits`, `probably fits`, `may fit` or `does not fit`.
+    /// One of [`ENDS`].
     pub fn ends(&self, limit: u64) -> &'static str {
         // The likely run needs far more.
         if self.oom && self.oom_varies && self.peak_reserved_bytes / 2 > limit {
@@ -83,7 +123,12 @@ impl Predicted {
 }
 
 impl Changed {
-    /// How it ends under a limit, as in "probably fits".
+    /// Bytes that are moved or made again in each step, and which of the two.
+    pub fn extra(&self) -> (u64, &'static str) {
+        if self.moved_bytes > 0 { (self.moved_bytes, "moved") } else { (self.recomputed_bytes, "made again") }
+    }
+
+    /// One of [`ENDS`].
     pub fn ends(&self, limit: u64) -> &'static str {
         let may = self.oom && self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0);
         verdict(self.oom, self.oom_varies || may, self.span[1], limit)
@@ -115,8 +160,21 @@ impl Largest {
                     Some("sizes") => ", depending on allocations whose sizes could not be predicted exactly",
                     _ => "",
                 };
-                format!("{name} {sure} is most likely the largest that fits {place}{ends}{why}.")
+                format!("{name} {sure} is probably the largest that fits {place}{ends}{why}.")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_is_explained() {
+        for (oom, varies, most) in [(false, false, 1), (false, false, 9), (true, true, 1), (false, true, 1), (true, false, 9)] {
+            assert!(ENDS.iter().any(|(word, _)| *word == verdict(oom, varies, most, 4)));
+        }
+        assert!(ENDS.iter().all(|(word, about)| word.contains("fit") && !about.ends_with('.')));
     }
 }

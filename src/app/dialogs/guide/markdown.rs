@@ -180,6 +180,10 @@ mod tests {
                 if let Part::Paragraph(text) | Part::Item(text) | Part::Heading(_, text) = part {
                     let prose: String = text.split('`').step_by(2).collect();
                     assert!(!prose.contains("](") && !prose.contains("**"), "{name}: {text}");
+                    // A page is named as the list beside it names it.
+                    let is_file = |word: &str| word.strip_suffix(".md").is_some_and(|stem| stem.len() > 1 && stem != "AGENTS");
+                    let is_named = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').any(is_file);
+                    assert!(!is_named, "{name}: {text}");
                 }
             }
         }

@@ -39,7 +39,7 @@ impl Reading {
 }
 
 /// The chapters: the repository's own files.
-const CHAPTERS: [(&str, &str); 10] = [
+const CHAPTERS: [(&str, &str); 11] = [
     ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),
     ("Findings", include_str!("../../../../docs/FINDINGS.md")),
@@ -47,6 +47,7 @@ const CHAPTERS: [(&str, &str); 10] = [
     ("Plan", include_str!("../../../../docs/PLAN.md")),
     ("Probe", include_str!("../../../../docs/PROBE.md")),
     ("Export and gates", include_str!("../../../../docs/EXPORT.md")),
+    ("Reports and agents", include_str!("../../../../docs/REPORT.md")),
     ("Formats", include_str!("../../../../docs/FORMATS.md")),
     ("Trust", include_str!("../../../../docs/TRUST.md")),
     ("Speed and memory", include_str!("../../../../docs/PERFORMANCE.md")),

@@ -13,7 +13,7 @@ use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Field, Push, Sparkline, focus_ring, label, paint_key_cap, paint_logo, row};
 use layout::{Part, Span};
-use vramscope_core::units::{Bytes, count};
+use vramscope_core::units::{Bytes, counted};
 
 /// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,9 @@ pub struct FileRow {
     pub path: String,
     /// What its top finding says.
     pub sentence: String,
+    /// The peak of reserved bytes; of a card that was watched, of what was used on it.
     pub peak_reserved: u64,
+    pub is_watch: bool,
     /// Events recorded. With this and the peak 0, as for a sample not yet read, no figures are shown.
     pub events: u64,
     /// It in 96 x 32 points; its red end says "out of memory" too.
@@ -238,7 +240,8 @@ fn files_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
             ui.add_space(24.0);
         }
         any = true;
-        record::heading(ui, title, "peak reserved");
+        let has_watch = rows.iter().any(|row| row.is_watch);
+        record::heading(ui, title, if has_watch { "peak reserved, or used on the card" } else { "peak reserved" });
         for (i, file) in rows.iter().enumerate() {
             let response = ui.push_id((title, i), |ui| file_row(ui, file)).inner;
             if response.clicked() {
@@ -269,7 +272,12 @@ const LEAST_FOLDER: f32 = 96.0;
 fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let t = Tokens::of(ui);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), 52.0), Sense::click());
-    response.widget_info(|| WidgetInfo::labeled(Role::Button, ui.is_enabled(), format!("{}: {}", file.name, file.sentence)));
+    let known = file.peak_reserved > 0 || file.events > 0;
+    response.widget_info(|| {
+        let of = if file.is_watch { "used at most" } else { "peak reserved" };
+        let figure = if known { format!(", {of} {}", Bytes(file.peak_reserved)) } else { String::new() };
+        WidgetInfo::labeled(Role::Button, ui.is_enabled(), format!("{}: {}{figure}", file.name, file.sentence))
+    });
     let p = ui.painter();
     if response.hovered() {
         p.rect_filled(rect.expand2(vec2(12.0, 0.0)), RADIUS_CONTROL, t.s2);
@@ -279,9 +287,12 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let line =
         |y: f32, left: f32, right: f32| Rect::from_min_max(pos2(left, rect.top() + y - 8.0), pos2(right, rect.top() + y + 8.0));
     let (left, right) = (spark.right() + 14.0, rect.right());
-    let known = file.peak_reserved > 0 || file.events > 0;
     let (peak, events) = if known {
-        let events = if file.events > 0 { format!("{} events", count(file.events)) } else { "watched live".to_owned() };
+        let events = match (file.is_watch, file.events) {
+            (true, _) => "used, watched live".to_owned(),
+            (false, 0) => "no history".to_owned(),
+            (false, n) => counted(n, "event", "events"),
+        };
         (Bytes(file.peak_reserved).to_string(), events)
     } else {
         Default::default()

@@ -15,6 +15,7 @@ use crate::app::widgets::{
     Batch, Cut, DASH_LIMIT, PixelColumn, Scale, Tip, byte_scale, event_ticks, keys, label, most_across, paint_chip,
     paint_chip_in, paint_flag, spread, told_at,
 };
+use vramscope_core::plan::ENDS;
 use vramscope_core::units::{Bytes, count, counted};
 
 /// Left of the plots: their names and axis labels.
@@ -24,6 +25,8 @@ const MARGIN: f32 = 132.0;
 
 /// Height of the figures at the chosen size.
 const READOUT: f32 = 40.0;
+/// With less for both plots there is one: roles of fewer than 70 points cannot be told apart.
+const LEAST_REST: f32 = 210.0;
 /// Whose the edge, the outcomes and the roles are while a row is chosen.
 const AS_RECORDED: &str = "as recorded";
 /// Narrower cells that end alike are one.
@@ -43,7 +46,7 @@ fn parts(area: Rect) -> Parts {
     let strip = |top: f32, height: f32| Rect::from_min_max(pos2(left, top), pos2(right, top + height));
     // Outcome 16 with 10 above, slider 36 with 4 above, and the roles below where there is room.
     let rest = area.height() - 18.0 - 26.0 - 42.0;
-    let roles = if rest >= 300.0 { (rest * 0.34).round() } else { 0.0 };
+    let roles = if rest >= LEAST_REST { (rest * 0.34).round() } else { 0.0 };
     let peak = strip(area.top() + 18.0, (rest - roles - if roles > 0.0 { 18.0 } else { 0.0 }).max(60.0));
     let outcome = strip(peak.bottom() + 10.0, 16.0);
     let slider = strip(outcome.bottom() + 4.0, 36.0);
@@ -149,12 +152,9 @@ impl PlanView {
         line(&p, &fitting, x, &y, 2.0, t.text1);
         dots(&p, t, scene, x, &y);
         if shows_limit {
-            let words = format!("limit {}", Bytes(limit));
-            // The figures of a size at the left are there.
-            let is_left = x.at(scene.chosen as f64) > rect.left() + 200.0;
-            let (from, anchor) =
-                if is_left { (rect.left() + 6.0, Align2::LEFT_BOTTOM) } else { (rect.right() - 6.0, Align2::RIGHT_BOTTOM) };
-            label::text(&p, pos2(from, y.at(limit as f64) - 3.0), anchor, &words, Type::Mono, t.red);
+            // It stays where it is while the size is dragged: the figures of a size at the left give way.
+            let at = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
+            label::text(&p, at, Align2::LEFT_BOTTOM, &limit_words(limit), Type::Mono, t.red);
         }
         ends(&p, t, scene, rect, &y, [&free, &allocated, &plotted], ui.max_rect().right());
         if scene.points.len() < scene.all {
@@ -206,7 +206,13 @@ impl PlanView {
         let lowest = heights(&allocated).into_iter().chain(heights(&plotted)).fold(rect.top(), f32::max);
         let highest = heights(&high).into_iter().chain(heights(&plotted)).fold(rect.bottom(), f32::min);
         let is_below = lowest + 10.0 + READOUT <= rect.bottom() || highest - 24.0 - READOUT < rect.top() + 18.0;
-        let top = if is_below { (lowest + 10.0).min(rect.bottom() - READOUT) } else { highest - 24.0 - READOUT };
+        let mut top = if is_below { (lowest + 10.0).min(rect.bottom() - READOUT) } else { highest - 24.0 - READOUT };
+        // Not over the name of the limit.
+        let line = y.at(scene.limit as f64);
+        let name = rect.left() + 12.0 + label::width(ui.painter(), &limit_words(scene.limit), Type::Mono);
+        if line > rect.top() && reach[0] < name && top < line && top + READOUT > line - 18.0 {
+            top = line + 6.0;
+        }
         let reserved = match outcome(shown) {
             Outcome::Fails => format!("{} reserved without the limit", Bytes(shown.peak_reserved_bytes)),
             _ if shown.retries > 0 => {
@@ -254,7 +260,7 @@ impl PlanView {
             Some(scene.points[at].1.capped.retries).filter(|n| *n > 0)
         };
         let mut numbers: Vec<(Rect, u64)> = Vec::new();
-        let (mut fits, mut fails): (Option<Rect>, Option<Rect>) = (None, None);
+        let [mut fits, mut may, mut fails]: [Option<Rect>; 3] = [None; 3];
         let is_narrow = cell(scene.low + scene.step).width() < LEAST_CELL;
         let mut runs: Vec<(Rect, u64)> = Vec::new();
         for &value in &cells {
@@ -278,7 +284,10 @@ impl PlanView {
                         None => union(&mut fits),
                     }
                 }
-                Some(Outcome::May) => batch.hole(inner, t.s2, t.hatch, t.line2),
+                Some(Outcome::May) => {
+                    batch.hole(inner, t.s2, t.hatch, t.line2);
+                    union(&mut may);
+                }
                 Some(Outcome::Fails) => {
                     batch.rect(inner, t.redbg);
                     union(&mut fails);
@@ -295,7 +304,8 @@ impl PlanView {
         for (place, n) in numbers.into_iter().filter(room) {
             label::text(&p, place.center(), Align2::CENTER_CENTER, &count(n), Type::Mono, t.text1);
         }
-        for (all, words, ink) in [(fits, "fits", t.text2), (fails, "fails", t.red)] {
+        let fails_here = fails.filter(|r| r.width() >= label::width(&p, ENDS[4].0, Type::Caption) + 12.0);
+        for (all, words, ink) in [(fits, ENDS[0].0, t.text2), (fails_here, ENDS[4].0, t.red)] {
             if let Some(all) = all.filter(|r| r.width() >= 36.0) {
                 let whose = format!("{words} {AS_RECORDED}");
                 let has_room = label::width(&p, &whose, Type::Caption) + 12.0 <= all.width();
@@ -303,9 +313,15 @@ impl PlanView {
                 label::text(&p, all.middle(all.left() + 6.0), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
         }
-        if has_retries {
-            let place = rect.across(rect.right() + 12.0, ui.max_rect().right() - 6.0);
-            label::text_in(&p, place, if are_told { "number: retries" } else { "darker: retries" }, Type::Caption, t.text3);
+        // What the other cells mean stands beside them.
+        let place = rect.across(rect.right() + 12.0, ui.max_rect().right() - 6.0);
+        let mut lines = Vec::new();
+        lines.extend(fails.filter(|_| fails_here.is_none()).map(|_| "red: does not fit"));
+        lines.extend(may.map(|_| "hatched: may fit"));
+        lines.extend(has_retries.then_some(if are_told { "number: retries" } else { "darker: retries" }));
+        for (i, words) in lines.iter().enumerate() {
+            let line = place.translate(vec2(0.0, (i as f32 - (lines.len() - 1) as f32 / 2.0) * 13.0));
+            label::text_in(&p, line, words, Type::Caption, t.text3);
         }
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
         if let Some(at) =
@@ -317,13 +333,14 @@ impl PlanView {
             let value = x.value(at.x);
             let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
             if let Some(near) = near {
+                let told = |i: usize| format!("{}: {}", ENDS[i].0, ENDS[i].1);
                 let words = match (ends(near), retries(near)) {
                     (Some(Outcome::Fits), Some(n)) => {
                         format!("fits; PyTorch gives cached memory back {}", counted(n, "time", "times"))
                     }
-                    (Some(Outcome::Fits), None) => "fits".to_owned(),
-                    (Some(Outcome::May), _) => "may fit: some of the runs that were tried fit".to_owned(),
-                    (Some(Outcome::Fails), _) => "fails".to_owned(),
+                    (Some(Outcome::Fits), None) => told(0),
+                    (Some(Outcome::May), _) => told(2),
+                    (Some(Outcome::Fails), _) => told(4),
                     _ => "not tried yet".to_owned(),
                 };
                 Tip::new(scene.named(near)).note(words).show(&response);
@@ -502,6 +519,11 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
     paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
 }
 
+/// The name of the limit, at the left end of its line.
+fn limit_words(limit: u64) -> String {
+    format!("limit {}", Bytes(limit))
+}
+
 /// The middles of the physical pixel columns of a rectangle.
 fn columns_of(batch: &Batch, rect: Rect) -> Vec<f32> {
     let pixel = batch.pixel();
@@ -516,9 +538,8 @@ fn line(p: &egui::Painter, points: &[(f64, f64)], x: &Scale, y: &Scale, width: f
     }
 }
 
-/// Recorded sizes as rings, predicted ones as dots.
+/// Recorded sizes as rings, predicted ones as dots; the header names both.
 fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
-    let mut is_named = false;
     for (value, point) in &scene.points {
         let shown = if point.capped.oom { &point.free } else { &point.capped };
         let at = pos2(x.at(*value as f64), y.at(shown.peak_reserved_bytes as f64));
@@ -531,14 +552,6 @@ fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
         p.circle(at, 4.5, t.s1, Stroke::new(1.5, t.text1));
         let below = pos2(at.x, y.at(shown.peak_allocated_bytes as f64));
         p.circle(below, 3.5, t.s1, Stroke::new(1.5, t.slot(0)));
-        if !is_named {
-            // Beside the axis there is no room at the left.
-            let is_first = at.x - x.at(scene.low as f64) < 64.0;
-            let (off, anchor) =
-                if is_first { (vec2(4.0, 10.0), Align2::LEFT_BOTTOM) } else { (vec2(8.0, 8.0), Align2::RIGHT_BOTTOM) };
-            label::text(p, at - off, anchor, "recorded", Type::Caption, t.text2);
-            is_named = true;
-        }
     }
 }
 

@@ -39,7 +39,8 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
         return Areas { left, charts: middle.with_max_y(line), right, below: middle.with_min_y(line + 1.0) };
     }
     let wanted = HEAD + COLUMNS + ROW * rows.max(4) as f32;
-    let most = if has_right { pane.height() * 0.38 } else { pane.height() * 0.46 };
+    // Without a right column as much as with one: the curve and the roles are what the table is read with.
+    let most = pane.height() * 0.38;
     // Whole rows: a row cut through its text reads as a fault.
     let whole = HEAD + COLUMNS + ((most - HEAD - COLUMNS) / ROW).floor().max(3.0) * ROW;
     let line = (pane.bottom() - wanted.min(whole)).round();

@@ -15,8 +15,8 @@ use runs::Runs;
 use scene::Scene;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
-use vramscope_core::plan::Side;
 use vramscope_core::plan::cards::Card;
+use vramscope_core::plan::{ENDS, Side, Trust};
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, capital, count, counted};
 
@@ -48,9 +48,14 @@ pub const INFO: ViewInfo = ViewInfo {
             "adds the row's change or setting to the chosen ones, or takes it away; also Ctrl + click, Ctrl + Enter",
         ),
         ("retries", "PyTorch gives cached memory back and asks again: it fits, and waits for the device each time"),
-        ("replay", "requests only go away or move to places that the recording shows"),
-        ("close", "what is made again, and when, is taken from the recorded forward pass"),
-        ("estimate", "sizes or places rest on assumptions; the truth may be some percent off"),
+        ENDS[0],
+        ENDS[1],
+        ENDS[2],
+        ENDS[3],
+        ENDS[4],
+        (Trust::Exact.word(), Trust::Exact.about()),
+        (Trust::Close.word(), Trust::Close.about()),
+        (Trust::Estimate.word(), Trust::Estimate.about()),
     ],
     create: || Box::new(PlanView::default()),
 };

@@ -17,7 +17,7 @@ use crate::app::widgets::Sort;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
-use vramscope_core::plan::{Change, Changed, Cost, Passes, Plan, Trust, titled};
+use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Trust, titled};
 
 /// Sizes that a curve is run at; those between them lie on straight lines.
 const MOST_POINTS: usize = 56;
@@ -215,8 +215,9 @@ impl PlanView {
         let floor = |n: u64| n / scene.unit * scene.unit;
         let name = scene.knows.then(|| scene.name.clone());
         let mut rows: Vec<Row> = Vec::new();
-        let own_figures =
-            scene.at_wanted().map(|p| Figures { largest: scene.fits.map(|f| [f.0, f.1]), ..Figures::of_point(p, "", is_single) });
+        let own_figures = scene
+            .at_wanted()
+            .map(|p| Figures { largest: scene.fits.map(|f| [f.0, f.1]), ..Figures::of_point(p, "", &scene.plan, limit) });
         let first = Row {
             kind: Kind::Own,
             title: "as recorded".to_owned(),
@@ -234,7 +235,7 @@ impl PlanView {
                 title: if conf.is_empty() { "PyTorch's default settings" } else { conf }.to_owned(),
                 is_best: false,
                 is_part: false,
-                figures: point.map(|p| Figures::of_point(&p, "nothing in the program", is_single)),
+                figures: point.map(|p| Figures::of_point(&p, "nothing in the program", &scene.plan, limit)),
                 code: Code::default().with_conf(conf),
                 price: (Cost::Setting, i as u32 + 1),
             });
@@ -250,7 +251,7 @@ impl PlanView {
             name: name.clone(),
         };
         let row_of = |changes: &str, conf: &str, found: Option<Answer>| {
-            change_row((changes, conf), &own, is_single, found.and_then(Answer::change).as_deref(), &floor)
+            change_row((changes, conf), &own, is_single, found.and_then(Answer::change).as_deref(), (&floor, limit))
         };
         let setting_fits =
             |row: &Row| matches!(row.kind, Kind::Setting(_)) && row.figures.as_ref().is_some_and(|f| f.outcome == Outcome::Fits);
@@ -358,12 +359,14 @@ impl PlanView {
             peak: found.peak(),
             span: [of_part.peak_reserved_bytes, of_part.span[1] + kept],
             outcome: Outcome::Fits,
+            ends: ENDS[0].0,
             retries: 0,
             largest: None,
             is_about: false,
             extra: (0, ""),
             cost: found.cost.clone(),
-            sure: "at most",
+            // What the passes keep is added to the peak of a part.
+            trust: scene.plan.trust_of(of_part).max(Trust::Close),
         };
         let (kind, code) = (Kind::Passes(*passes, *part), found.code());
         let (title, price) = (found.title(), Passes::price());
@@ -409,7 +412,7 @@ fn change_row(
     own: &str,
     is_single: bool,
     found: Option<&Changed>,
-    floor: &dyn Fn(u64) -> u64,
+    (floor, limit): (&dyn Fn(u64) -> u64, u64),
 ) -> Row {
     let price = Change::price_of(&Change::parse(changes).unwrap_or_default());
     // Before it was tried: in words, without the place.
@@ -422,20 +425,18 @@ fn change_row(
         outcome: match (&c.reason, c.oom_varies, c.oom) {
             (Some(why), ..) => Outcome::Useless(why.clone()),
             (None, true, _) => Outcome::May,
+            // What may fit by its range is no plain failure.
+            (None, false, true) if c.ends(limit) == "may fit" => Outcome::May,
             (None, false, true) => Outcome::Fails,
             (None, false, false) => Outcome::Fits,
         },
+        ends: c.ends(limit),
         retries: c.retries,
         largest: c.largest_span.map(|span| span.map(floor)),
         is_about: is_single,
-        extra: if c.moved_bytes > 0 { (c.moved_bytes, "moved") } else { (c.recomputed_bytes, "made again") },
+        extra: c.extra(),
         cost: c.cost.clone(),
-        sure: match c.trust {
-            Trust::Estimate => "estimate",
-            _ if is_single => "likely",
-            Trust::Exact => "replay",
-            Trust::Close => "close",
-        },
+        trust: c.trust,
     });
     // No lines to paste for what does not help.
     let helps = found.is_some_and(|c| c.helps);

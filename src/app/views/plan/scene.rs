@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::runs::{Failure, Point};
-use vramscope_core::plan::{Code, Cost};
+use vramscope_core::plan::{Code, Cost, Trust};
 use vramscope_core::plan::{Largest, Plan, Predicted, Size};
 use vramscope_core::units::count;
 
@@ -37,6 +37,8 @@ pub(super) struct Figures {
     pub peak: u64,
     pub span: [u64; 2],
     pub outcome: Outcome,
+    /// The same in the words that the command line has too.
+    pub ends: &'static str,
     /// How often cached memory is given back on the way.
     pub retries: u64,
     /// The largest size that fits for certain, and the largest that may; `None` until they are known.
@@ -47,22 +49,23 @@ pub(super) struct Figures {
     pub extra: (u64, &'static str),
     /// In words.
     pub cost: String,
-    pub sure: &'static str,
+    pub trust: Trust,
 }
 
 impl Figures {
-    /// Of the program as it is under a setting. `is_likely` where one recording leaves something open.
-    pub(super) fn of_point(p: &Point, cost: &str, is_likely: bool) -> Self {
+    /// Of the program as it is under a setting and a limit.
+    pub(super) fn of_point(p: &Point, cost: &str, plan: &Plan, limit: u64) -> Self {
         Figures {
             peak: p.free.peak_reserved_bytes,
             span: p.free.span,
             outcome: outcome(&p.capped),
+            ends: p.capped.ends(limit),
             retries: p.capped.retries,
             largest: None,
             is_about: false,
             extra: (0, ""),
             cost: cost.to_owned(),
-            sure: if is_likely { "likely" } else { "replay" },
+            trust: plan.trust_of(&p.free),
         }
     }
 

@@ -10,7 +10,8 @@ use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
 use crate::app::views::whatif::table::conf_name;
 use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Width, label, paint_chip_in, selector};
-use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
+use vramscope_core::plan::ENDS;
+use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, capital, count, counted};
 
 /// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,7 +112,7 @@ impl PlanView {
             // The run as it is comes first: what the others are held against.
             .by(Order::Peak, |i| if i == 0 { -1.0 } else { figure(i, |f| f.peak as f64) })
             .descends(false),
-            Column::text(scene.place.as_str(), Width::Exact(118.0), |c, &(_, row): &Line<'_>| {
+            Column::text(scene.place.as_str(), Width::Exact(126.0), |c, &(_, row): &Line<'_>| {
                 let (text, kind, ink) = match row.figures.as_ref().map(|f| (f, &f.outcome)) {
                     None => ("trying\u{2026}".to_owned(), Type::Caption, t.text3),
                     Some((f, Outcome::Useless(_))) => (ends(f), Type::Body, t.text3),
@@ -123,7 +124,8 @@ impl PlanView {
             }),
             Column::figure("largest", 80.0, |c, &(_, row): &Line<'_>| match known(row).map(|f| (&row.kind, f.largest)) {
                 None => dash(c, useless(row).is_some()),
-                Some((Kind::Passes(..), _)) => c.figure("\u{2013}", t.text1),
+                // Where a part fits, more parts let any size fit.
+                Some((Kind::Passes(..), _)) => c.figure("any", t.text1),
                 Some((_, Some([0, 0]))) => c.figure("none", t.text1),
                 Some((_, Some([n, most]))) if n == most => {
                     let about = if known(row).is_some_and(|f| f.is_about) { "about " } else { "" };
@@ -146,8 +148,8 @@ impl PlanView {
             .descends(false)
             .from(least),
             Column::text("how sure", Width::Exact(56.0), |c, &(_, row): &Line<'_>| {
-                if let Some(f) = &row.figures {
-                    c.text(f.sure, Type::Body, t.text2);
+                if let Some(f) = known(row) {
+                    c.text(f.trust.word(), Type::Body, t.text2);
                 }
             })
             .from(700.0),
@@ -181,7 +183,16 @@ impl PlanView {
                     _ if f.cost.is_empty() => String::new(),
                     _ => format!("Costs: {}.", f.costs(|n| Bytes(n).to_string())),
                 });
-                Tip::new(&row.title).note(costs.unwrap_or_default()).show(response);
+                let mut lines: Vec<String> = costs.into_iter().filter(|costs| !costs.is_empty()).collect();
+                if let Some(f) = known(row) {
+                    let about = ENDS.iter().find(|(word, _)| *word == f.ends).map_or("", |(_, about)| about);
+                    lines.push(format!("{}: {about}.", capital(f.ends)));
+                    lines.push(format!("{}: {}.", capital(f.trust.word()), f.trust.about()));
+                    if matches!(row.kind, Kind::Passes(..)) {
+                        lines.push("Largest: any size fits in more passes, as long as one part does.".to_owned());
+                    }
+                }
+                Tip::new(&row.title).width(320.0).note(lines.join("\n")).show(response);
             }
         }
         if out.opened().is_some() && !combines {
@@ -213,11 +224,9 @@ fn spoken(row: &Row) -> String {
 
 fn ends(f: &Figures) -> String {
     match &f.outcome {
-        Outcome::Fits if f.retries > 0 => format!("fits, {}", counted(f.retries, "retry", "retries")),
-        Outcome::Fits => "fits".to_owned(),
-        Outcome::May => "may fit".to_owned(),
-        Outcome::Fails => "fails".to_owned(),
         Outcome::Useless(_) => "\u{2013}".to_owned(),
+        Outcome::Fits if f.retries > 0 => format!("{}, {}", f.ends, counted(f.retries, "retry", "retries")),
+        _ => f.ends.to_owned(),
     }
 }
 

@@ -244,7 +244,7 @@ impl Comparison {
             group.a.add(row.a);
             group.b.add(row.b);
         }
-        let mut groups: Vec<Group> = groups.into_values().collect();
+        let mut groups = self.renamed(groups.into_values().collect(), stacks);
         for group in &mut groups {
             group.purposes.sort_by_key(|p| p.0.index());
             group.role = most(&group.purposes);
@@ -495,6 +495,19 @@ mod tests {
         assert_eq!((root.before, root.after, root.common), (c.a.bytes, c.b.bytes, parts.both));
         let forward = flame.nodes.iter().find(|n| n.depth == 1 && n.total == 4096).expect("the place is at the root");
         assert_eq!((forward.before, forward.after, forward.common), (1024, 4096, 1024));
+    }
+
+    #[test]
+    fn a_function_that_was_renamed_grew_from_what_it_held() {
+        let a = program("main", &[(Some("forward"), 1024), (Some("step"), 512)]);
+        let b = program("main", &[(Some("run"), 4096), (Some("step"), 512)]);
+        let c = compare(&at(&a, 1), &at(&b, 1));
+        let groups = c.by_place(&b.0.stacks);
+        let held: Vec<_> = groups.iter().map(|g| (g.a.bytes, g.b.bytes, g.rows.len())).collect();
+        assert_eq!(held, [(1024, 4096, 2), (512, 512, 1)]);
+        let parts = c.parts(&groups);
+        assert_eq!((parts.only_a, parts.both, parts.only_b), (0, 1536, 3072));
+        assert!(crate::tables::stack_text(c.stacks(&b.0.stacks), groups[0].stack).contains("run"), "by its new name");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use super::{Comparison, Group, Held, intern};
 use crate::anatomy::roles::Role;
 use crate::compare::flame::Entry;
-use crate::model::{StackId, StackTable, StackTableBuilder};
-use crate::tables::own_frame;
+use crate::model::{FrameId, StackId, StackTable, StackTableBuilder};
+use crate::tables::{innermost, own_frame};
 
 /// Live memory in A and B after matching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,34 @@ impl Comparison {
     /// Bytes of a place that are in both A and B.
     pub fn alike_in(&self, group: &Group) -> u64 {
         if group.is_comparable(self) { group.a.bytes.min(group.b.bytes) } else { self.common_of(group).bytes }
+    }
+
+    /// Makes one of what only A has and what only B has at the same lines: a function in between was renamed, and nothing grew from
+    /// nothing. Where no line is known, names alone tell.
+    pub(super) fn renamed(&self, groups: Vec<Group>, stacks: &StackTable) -> Vec<Group> {
+        let line =
+            |frame: Option<FrameId>| frame.and_then(|id| stacks.frame(id)).filter(|f| f.line > 0).map(|f| (f.file, f.line));
+        let lines = |g: &Group| {
+            let [inner, own] = [innermost(stacks, g.stack), own_frame(stacks, g.stack)].map(line);
+            Some((inner?, own))
+        };
+        let (only_a, mut out): (Vec<Group>, Vec<Group>) = groups.into_iter().partition(|g| g.b == Held::default());
+        for group in only_a {
+            let same = lines(&group).and_then(|at| out.iter_mut().find(|g| g.a == Held::default() && lines(g) == Some(at)));
+            let Some(same) = same else {
+                out.push(group);
+                continue;
+            };
+            same.rows.extend(group.rows);
+            same.a = group.a;
+            for (role, a, b) in group.purposes {
+                match same.purposes.iter_mut().find(|p| p.0 == role) {
+                    Some(known) => known.1.add(a),
+                    None => same.purposes.push((role, a, b)),
+                }
+            }
+        }
+        out
     }
 
     fn common_of(&self, group: &Group) -> Held {

@@ -15,6 +15,21 @@ const CHANGES: [(&str, Change, &str); 6] = [
     ("autocast_copies", Change::CacheOff, "cache_enabled=False"),
 ];
 
+/// The same for rules whose change does nothing more with another one.
+const ALONE: [(&str, Change); 3] =
+    [("unused_graph", Change::NoGrad), ("leak", Change::Release), ("optimizer_state", Change::EightBit)];
+
+impl Finding {
+    /// The change to the program that the finding advises, as a plan makes it; `None` where it is none of a plan's.
+    pub fn change(&self) -> Option<Change> {
+        let paired = CHANGES.iter().find(|(rule, ..)| *rule == self.rule).map(|(_, change, _)| change);
+        let change = paired.or_else(|| ALONE.iter().find(|(rule, _)| *rule == self.rule).map(|(_, change)| change))?;
+        // Activations are advised upon in other ways too.
+        let is_other = matches!(change, Change::Checkpoint(_)) && !self.sentence.contains("checkpointed");
+        (!is_other).then(|| change.clone())
+    }
+}
+
 /// Adds to findings whose change alone does little what it does with the best of the others. O(requests) a pair.
 pub(super) fn add_pairs(findings: &mut [Finding], p: &RuleInput<'_>) {
     let change_of = |rule: &str| CHANGES.iter().find(|c| c.0 == rule);

@@ -19,6 +19,7 @@ from ._keep import APART, Keeper, described, is_out_of_memory, save, stacks
 
 VARIABLE = "VRAMSCOPE_CATCH"
 MAX_ENTRIES, MAX_SNAPSHOTS, MAX_BYTES = 100000, 8, 20 << 30
+NOTHING = "no snapshot is written when this program fails: %s"
 # A program that SIGTERM would have ended at once ends after so many seconds, however stuck it is.
 PATIENCE = 60
 
@@ -39,8 +40,9 @@ class Settings:
                  exceptions=True, signals=True, mark=""):
         if stacks not in ("python", "all", "none"):
             raise ValueError('stacks is %r; it is one of "python", "all" and "none"' % (stacks,))
-        if max_entries < 1 or max_snapshots < 1 or max_bytes < 1:
-            raise ValueError("max_entries, max_snapshots and max_bytes are at least 1")
+        for name, value in (("max_entries", max_entries), ("max_snapshots", max_snapshots), ("max_bytes", max_bytes)):
+            if value < 1:
+                raise ValueError("%s is %r; it is at least 1" % (name, value))
         self.folder = os.path.abspath(folder)
         self.stacks, self.max_entries = stacks, int(max_entries)
         self.max_snapshots, self.max_bytes = int(max_snapshots), int(max_bytes)
@@ -68,7 +70,7 @@ def begin_from_environment():
     try:
         begin(Settings(**json.loads(os.environ[VARIABLE])))
     except Exception as error:
-        _say("nothing will be caught: %s" % error)
+        _say(NOTHING % error)
 
 
 def begin(settings):
@@ -137,9 +139,9 @@ def _on_torch(torch):
         # At once where CUDA is in use, else with its start: recording would start it, and a process that forks must not.
         torch.cuda._lazy_call(_on_cuda)
     except AttributeError:
-        _say("nothing will be caught: this torch has no CUDA, or is older than 1.11")
+        _say(NOTHING % "this torch has no CUDA, or is older than 1.11")
     except Exception as error:
-        _say("nothing will be caught: %s" % error)
+        _say(NOTHING % error)
 
 
 def _on_cuda():
@@ -155,7 +157,7 @@ def _on_cuda():
             with contextlib.suppress(OSError):
                 open(_settings.mark, "x").close()
     except Exception as error:
-        _say("nothing will be caught: %s: %s" % (type(error).__name__, error))
+        _say(NOTHING % ("%s: %s" % (type(error).__name__, error)))
 
 
 def _say(sentence):

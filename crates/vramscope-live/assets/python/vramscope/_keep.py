@@ -92,7 +92,7 @@ class Keeper:
     def _room(self):
         """The most bytes that the next snapshot may have."""
         if self.count >= self.max_snapshots:
-            raise NotKept("this process has written %d snapshots, the most that it may" % self.count)
+            raise NotKept("this process has written its %d snapshots; a larger max_snapshots allows more" % self.count)
         used = 0
         for entry in os.scandir(self.folder):
             if entry.name.endswith((".pickle", ".part", ".about.json")):
@@ -104,7 +104,7 @@ class Keeper:
         # A disk that is filled to the last byte is somebody else's trouble.
         most = min(self.max_bytes - used, disk.f_bavail * disk.f_frsize - (256 << 20))
         if most <= 0:
-            raise NotKept("%s has no room: its snapshots have %d MiB of at most %d MiB, and the disk has %d MiB free" % (
+            raise NotKept("no room in %s: its snapshots take %d MiB of the %d MiB that are allowed, and the disk has %d MiB free; remove old ones" % (
                 self.folder, used >> 20, self.max_bytes >> 20, disk.f_bavail * disk.f_frsize >> 20))
         return most
 

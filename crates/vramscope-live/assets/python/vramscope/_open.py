@@ -27,7 +27,8 @@ def ask(*words: str) -> str:
     done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip()
-        raise VramscopeError(said[len("vramscope: "):] if said.startswith("vramscope: ") else said or "it ended with %d" % done.returncode)
+        nothing = "vramscope %s ended with exit code %d and said nothing" % (words[0], done.returncode)
+        raise VramscopeError(said[len("vramscope: "):] if said.startswith("vramscope: ") else said or nothing)
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -46,7 +47,8 @@ class Recording:
     dicts and lists; `vramscope COMMAND --help` and docs/EXPORT.md describe them."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        # The program takes a word that begins with a dash for an option.
+        self.path = os.path.join(os.curdir, path) if path.startswith("-") else path
         self._summary: Optional[Dict[str, Any]] = None
 
     def __repr__(self) -> str:
@@ -76,7 +78,9 @@ class Recording:
 
     def state(self, *, event: Optional[int] = None, at: str = "peak") -> Dict[str, Any]:
         """Segments, blocks and who holds the memory at an event, or `at` "peak", "oom" or "end"."""
-        return self.command("state", *(["--event", str(event)] if event is not None else ["--" + at]))
+        if at not in ("peak", "oom", "end"):
+            raise ValueError('at is %r; it is one of "peak", "oom" and "end"' % (at,))
+        return self.command("state", "--event=%d" % event if event is not None else "--" + at)
 
     def leaks(self) -> Dict[str, Any]:
         """What survives its training step, by call stack."""
@@ -84,7 +88,7 @@ class Recording:
 
     def allocations(self, where: str = "", limit: Optional[int] = None) -> Dict[str, Any]:
         """The allocations that a query holds for: `recording.allocations("size>1MiB stack~attention live@peak")`."""
-        words = (["--where", where] if where else []) + (["--limit", str(limit)] if limit is not None else [])
+        words = (["--where=" + where] if where else []) + (["--limit=%d" % limit] if limit is not None else [])
         return self.command("allocations", *words)
 
     def table(self, name: str = "lifetimes") -> Any:
@@ -94,11 +98,11 @@ class Recording:
             if _has("pyarrow.parquet"):
                 import pyarrow.parquet as parquet
                 file = os.path.join(folder, "table.parquet")
-                ask("export", self.path, "--to", "parquet", file, "--table", name)
+                ask("export", self.path, "--to=parquet", file, "--table=" + name)
                 # In memory: the file goes.
                 return parquet.read_table(file, memory_map=False)
             file = os.path.join(folder, "table.csv")
-            ask("export", self.path, "--to", "csv", file, "--table", name)
+            ask("export", self.path, "--to=csv", file, "--table=" + name)
             if _has("pandas"):
                 import pandas
                 return pandas.read_csv(file)

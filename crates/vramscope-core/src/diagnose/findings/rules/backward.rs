@@ -152,6 +152,8 @@ pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
 pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     /// The table has at least so many rows for each that is read.
     const LARGER: u64 = 8;
+    /// Bytes of a row: fewer are labels.
+    const LEAST_ROW: u64 = 32;
     /// Bytes of an index: int64 and int32.
     const INDICES: [u64; 2] = [8, 4];
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
@@ -167,17 +169,18 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
             .filter(|&id| p.steps.of(lifetimes.born(id)) == Some(step))
     };
     let is_forward = |id: &LifetimeId| p.roles.anatomy.phases.of(*id) == Some(Phase::Forward);
-    let looked_up: Vec<LifetimeId> = of_step().filter(|id| is_forward(id) && is_lookup(id)).collect();
+    let mut looked_up: Vec<LifetimeId> = of_step().filter(|id| is_forward(id) && is_lookup(id)).collect();
+    looked_up.sort_by_key(|&id| (size(id), id));
+    looked_up.dedup_by_key(|id| size(*id));
     let number = |role: Role, bytes: u64| held(p, |b| p.roles.of(b.lifetime) == role && b.requested == bytes).0.len();
-    let inputs: Vec<u64> = of_step().filter(|&id| p.roles.of(id) == Role::Inputs).map(size).collect();
-    let tables: Vec<u64> =
-        held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && b.size >= LEAST).0.iter().map(|b| b.requested).collect();
-    // The rows that a batch reads, and those of the table.
+    let sizes = |all: &mut dyn Iterator<Item = u64>| -> BTreeSet<u64> { all.filter(|&size| size > 0).collect() };
+    let inputs = sizes(&mut of_step().filter(|&id| p.roles.of(id) == Role::Inputs).map(size));
+    let gradients = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && b.size >= LEAST).0;
+    let tables = sizes(&mut gradients.iter().map(|b| b.requested));
+    // The rows that a batch reads, and those of the table. A smaller input may divide them too.
     let rows = |out: u64, table: u64| {
-        let read = inputs
-            .iter()
-            .flat_map(|ids| INDICES.map(|width| ids / width))
-            .find(|&n| n > 0 && out % n == 0 && table % (out / n) == 0)?;
+        let is_number = |&n: &u64| n > 0 && out % n == 0 && out / n >= LEAST_ROW && table % (out / n) == 0;
+        let read = inputs.iter().rev().flat_map(|ids| INDICES.map(|width| ids / width)).find(is_number)?;
         let all = table / (out / read);
         (all >= read.saturating_mul(LARGER)).then_some((read, all))
     };

@@ -115,8 +115,9 @@ impl OwnLoss {
         let (scores, behind) = (forward[head], &forward[head + 1..]);
         let least = size(scores).saturating_sub(size(scores) / SHORTER);
         // Mixed precision computes the loss in numbers twice as wide.
-        let is_as_large =
-            |id: LifetimeId| [1, 2].iter().any(|n| (least * n..=size(scores).saturating_mul(*n)).contains(&size(id)));
+        let is_as_large = |id: LifetimeId| {
+            [1, 2].iter().any(|n| (least.saturating_mul(*n)..=size(scores).saturating_mul(*n)).contains(&size(id)))
+        };
         let made: Vec<LifetimeId> = behind.iter().copied().filter(|&id| is_as_large(id)).collect();
         let &last = made.last()?;
         let is_row = |id: LifetimeId| size(id) > ROWS && size(last) % size(id) == 0 && size(last) / size(id) >= CLASSES;

@@ -141,6 +141,27 @@ fn two_recordings_give_the_peaks_of_other_batches_to_the_byte() {
     }
 }
 
+/// A third recording is predicted from the two others, and the answer says how near that came.
+#[test]
+fn a_third_recording_says_whether_the_others_agree_with_it() {
+    let notes = gpt(&[4, 8, 16]).notes().join(" ");
+    assert!(notes.starts_with("The other two recordings predict the peak of batch 16:"), "{notes}");
+    assert!(notes.contains("reserved and") && notes.contains("to the byte"), "{notes}");
+    assert!(!gpt(&[4, 8]).notes().join(" ").contains("predict the peak"));
+}
+
+/// Both recordings begin after a warm-up of two steps, whose cache they hold. Runs at other sizes have another; H200.
+#[test]
+fn a_cache_from_before_the_recordings_widens_the_answer() {
+    let plan = plan_of(&[recorded("gpt_warm.b6", "batch=6"), recorded("gpt_warm.b12", "batch=12")]).unwrap();
+    for (batch, reserved, allocated) in [(18, 2_292_187_136, 1_826_022_912), (24, 2_952_790_016, 2_244_927_488u64)] {
+        let p = plan.at(&Size::of("batch", batch), &setting("", None));
+        assert!(!p.certain, "{p:?}");
+        assert!((p.span[0]..=p.span[1]).contains(&reserved), "{p:?}");
+        assert!((p.allocated_span[0]..=p.allocated_span[1]).contains(&allocated), "{p:?}");
+    }
+}
+
 /// Gradients of biases over 128 and 256 rows need no scratch memory; over 1,024 they do, and no recording shows it. H100.
 #[test]
 fn buffers_of_reductions_that_no_recording_shows_are_there_at_larger_sizes() {

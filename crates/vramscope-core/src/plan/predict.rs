@@ -298,10 +298,14 @@ impl Model {
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }
-        // A run of another size would have left another cache behind before its recording began.
+        // A run of another size would have left another cache behind before its recording began. Which of its blocks a request takes decides how much of
+        // one is left over too: half a percent of all that is allocated was measured, and a whole one is taken.
         let cached = self.program.cached_before;
         if cached > 0 && *size != self.program.at && !self.is_single && !out.oom {
             let growth = self.growth(size);
+            let left_over = cached.min(out.peak_allocated_bytes / 100);
+            out.allocated_span[0] = out.allocated_span[0].saturating_sub(left_over);
+            out.allocated_span[1] = out.allocated_span[1].saturating_add(left_over);
             out.span[0] = out.span[0].saturating_sub(cached).max(out.allocated_span[0]);
             out.span[1] = out.span[1].saturating_add((cached as f64 * (growth - 1.0).max(0.0)) as u64);
             if cached.saturating_mul(1000) >= out.peak_reserved_bytes {

@@ -508,7 +508,8 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
         None => format!("{} fails", count(fails)),
     };
     let words = if whose.is_empty() { words } else { format!("{words}, {whose}") };
-    let width = label::width(p, &words, Type::Body);
+    // With the margins of its chip, which would else turn round and lie over the flag.
+    let width = label::width(p, &words, Type::Body) + 8.0;
     let room = p.clip_rect().right() - 8.0;
     let (at, anchor) = if flag.right() + 6.0 + width <= room {
         (flag.middle(flag.right() + 6.0), Align2::LEFT_CENTER)

@@ -154,6 +154,7 @@ fn a_third_recording_says_whether_the_others_agree_with_it() {
 #[test]
 fn a_cache_from_before_the_recordings_widens_the_answer() {
     let plan = plan_of(&[recorded("gpt_warm.b6", "batch=6"), recorded("gpt_warm.b12", "batch=12")]).unwrap();
+    assert!(plan.notes().iter().any(|note| note.contains("PyTorch had cached before")), "{:?}", plan.notes());
     for (batch, reserved, allocated) in [(18, 2_292_187_136, 1_826_022_912), (24, 2_952_790_016, 2_244_927_488u64)] {
         let p = plan.at(&Size::of("batch", batch), &setting("", None));
         assert!(!p.certain, "{p:?}");
@@ -416,7 +417,7 @@ fn swapped_sizes_are_refused() {
 fn sizes_that_do_not_fit_are_doubted() {
     let told = |runs: &[(u64, u64)]| {
         let files: Vec<_> = runs.iter().map(|(run, said)| recorded(&format!("gpt.b{run}"), &format!("batch={said}"))).collect();
-        plan_of(&files).unwrap().notes().to_vec()
+        plan_of(&files).unwrap().doubts().to_vec()
     };
     for right in [&[(4, 4), (8, 8)][..], &[(8, 8), (16, 16)], &[(4, 4), (16, 16)], &[(4, 4), (8, 8), (16, 16)]] {
         assert!(told(right).is_empty(), "{right:?}: {:?}", told(right));

@@ -1,4 +1,5 @@
-//! What one recording leaves open beside what is likely to grow, in sentences: squares of the batch, and passes with a batch of their own.
+//! What recordings leave open beside what is likely to grow, in sentences: squares of the batch, passes with a batch of their own, and a cache that is
+//! older than the recording.
 
 use rustc_hash::FxHashSet;
 
@@ -23,7 +24,7 @@ pub(super) struct Open {
 
 /// What is to be said of it.
 pub(super) fn notes(model: &Model) -> Vec<String> {
-    squares(model).into_iter().chain(elsewhere(model)).collect()
+    squares(model).into_iter().chain(elsewhere(model)).chain(cached(model)).collect()
 }
 
 /// That some requests may grow with the square of a quantity; `None` where they are next to nothing.
@@ -59,4 +60,16 @@ fn elsewhere(model: &Model) -> Option<String> {
          grows with the {name}.",
         times(a, b)
     ))
+}
+
+/// That the recording begins with cached memory; `None` where it is next to nothing.
+fn cached(model: &Model) -> Option<String> {
+    let bytes = model.program.cached_before;
+    (bytes > 0 && bytes >= model.program.peaks[0] / SHARE).then(|| {
+        format!(
+            "The recording begins with {} that PyTorch had cached before. At another size it would be another amount, and the range \
+             allows for that; recorded from the start of the program there is none.",
+            Bytes(bytes)
+        )
+    })
 }

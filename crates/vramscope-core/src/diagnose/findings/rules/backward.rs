@@ -179,7 +179,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     let tables = sizes(&mut gradients.iter().map(|b| b.requested));
     // The rows that a batch reads, and those of the table. A smaller input may divide them too.
     let rows = |out: u64, table: u64| {
-        let is_number = |&n: &u64| n > 0 && out % n == 0 && out / n >= LEAST_ROW && table % (out / n) == 0;
+        let is_number = |&n: &u64| out.is_multiple_of(n) && n > 0 && out / n >= LEAST_ROW && table.is_multiple_of(out / n);
         let read = inputs.iter().rev().flat_map(|ids| INDICES.map(|width| ids / width)).find(is_number)?;
         let all = table / (out / read);
         (all >= read.saturating_mul(LARGER)).then_some((read, all))

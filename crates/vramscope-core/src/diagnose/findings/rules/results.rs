@@ -153,7 +153,10 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let position = |&weight: &u64, input: u64, width: u64| {
             let square = u128::from(all) * u128::from(weight) / u128::from(input) * u128::from(width);
             let bytes = u64::try_from(square.isqrt()).unwrap_or(u64::MAX);
-            bytes > 0 && u128::from(bytes) * u128::from(bytes) == square && all % bytes == 0 && read % bytes == 0
+            bytes > 0
+                && u128::from(bytes) * u128::from(bytes) == square
+                && all.is_multiple_of(bytes)
+                && read.is_multiple_of(bytes)
         };
         weights.iter().any(|weight| before.iter().any(|&input| [2, 4].iter().any(|&width| position(weight, input, width))))
     };

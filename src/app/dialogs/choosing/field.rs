@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use egui::text::{CCursor, CCursorRange};
-use egui::{Align, Id, Key, Layout, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
+use egui::{Align, Event, Id, Key, Layout, Modifiers, Rect, Role, Sense, Stroke, StrokeKind, Ui, WidgetInfo, pos2, vec2};
 
 use super::listing::{Entry, EntryKind, Listing, age};
 use crate::app::dialogs::Outcome;
@@ -39,6 +39,8 @@ pub(in crate::app) struct Asking {
     is_moved: bool,
     /// Enter was pressed; it waits until the disk has answered.
     is_entered: bool,
+    /// Tab was pressed behind letters of one frame; it waits for the next, when they are in the field.
+    is_tab_waiting: bool,
     /// What was entered cannot be chosen.
     is_refused: bool,
 }
@@ -183,7 +185,13 @@ impl Asking {
                 };
             }
         }
-        if pressed(Key::Tab) == 0 {
+        let is_pressed = pressed(Key::Tab) > 0 || std::mem::take(&mut self.is_tab_waiting);
+        // Letters that were typed before it, in a frame that took long, are not in the field yet.
+        self.is_tab_waiting = is_pressed && ui.input(|i| i.events.iter().any(|event| matches!(event, Event::Text(_))));
+        if self.is_tab_waiting {
+            ui.ctx().request_repaint();
+        }
+        if !is_pressed || self.is_tab_waiting {
             return false;
         }
         let (_, tail) = self.parts();
@@ -254,7 +262,7 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
         });
         asking.is_entered |= ui.input(|i| i.key_pressed(Key::Enter));
         // What was typed in the last moment is listed and looked at first.
-        if let (true, true, Some(verdict)) = (asking.is_entered, is_listed, verdict) {
+        if let (true, true, Some(verdict)) = (asking.is_entered && !asking.is_tab_waiting, is_listed, verdict) {
             path = asking.enter(verdict, &listing);
             ui.ctx().request_repaint();
         }

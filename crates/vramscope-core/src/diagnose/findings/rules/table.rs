@@ -4,6 +4,7 @@ use super::RULES;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 
 /// One rule, as the code applies it and as the table of rules tells it.
+#[derive(Clone, Copy)]
 pub struct Rule {
     /// Stable name, as in [`Finding::rule`].
     pub name: &'static str,

@@ -1,0 +1,68 @@
+//! What failed and what grows.
+
+use super::super::Rule;
+use super::super::{growth, oom, samples};
+use crate::diagnose::findings::Class;
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "out_of_memory",
+        class: Class::OutOfMemory,
+        finds: "A request failed: fragmentation, cap, capacity, contention, outside PyTorch, too large",
+        when: "an `oom` event; holes ≥ request > largest hole: fragmentation, unless the device is ≥ 90 % tensors, ≥ 8 blocks of that size are live and the next such request would not fit; device free ≥ segment: cap; request > device free + reserved: too large; else who holds the rest",
+        source: "rows 3, 4, 25; classifier E1",
+        measured: "",
+        shown_by: "`fragment_oom.pickle`, `kv_decode_oom.pickle.gz`",
+        run: oom::out_of_memory,
+    },
+    Rule {
+        name: "leak",
+        class: Class::Leak,
+        finds: "Memory that survives its step, step after step",
+        when: "a stack leaves bytes in ≥ 4/5 of ≥ 5 steps (all of ≥ 4 that the optimizer ends), or ≥ 64 KiB in ≥ 5 at even distances, R² > 0.9, ≥ 512 B a step, alive at the end or, after ≥ 20 steps (≥ 6 that the optimizer ends, ≥ 10 of several calls of the model each), freed at once; or over ≥ 20 steps to the last, in ≥ 8 of them, several stacks or one leave bytes with R² > 0.9 together and the floor of all memory rises by at least half of that; all such ≥ 1 MiB and ≥ 2 % of the peak; nothing with fewer than 7 steps of the program's own loop, 6 where the optimizer ends them",
+        source: "row 5",
+        measured: "",
+        shown_by: "`leak.pickle`",
+        run: growth::leak,
+    },
+    Rule {
+        name: "evaluation_growth",
+        class: Class::Leak,
+        finds: "The same, where only evaluation allocates",
+        when: "as `leak`, and a frame of the stack evaluates",
+        source: "row 22",
+        measured: "",
+        shown_by: "generated: predictions kept in `evaluate`",
+        run: growth::evaluation,
+    },
+    Rule {
+        name: "held_after_failure",
+        class: Class::Leak,
+        finds: "Nothing is freed after a caught failure",
+        when: "allocated ≥ 0.9 of its value at an `oom` event for 5 s, ≥ 64 MiB",
+        source: "row 23",
+        measured: "",
+        shown_by: "generated: a failure, and six seconds of small requests",
+        run: growth::after_failure,
+    },
+    Rule {
+        name: "live_growth",
+        class: Class::Leak,
+        finds: "Allocated memory grows (live data)",
+        when: "floor of allocated in 12 stretches: ≥ 10 of 11 rise, R² > 0.9, ≥ 256 MiB over ≥ 60 s",
+        source: "row 5",
+        measured: "",
+        shown_by: "generated samples",
+        run: growth::live_growth,
+    },
+    Rule {
+        name: "outside_growth",
+        class: Class::Leak,
+        finds: "Memory outside PyTorch grows (live data)",
+        when: "floor of process − reserved grows ≥ 256 MiB over ≥ 60 s, R² ≥ 0.8, ≥ 30 % of it in the last half, reserved < 1/4 of it",
+        source: "row 8",
+        measured: "",
+        shown_by: "generated samples",
+        run: samples::outside_growth,
+    },
+];

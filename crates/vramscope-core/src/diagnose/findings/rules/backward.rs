@@ -14,8 +14,8 @@ use crate::model::FrameId;
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::units::{Bytes, count};
 
-/// What a backward pass made and did not free, by the run of that pass, where no later one of its step goes through it, as that of a gradient penalty
-/// does: the graph of `create_graph=True`. Transforms of torch.func and hooks keep results, such as the rows of a Jacobian.
+/// The graph of `create_graph=True`: what a backward pass made and did not free, each with the run of that pass. A gradient penalty needs such a graph
+/// and goes through it in a later backward pass of the same step; that is none. Transforms of torch.func and hooks keep results, not a graph.
 fn backward_graphs(p: &RuleInput<'_>) -> FxHashMap<LifetimeId, usize> {
     let (lifetimes, phases) = (&p.tables.lifetimes, &p.roles.anatomy.phases);
     let is_known = p.trains() && phases.has_stacks() && !p.steps.is_inferred() && !has_file(p, "torch/_functorch/");
@@ -82,8 +82,8 @@ pub(super) fn backward_graph(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("kept by the backward pass", bytes)
             .bytes_of("peak", saving.before)
             .at(place(p, &blocks))
-            .remedy("loss.backward()  # without create_graph=True, as torch.autograd.grad(loss, parameters) is too")
-            .advice("create_graph=True is for second derivatives, such as a gradient penalty. Where one is needed, let go of the loss and of the gradients at the end of the step.")
+            .remedy("loss.backward()  # without create_graph=True")
+            .advice("create_graph=True, of backward() or torch.autograd.grad(), is for second derivatives, such as a gradient penalty. Where one is needed, let go of the loss and of the gradients at the end of the step.")
             .check(&format!("{}.", saving.falls())),
     ]
 }

@@ -171,10 +171,9 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![
         Finding::new("unread_scores", Class::Peak, "Scores of all positions, and one is read", bytes)
             .says(format!(
-                "{} of the {} at the peak {} scores made at {}. {}",
+                "{} of the {} at the peak are scores made at {}. {}",
                 Bytes(bytes),
                 Bytes(peak(p)),
-                if blocks.len() == 1 { "is" } else { "are" },
                 made_at(p, scores),
                 match generated {
                     Some(_) => format!(

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
+use memchr::memchr2;
+use memchr::memmem::find;
 use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
@@ -16,7 +18,10 @@ const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream lo
 
 /// A text without that, and the line where each of its lines was; `None` for a text that has nothing of it.
 pub(super) fn plain(text: &str) -> Option<(String, Vec<u32>)> {
-    let may_have = |line: &str| line.contains(['<', '\\']) || line.contains("msg=\"") || line.trim_start().starts_with('{');
+    let may_have = |line: &str| {
+        let bytes = line.as_bytes();
+        memchr2(b'<', b'\\', bytes).is_some() || find(bytes, b"msg=\"").is_some() || line.trim_start().starts_with('{')
+    };
     let changed = |line| may_have(line).then(|| without_syntax(line)).filter(|new| new != line);
     let is_counted = is_counted(text);
     if !is_counted {

@@ -192,12 +192,23 @@ const LOG: usize = 128 << 10;
 /// Maximum distance from the anchor for anything that no other message ends.
 const FAR: usize = 3_000;
 
+/// Bytes that stand for themselves.
+const IS_OF_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        table[byte as usize] = !matches!(byte, b',' | b'[' | b'^' | b'\\' | b'&');
+        byte += 1;
+    }
+    table
+};
+
 /// Appends a text without white space, colour codes, and the two-character escapes of JSON or Python strings.
 fn squeeze_into(text: &str, out: &mut String) {
     let mut rest = text;
     loop {
         // Most of a log is words: copy them whole.
-        let word = rest.bytes().take_while(|b| b.is_ascii_graphic() && !b",[^\\&".contains(b)).count();
+        let word = rest.bytes().position(|b| !IS_OF_WORD[usize::from(b)]).unwrap_or(rest.len());
         out.push_str(&rest[..word]);
         rest = &rest[word..];
         let Some(c) = rest.chars().next() else { break };

@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
-# Draws the pictures of docs/MANUAL.md with the real window, from the bundled samples.
+# Draws the pictures of docs/MANUAL.md from the bundled samples.
 #
-#   docs/pictures.sh [PROGRAM]     PROGRAM is target/release/vramscope when absent; needs a display, or xvfb-run
+#   docs/pictures.sh [PROGRAM]     PROGRAM is target/release/vramscope when absent
 #
 # With pngquant, pictures have 256 colours and a third of the size. Look at each of them before you commit it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=${1:-target/release/vramscope}
 out=docs/images
-run=()
-[ -n "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || run=(xvfb-run -a)
 
 draw() { # NAME SAMPLE VIEW SIZE
-  "${run[@]}" "$program" screenshot "sample_snapshots/$2" "$out/manual-$1.png" --view "$3" --size "$4" --theme light --force
+  "$program" screenshot "sample_snapshots/$2" "$out/manual-$1.png" --view "$3" --size "$4" --theme light --force
   if command -v pngquant >/dev/null; then
     pngquant --force --strip --skip-if-larger --output "$out/manual-$1.png" 256 "$out/manual-$1.png" || [ $? = 98 ]
   fi

@@ -11,7 +11,7 @@
 //! * [`views`]: one folder a view, and their registry. [`pages`]: what a tab shows in place of views.
 //! * [`live`]: the watch behind a tab.
 //! * [`documents`]: opening, loading, saving, watching a folder.
-//! * `dialogs`, `palette`: what lies over the window. `picture`: pictures of it as files.
+//! * `dialogs`, `palette`: what lies over the window. [`picture`]: pictures of it as files.
 //! * [`window`]: [`App`], and the one place where its state changes.
 //! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `frame` is one frame of it, `run` starts it.
 
@@ -23,7 +23,7 @@ pub mod jobs;
 pub mod live;
 pub mod pages;
 mod palette;
-mod picture;
+pub mod picture;
 pub mod platform;
 mod run;
 pub mod settings;

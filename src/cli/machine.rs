@@ -122,7 +122,7 @@ fn has_display() -> bool {
 }
 
 fn display() -> Look {
-    let command = "All text commands work without; for pictures: xvfb-run -a vramscope screenshot FILE OUT.png";
+    let command = "All text commands work without; for pictures: vramscope screenshot FILE OUT.png";
     if !cfg!(feature = "gui") {
         return Look::lacks(
             "window",

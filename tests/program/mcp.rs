@@ -166,7 +166,16 @@ fn every_tool_answers_on_every_scenario_of_the_probe() {
                 resource["text"].as_str().is_some_and(|svg| svg.starts_with("<svg ")) && resource["mimeType"] == "image/svg+xml",
                 "{file}: {answer}"
             );
-            assert!(client.refused("picture", json!({ "file": file, "format": "png" })).contains("display"));
+            let png = client.ask(
+                "tools/call",
+                json!({ "name": "picture", "arguments": { "file": file, "view": "timeline", "width": 600, "height": 300 } }),
+            );
+            let picture = &png["result"]["content"][0];
+            // The signature of a PNG.
+            assert!(
+                picture["mimeType"] == "image/png" && picture["data"].as_str().is_some_and(|d| d.starts_with("iVBORw0KGgo")),
+                "{file}"
+            );
             let text = resource["text"].as_str().expect("a text");
             assert!(text.chars().count() <= 20_000, "{}", text.len());
             if text.chars().count() == 20_000 {

@@ -8,9 +8,9 @@ use vramscope::app::state::{Action, Item, ViewKind};
 
 #[test]
 fn picture() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let data = sample("gpt_train.pickle");
-    let h = alone(&data, ViewKind::Allocations, Theme::Dark, [760.0, 220.0], true, |link| link.cursor = 1933);
+    let h = alone(&data, ViewKind::Allocations, Theme::Dark, [760.0, 220.0], |link| link.cursor = 1933);
     pictures.compare("allocations_dark", h);
 }
 
@@ -23,7 +23,7 @@ fn selected(asked: &[Action]) -> Vec<u32> {
 }
 
 fn table() -> egui_kittest::Harness<'static, Alone> {
-    alone(&sample("gpt_train.pickle"), ViewKind::Allocations, Theme::Dark, [1100.0, 400.0], false, |_| {})
+    alone(&sample("gpt_train.pickle"), ViewKind::Allocations, Theme::Dark, [1100.0, 400.0], |_| {})
 }
 
 #[test]

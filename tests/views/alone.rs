@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::pictures::builder;
 use egui::{Pos2, Rect, Theme};
 use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::data::colours::Colours;
@@ -38,16 +39,15 @@ pub struct Alone {
     pub asked: Vec<Action>,
 }
 
-/// A view of a device over a whole window; everything is computed at once. `draws` needs a graphics adapter.
+/// A view of a device over a whole window; everything is computed at once.
 pub fn alone(
     data: &Arc<DeviceData>,
     kind: ViewKind,
     theme: Theme,
     size: [f32; 2],
-    draws: bool,
     change: impl FnOnce(&mut SharedViewState),
 ) -> Harness<'static, Alone> {
-    scaled(data, kind, theme, (size, 1.0), draws, change)
+    scaled(data, kind, theme, (size, 1.0), change)
 }
 
 /// The same at a size in points and a number of pixels a point.
@@ -56,7 +56,6 @@ pub fn scaled(
     kind: ViewKind,
     theme: Theme,
     (size, scale): ([f32; 2], f32),
-    draws: bool,
     change: impl FnOnce(&mut SharedViewState),
 ) -> Harness<'static, Alone> {
     let data = Arc::clone(data);
@@ -100,7 +99,7 @@ pub fn scaled(
     };
     // A digit that changed differs in about a dozen pixels.
     let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(10);
-    let builder = Harness::builder()
+    let builder = builder()
         .with_size(size)
         .with_pixels_per_point(scale)
         .with_theme(theme)
@@ -108,7 +107,6 @@ pub fn scaled(
         .with_step_dt(0.05)
         .with_render_cursor(false)
         .with_context_setup(theme::install);
-    let builder = if draws { builder.wgpu() } else { builder };
     let mut h = builder.build_ui_state(draw, Alone { view: (kind.info().create)(), asked: Vec::new() });
     h.run_steps(4);
     h

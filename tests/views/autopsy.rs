@@ -14,9 +14,8 @@ use vramscope_core::units::NBSP;
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
-    let mut picture =
-        |name, file, view, theme, size| pictures.compare(name, alone(&sample(file), view, theme, size, true, |_| {}));
+    let mut pictures = Pictures::new();
+    let mut picture = |name, file, view, theme, size| pictures.compare(name, alone(&sample(file), view, theme, size, |_| {}));
     picture("autopsy_dark", "fragment_oom.pickle", ViewKind::Autopsy, Theme::Dark, [1120.0, 640.0]);
     picture("autopsy_peak_light", "gpt_train.pickle", ViewKind::Autopsy, Theme::Light, [1120.0, 640.0]);
     picture("findings_light", "kv_decode_oom.pickle.gz", ViewKind::Findings, Theme::Light, [300.0, 620.0]);
@@ -25,7 +24,7 @@ fn pictures() {
 #[test]
 fn settings_are_copied_and_opened_in_what_if() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     h.get_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").click();
     h.run_steps(2);
     h.get_by_label("expandable_segments:True,roundup_power2_divisions:8").click();
@@ -41,7 +40,7 @@ fn settings_are_copied_and_opened_in_what_if() {
 #[test]
 fn a_cap_that_the_user_knows_changes_the_way_out() {
     let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>, blocks: &str| {
         let text = format!("{:?}", h.get_by_label_contains("What to free"));
         // Figures and their units are kept together.
@@ -62,7 +61,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
 #[test]
 fn a_cap_that_the_recording_rules_out_is_not_taken() {
     let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     enter(&mut h, "Cap of this process", "2100 MiB");
     h.get_by_label_contains("the request of event 176 would not have failed");
 }
@@ -81,7 +80,7 @@ fn too_large(data: &DeviceData) -> Arc<DeviceData> {
 fn a_request_that_is_too_large_shows_what_was_live_twice() {
     let whole = sample("fragment_oom.pickle");
     let data = too_large(&whole);
-    let h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     assert!(h.query_all_by_label("unknown").next().is_some(), "live memory by role");
     assert!(h.query_all_by_label_contains("no setting serves it").next().is_some(), "and why no setting is told of");
     assert!(h.query_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").is_none());
@@ -96,7 +95,7 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
 #[test]
 fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
     let data = pinned_elsewhere();
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     let [sliver, other] = [4, 90].map(|mebibytes| format!("unknown, {mebibytes}{NBSP}MiB"));
     let row = h.get_by_label(&sliver).rect();
     assert!(row.top() < h.get_by_label(&other).rect().top(), "by what they strand");
@@ -135,7 +134,7 @@ fn pinned_elsewhere() -> Arc<DeviceData> {
 fn a_small_window_has_one_column() {
     let data = sample("fragment_oom.pickle");
     for (width, height) in [(800.0, 384.0), (1024.0, 584.0)] {
-        let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [width, height], false, |_| {});
+        let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [width, height], |_| {});
         let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>| {
             let words = h.get_by_label_contains("What to free").rect();
             let segments = h.get_by_label("Segments with their holes").rect();
@@ -159,7 +158,7 @@ fn a_small_window_has_one_column() {
 fn evidence_without_room_takes_more_lines() {
     let data = sample("kv_decode_oom.pickle.gz");
     let height = |width: f32| {
-        let h = alone(&data, ViewKind::Findings, Theme::Dark, [width, 800.0], false, |_| {});
+        let h = alone(&data, ViewKind::Findings, Theme::Dark, [width, 800.0], |_| {});
         h.get_by_label(&format!("cap of this process: 1.05 to 1.07{NBSP}GiB")).rect().height()
     };
     let [one, two, three] = [400.0, 240.0, 120.0].map(height);
@@ -169,7 +168,7 @@ fn evidence_without_room_takes_more_lines() {
 #[test]
 fn a_failure_offers_autopsy_and_what_if() {
     let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = alone(&data, ViewKind::Findings, Theme::Dark, [320.0, 800.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Findings, Theme::Dark, [320.0, 800.0], |_| {});
     h.get_by_label("What-if").click();
     h.run_steps(2);
     h.get_by_label("Open autopsy").click();

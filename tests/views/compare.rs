@@ -26,18 +26,18 @@ fn markers(link: &mut SharedViewState) {
 
 #[test]
 fn picture() {
-    let Some(mut pictures) = Pictures::new() else { return };
-    pictures.compare("compare_light", alone(&sample("leak.pickle"), ViewKind::Compare, Theme::Light, SIZE, true, markers));
+    let mut pictures = Pictures::new();
+    pictures.compare("compare_light", alone(&sample("leak.pickle"), ViewKind::Compare, Theme::Light, SIZE, markers));
 }
 
 #[test]
 fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
     let data = sample("leak.pickle");
-    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, |_| {});
+    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, |_| {});
     let set = |which| h.state().asked.iter().any(|a| matches!(a, Action::Compare(w, Source::At(_)) if *w == which));
     assert!(set(0) && set(1), "{:?}", h.state().asked);
     assert!(!h.state().asked.iter().any(|a| matches!(a, Action::SetMarker(..))), "flags in the timeline are the user's");
-    let mut h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, markers);
+    let mut h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, markers);
     h.get_all_by_label_contains("leak workloads.py:99: +").next().expect("the place that leaks").click();
     h.run_steps(2);
     assert_eq!(selected_stack(&h).map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
@@ -46,7 +46,7 @@ fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
 #[test]
 fn a_simulation_is_held_against_the_recording() {
     let data = sample("leak.pickle");
-    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, false, |link| {
+    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, |link| {
         link.markers = [None, Some(1_000_000)];
         link.compared[0] = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::End);
         link.markers[1] = Some(900);

@@ -17,17 +17,17 @@ const SIZE: [f32; 2] = [900.0, 260.0];
 
 #[test]
 fn pictures_in_both_themes() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let between = |link: &mut SharedViewState| link.markers = [Some(400), Some(900)];
     for (theme, name) in [(Theme::Dark, "flame_compare_dark"), (Theme::Light, "flame_compare_light")] {
-        pictures.compare(name, alone(&sample("leak.pickle"), ViewKind::Flame, theme, SIZE, true, between));
+        pictures.compare(name, alone(&sample("leak.pickle"), ViewKind::Flame, theme, SIZE, between));
     }
 }
 
 #[test]
 fn the_graph_of_the_cursor_holds_what_is_live_there() {
     let data = sample("gpt_train.pickle");
-    let h = alone(&data, ViewKind::Flame, Theme::Dark, SIZE, false, |link| link.cursor = 1500);
+    let h = alone(&data, ViewKind::Flame, Theme::Dark, SIZE, |link| link.cursor = 1500);
     let live = data.tables.curves.at(data.device(), &data.tables.lifetimes, Quantity::Active, 1500);
     let entries = vramscope_core::compare::flame::weigh(
         data.device(),

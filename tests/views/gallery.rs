@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::hand::wheel;
-use crate::pictures::Pictures;
+use crate::pictures::{Pictures, builder};
 use egui::{Align2, Color32, Rangef, Rect, Sense, Theme, Ui, pos2, vec2};
+use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
-use egui_kittest::{Harness, SnapshotOptions};
 use vramscope::app::theme::{self, Ramp, Tokens, Type, text};
 use vramscope::app::widgets::{
     Bar, Batch, CodeWell, Column, Field, Gesture, Icon, Intent, KeyValue, LegendEntry, ListRow, PanZoom, PaneHeader, PixelColumn,
@@ -324,15 +324,14 @@ fn gallery(ui: &mut Ui, s: &mut State) {
 
 #[test]
 fn all_widgets_in_both_themes() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     for theme in [Theme::Dark, Theme::Light] {
         let state = State { limit: "3,534 MiB?".into(), internals: true, ..State::default() };
-        let mut h = Harness::builder()
+        let mut h = builder()
             .with_size([1300.0, 760.0])
             .with_theme(theme)
             .with_options(options())
             .with_context_setup(theme::install)
-            .wgpu()
             .build_ui_state(gallery, state);
         h.run();
         pictures.compare(if theme == Theme::Dark { "gallery_dark" } else { "gallery_light" }, h);
@@ -341,14 +340,13 @@ fn all_widgets_in_both_themes() {
 
 #[test]
 fn hatch_and_lines_hold_at_every_scale() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     for (scale, name) in [(1.5, "scale_150"), (2.0, "scale_200")] {
-        let mut h = Harness::builder()
+        let mut h = builder()
             .with_size([300.0, 150.0])
             .with_pixels_per_point(scale)
             .with_options(options())
             .with_context_setup(theme::install)
-            .wgpu()
             .build_ui(|ui| {
                 let all = ui.content_rect();
                 ui.painter().rect_filled(all, 0, Tokens::of(ui).s1);
@@ -363,10 +361,7 @@ fn hatch_and_lines_hold_at_every_scale() {
 
 #[test]
 fn controls_answer_to_clicks_and_to_their_names() {
-    let mut h = Harness::builder()
-        .with_size([1300.0, 760.0])
-        .with_context_setup(theme::install)
-        .build_ui_state(gallery, State::default());
+    let mut h = builder().with_size([1300.0, 760.0]).with_context_setup(theme::install).build_ui_state(gallery, State::default());
     h.run();
     h.get_by_label("What-if").click();
     h.run();
@@ -407,7 +402,7 @@ fn plot(ui: &mut Ui, s: &mut Plot) {
 #[test]
 fn a_plot_pans_zooms_selects_and_fits() {
     let state = Plot { view: PanZoom::new(0.0, 1000.0), seen: Vec::new() };
-    let mut h = Harness::builder().with_size([420.0, 220.0]).with_context_setup(theme::install).build_ui_state(plot, state);
+    let mut h = builder().with_size([420.0, 220.0]).with_context_setup(theme::install).build_ui_state(plot, state);
     h.run();
     let origin = h.get_by_label("plot").rect().min;
     let at = |x: f32| origin + vec2(x, 100.0);

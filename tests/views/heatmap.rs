@@ -11,16 +11,16 @@ const OOM: &str = "kv_decode_oom.pickle.gz";
 
 #[test]
 fn pictures_in_both_themes() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     for (theme, name) in [(Theme::Dark, "heatmap_dark"), (Theme::Light, "heatmap_light")] {
-        pictures.compare(name, alone(&sample(OOM), ViewKind::Heatmap, theme, [496.0, 441.0], true, |_| {}));
+        pictures.compare(name, alone(&sample(OOM), ViewKind::Heatmap, theme, [496.0, 441.0], |_| {}));
     }
 }
 
 #[test]
 fn a_click_sets_the_cursor_and_selects_what_is_there() {
     let data = sample(OOM);
-    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     let device = data.device();
     let mut kinds = std::collections::HashSet::new();
@@ -50,7 +50,7 @@ fn a_click_sets_the_cursor_and_selects_what_is_there() {
 #[test]
 fn a_wheel_zooms_the_shared_window_about_the_pointer() {
     let data = sample(OOM);
-    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     move_to(&mut h, rect.center());
     wheel(&mut h, 200.0);
@@ -66,7 +66,7 @@ fn a_wheel_zooms_the_shared_window_about_the_pointer() {
 #[test]
 fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
     let data = sample(OOM);
-    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     assert!(h.query_by_label("Show all addresses").is_none());
     h.event(Event::PointerMoved(rect.lerp_inside(egui::vec2(0.8, 0.7))));
@@ -91,7 +91,7 @@ fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
 #[test]
 fn the_menu_leads_to_the_block_s_places() {
     let data = sample(OOM);
-    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     let p = rect.lerp_inside(egui::vec2(0.95, 0.6));
     second_click(&mut h, p);

@@ -9,16 +9,16 @@ const SIZE: [f32; 2] = [820.0, 330.0];
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let (leak, train) = (sample("leak.pickle"), sample("gpt_train.pickle"));
-    pictures.compare("leaks_dark", alone(&leak, ViewKind::Leaks, Theme::Dark, SIZE, true, |_| {}));
-    pictures.compare("steps_light", alone(&train, ViewKind::Steps, Theme::Light, [820.0, 200.0], true, |_| {}));
+    pictures.compare("leaks_dark", alone(&leak, ViewKind::Leaks, Theme::Dark, SIZE, |_| {}));
+    pictures.compare("steps_light", alone(&train, ViewKind::Steps, Theme::Light, [820.0, 200.0], |_| {}));
 }
 
 #[test]
 fn a_click_selects_the_stack_that_leaks() {
     let data = sample("leak.pickle");
-    let mut h = alone(&data, ViewKind::Leaks, Theme::Dark, SIZE, false, |_| {});
+    let mut h = alone(&data, ViewKind::Leaks, Theme::Dark, SIZE, |_| {});
     h.get_all_by_label_contains("Leak, ").next().expect("a leaking stack").click();
     h.run_steps(2);
     assert_eq!(selected_stack(&h).map(|s| data.names.of_stack(s)), Some("workloads.py:99"));
@@ -27,7 +27,7 @@ fn a_click_selects_the_stack_that_leaks() {
 #[test]
 fn a_click_on_a_step_chooses_its_range_and_goes_to_its_peak() {
     let data = sample("gpt_train.pickle");
-    let mut h = alone(&data, ViewKind::Steps, Theme::Dark, SIZE, false, |_| {});
+    let mut h = alone(&data, ViewKind::Steps, Theme::Dark, SIZE, |_| {});
     h.get_all_by_label_contains("Step 1: ").next().expect("the second step").click();
     h.run_steps(2);
     let asked = &h.state().asked;

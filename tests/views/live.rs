@@ -94,13 +94,13 @@ fn data(h: &History) -> Arc<DeviceData> {
 
 #[test]
 fn picture() {
-    let Some(mut pictures) = Pictures::new() else { return };
-    pictures.compare("live_dark", alone(&data(&history(19.3)), ViewKind::Live, Theme::Dark, [900.0, 560.0], true, |_| {}));
+    let mut pictures = Pictures::new();
+    pictures.compare("live_dark", alone(&data(&history(19.3)), ViewKind::Live, Theme::Dark, [900.0, 560.0], |_| {}));
 }
 
 #[test]
 fn the_words_have_the_figures_of_the_session() {
-    let h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], false, |_| {});
+    let h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], |_| {});
     let spoken = "7.00 GiB of 140.40 GiB in use: driver 615 MiB, other processes 3.51 GiB, unattributed 14 MiB, outside PyTorch \
         2.67 GiB, allocated 197 MiB, cached 15 MiB";
     let all: Vec<String> = h.query_all_by_label_contains("in use:").map(|n| format!("{n:?}").replace("\\u{a0}", " ")).collect();
@@ -114,7 +114,7 @@ fn a_click_on_a_process_asks_what_leads_into_it() {
     let change = |link: &mut vramscope::app::state::shared::SharedViewState| {
         link.live = Some(Arc::new(LiveStatus { rate: 10.0, ..LiveStatus::default() }))
     };
-    let mut h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], false, change);
+    let mut h = alone(&data(&history(10.0)), ViewKind::Live, Theme::Dark, [1400.0, 820.0], change);
     h.get_by_label_contains("Process 423").click();
     h.run_steps(3);
     let asked = &h.state().asked;
@@ -126,11 +126,11 @@ fn a_lost_device_keeps_its_picture_under_a_sentence_and_no_device_is_one_sentenc
     let mut lost = history(5.0);
     let sentence = Some("The GPU fell off the bus.".to_owned());
     lost.add(Record::Trouble(Trouble { d: Some(0), t: START + 6_000_000, sentence: sentence.clone() }));
-    let h = alone(&data(&lost), ViewKind::Live, Theme::Dark, [1200.0, 700.0], false, |_| {});
+    let h = alone(&data(&lost), ViewKind::Live, Theme::Dark, [1200.0, 700.0], |_| {});
     assert!(h.query_all_by_label_contains("Memory over time").next().is_some());
     let mut none = History::new();
     none.add(Record::Trouble(Trouble { d: None, t: START, sentence: Some("No NVIDIA driver on this machine.".into()) }));
-    let h = alone(&data(&none), ViewKind::Live, Theme::Dark, [1200.0, 700.0], false, |_| {});
+    let h = alone(&data(&none), ViewKind::Live, Theme::Dark, [1200.0, 700.0], |_| {});
     assert!(h.query_all_by_label_contains("No NVIDIA driver on this machine.").next().is_some());
 }
 
@@ -138,7 +138,7 @@ fn a_lost_device_keeps_its_picture_under_a_sentence_and_no_device_is_one_sentenc
 fn narrow_and_low_panes_draw_without_a_panic() {
     let data = data(&history(19.3));
     for size in [[1000.0, 400.0], [640.0, 360.0], [300.0, 200.0], [120.0, 120.0]] {
-        let _ = alone(&data, ViewKind::Live, Theme::Light, size, false, |_| {});
+        let _ = alone(&data, ViewKind::Live, Theme::Light, size, |_| {});
     }
 }
 
@@ -153,7 +153,7 @@ fn watching_needs_nothing_open_and_ends_with_its_tab() {
 fn a_watch_without_events_is_told_in_every_view() {
     let data = data(&history(19.3));
     let says = |kind, text: &str| {
-        let h = alone(&data, kind, Theme::Dark, [420.0, 900.0], false, |_| {});
+        let h = alone(&data, kind, Theme::Dark, [420.0, 900.0], |_| {});
         let all: Vec<String> = h.query_all_by_label_contains("").map(|n| format!("{n:?}").replace("\\u{a0}", " ")).collect();
         assert!(all.iter().any(|n| n.contains(text)), "{kind:?} does not say {text}: {all:?}");
     };
@@ -166,9 +166,9 @@ fn a_watch_without_events_is_told_in_every_view() {
     says(ViewKind::Timeline, "Memory of the card over time. 3.48 GiB of 140.40 GiB in use");
     // Another instant: every view follows.
     let at = |link: &mut vramscope::app::state::shared::SharedViewState| link.instant_us = Some(START + 5_000_000);
-    let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], false, at);
+    let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], at);
     assert!(h.query_all_by_label_contains("8.95\u{a0}GiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
-    let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::Timeline, Theme::Dark, [800.0, 400.0], |_| {});
     h.get_by_label_contains("Memory of the card").click();
     h.run_steps(3);
     assert!(h.state().asked.iter().any(|a| matches!(a, Action::SetInstant(Some(t)) if (START..START + 19_300_000).contains(t))));
@@ -176,7 +176,7 @@ fn a_watch_without_events_is_told_in_every_view() {
 
 #[test]
 fn the_samples_of_a_watch_stand_under_a_snapshot() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let snapshot = crate::alone::sample("gpt_train.pickle");
     let mut recording = vramscope_core::model::Recording::clone(&snapshot.recording);
     let (first, last) = recording.devices[0].events.time_range().unwrap();
@@ -194,5 +194,5 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
         link.axis = vramscope::app::state::shared::Axis::Time;
         link.to = 5_300_000.0;
     };
-    pictures.compare("timeline_card_dark", alone(&data, ViewKind::Timeline, Theme::Dark, [900.0, 420.0], true, time));
+    pictures.compare("timeline_card_dark", alone(&data, ViewKind::Timeline, Theme::Dark, [900.0, 420.0], time));
 }

@@ -18,10 +18,10 @@ use vramscope_core::units::counted;
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let (train, serve, fragment) = (sample("gpt_train.pickle"), sample("serve_oom.pickle.gz"), sample("fragment_oom.pickle"));
     let mut picture = |name, data, theme, size| {
-        pictures.compare(name, alone(data, ViewKind::Memory, theme, size, true, |link| link.colour_by = ColourBy::Role));
+        pictures.compare(name, alone(data, ViewKind::Memory, theme, size, |link| link.colour_by = ColourBy::Role));
     };
     picture("memory_dark", &train, Theme::Dark, [288.0, 912.0]);
     picture("memory_oom_dark", &serve, Theme::Dark, [288.0, 1100.0]);
@@ -34,7 +34,7 @@ fn pictures() {
 /// two models against each other, without stacks.
 #[test]
 fn pictures_of_the_overview_of_six_kinds() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     for (kind, file, theme, size) in [
         ("lora", "llama_lora.mid.python", Theme::Dark, [1024.0, 590.0]),
         ("fsdp", "fsdp2.start.python", Theme::Light, [1024.0, 590.0]),

@@ -27,8 +27,8 @@ fn gpt(name: &str) -> Arc<DeviceData> {
     prepare(&recording, index, &progress).expect("not cancelled")
 }
 
-fn view(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
-    alone(data, ViewKind::Plan, theme, size, draws, |_| {})
+fn view(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Alone> {
+    alone(data, ViewKind::Plan, theme, size, |_| {})
 }
 
 fn says(h: &Harness<'_, Alone>, part: &str) -> bool {
@@ -36,8 +36,8 @@ fn says(h: &Harness<'_, Alone>, part: &str) -> bool {
 }
 
 /// The plan of two recordings under a cap.
-fn two(theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
-    let mut h = view(&gpt("gpt.b4.pickle.zst"), theme, size, draws);
+fn two(theme: Theme, size: [f32; 2]) -> Harness<'static, Alone> {
+    let mut h = view(&gpt("gpt.b4.pickle.zst"), theme, size);
     h.get_by_label("gpt.b8.pickle.zst").click();
     h.run_steps(6);
     enter(&mut h, "Cap", "4 GiB");
@@ -46,15 +46,15 @@ fn two(theme: Theme, size: [f32; 2], draws: bool) -> Harness<'static, Alone> {
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
-    pictures.compare("plan_dark", two(Theme::Dark, [1280.0, 760.0], true));
-    pictures.compare("plan_narrow_light", two(Theme::Light, [1024.0, 590.0], true));
+    let mut pictures = Pictures::new();
+    pictures.compare("plan_dark", two(Theme::Dark, [1280.0, 760.0]));
+    pictures.compare("plan_narrow_light", two(Theme::Light, [1024.0, 590.0]));
 }
 
 /// What was measured for this program under this cap stands in docs/PLAN.md: 14 fits.
 #[test]
 fn two_recordings_tell_what_fits_and_what_would_let_more_fit() {
-    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 1400.0]);
     assert!(says(&h, "Batch 14 fits in 4"), "the answer");
     assert!(says(&h, "15 first fails at event"), "and why no more");
     // Its changes, in the order that is chosen; those that would not help are asked for.
@@ -97,7 +97,7 @@ fn two_recordings_tell_what_fits_and_what_would_let_more_fit() {
 /// Nothing has to be clicked before arrows move the size.
 #[test]
 fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
-    let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0], false);
+    let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0]);
     let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
     let before = at(&h).expect("a size");
     h.key_press(Key::ArrowLeft);
@@ -113,7 +113,7 @@ fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
 
 #[test]
 fn a_program_that_failed_without_steps_is_sent_to_what_if() {
-    let mut h = view(&sample("serve_oom.pickle.gz"), Theme::Dark, [1600.0, 880.0], false);
+    let mut h = view(&sample("serve_oom.pickle.gz"), Theme::Dark, [1600.0, 880.0]);
     assert!(says(&h, "fails without a training step that repeats"), "why there is no plan");
     h.get_by_label("Open What-if").click();
     h.run_steps(3);
@@ -123,7 +123,7 @@ fn a_program_that_failed_without_steps_is_sent_to_what_if() {
 
 #[test]
 fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
-    let mut h = two(Theme::Dark, [1600.0, 1400.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 1400.0]);
     h.get_by_label_contains("optimizer state in 8 bits").click();
     h.run_steps(4);
     assert!(says(&h, "optim.AdamW8bit("), "PyTorch");
@@ -145,7 +145,7 @@ fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
 
 #[test]
 fn rows_are_put_together_with_ctrl() {
-    let mut h = two(Theme::Dark, [1600.0, 2000.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 2000.0]);
     enter(&mut h, "Wanted", "24");
     h.get_by_label_contains("optimizer state in 8 bits").click();
     h.run_steps(4);
@@ -171,7 +171,7 @@ fn rows_are_put_together_with_ctrl() {
 /// A click into the box of a row does what Ctrl and a click on it do.
 #[test]
 fn rows_are_put_together_by_their_boxes() {
-    let mut h = two(Theme::Dark, [1600.0, 2000.0], false);
+    let mut h = two(Theme::Dark, [1600.0, 2000.0]);
     enter(&mut h, "Wanted", "24");
     for row in ["optimizer state in 8 bits: peak", "logits and loss in 8 chunks: peak"] {
         let rect = h.get_by_label_contains(row).rect();
@@ -183,7 +183,7 @@ fn rows_are_put_together_by_their_boxes() {
 
 #[test]
 fn one_recording_answers_with_a_span_and_says_how_to_make_it_exact() {
-    let mut h = view(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1400.0], false);
+    let mut h = view(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1400.0]);
     enter(&mut h, "Cap", "4 GiB");
     assert!(says(&h, " to "), "a span");
     assert!(says(&h, ", up to "), "and no bare number");
@@ -201,7 +201,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     let progress = Progress::new();
     let recording = Arc::new(formats::open(&first, &progress).expect("a recording"));
     let data = prepare(&recording, recording.busiest_device().expect("a device"), &progress).expect("not cancelled");
-    let mut h = view(&data, Theme::Dark, [1600.0, 880.0], false);
+    let mut h = view(&data, Theme::Dark, [1600.0, 880.0]);
     h.get_by_label("run_b8.pickle").click();
     h.run_steps(6);
     assert!(says(&h, "These are not the same program."));
@@ -214,7 +214,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
 
 #[test]
 fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
-    let mut h = view(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 880.0], false);
+    let mut h = view(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 880.0]);
     assert!(says(&h, "This run fits"), "as it is");
     assert!(says(&h, "Which batch was this run at?"), "and what to type");
     enter(&mut h, "The batch of this run", "4");
@@ -224,7 +224,7 @@ fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
 /// Nothing lies over anything else, and no text is cut where it matters, in the smallest window.
 #[test]
 fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
-    let mut h = two(Theme::Dark, [1024.0, 590.0], false);
+    let mut h = two(Theme::Dark, [1024.0, 590.0]);
     for label in ["Batch 14 fits in 4", "Outcome of each size", "as recorded"] {
         let node = h.get_by_label_contains(label);
         let rect = node.rect();

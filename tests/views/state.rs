@@ -43,12 +43,12 @@ fn select_worst_blocker(data: &DeviceData, link: &mut SharedViewState) {
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
     let (expandable, graph) = (sample("expandable_oom.pickle"), sample("cuda_graph.pickle"));
     let mut picture = |name: &str, data: &Arc<DeviceData>, kind, size, change: fn(&DeviceData, &mut SharedViewState)| {
         let theme = if name.ends_with("_dark") { Theme::Dark } else { Theme::Light };
-        pictures.compare(name, alone(data, kind, theme, size, true, |link| change(data, link)));
+        pictures.compare(name, alone(data, kind, theme, size, |link| change(data, link)));
     };
     let map = ViewKind::SegmentMap;
     picture("segment_map_oom_dark", &kv, map, [566.0, 413.0], select_worst_blocker);

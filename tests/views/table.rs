@@ -1,5 +1,6 @@
 //! A table under keys, and what is copied of it.
 
+use crate::pictures::builder;
 use egui::{Key, Ui, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
@@ -37,7 +38,7 @@ fn shown() -> Harness<'static, Shown> {
         });
         state.copied = copied.or(state.copied.take());
     };
-    Harness::builder().with_size(vec2(240.0, 200.0)).with_context_setup(theme::install).build_ui_state(ui, state)
+    builder().with_size(vec2(240.0, 200.0)).with_context_setup(theme::install).build_ui_state(ui, state)
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn timeline(
     at: ([f32; 2], f32),
     change: fn(&mut SharedViewState),
 ) -> Harness<'static, Alone> {
-    scaled(data, ViewKind::Timeline, theme, at, true, |link| {
+    scaled(data, ViewKind::Timeline, theme, at, |link| {
         link.colour_by = ColourBy::SizeClass;
         change(link);
     })
@@ -34,7 +34,7 @@ fn timeline(
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let (train, kv) = (sample("gpt_train.pickle"), sample("kv_decode_oom.pickle.gz"));
     let pane = ([998.0, 442.0], 1.0);
     pictures.compare("timeline_oom_dark", timeline(&kv, Theme::Dark, pane, |_| {}));

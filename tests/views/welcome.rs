@@ -1,6 +1,6 @@
 //! The welcome page in pictures, and what it answers.
 
-use crate::pictures::Pictures;
+use crate::pictures::{Pictures, builder};
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use egui_kittest::{Harness, SnapshotOptions};
@@ -82,13 +82,12 @@ fn page(ui: &mut egui::Ui, s: &mut State) {
     s.asked.extend(welcome_ui(&mut ui, &s.model));
 }
 
-fn harness<'a>(size: [f32; 2], theme: Theme, model: WelcomeModel, draw: bool) -> Harness<'a, State> {
-    let b = Harness::builder()
+fn harness<'a>(size: [f32; 2], theme: Theme, model: WelcomeModel) -> Harness<'a, State> {
+    let b = builder()
         .with_size(size)
         .with_theme(theme)
         .with_options(SnapshotOptions::new().threshold(0.6).max_failed_pixels(10))
         .with_context_setup(theme::install);
-    let b = if draw { b.wgpu() } else { b };
     let mut h = b.build_ui_state(page, State { model, asked: Vec::new() });
     h.run();
     h
@@ -96,16 +95,16 @@ fn harness<'a>(size: [f32; 2], theme: Theme, model: WelcomeModel, draw: bool) ->
 
 #[test]
 fn pictures() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     let bare = WelcomeModel { starts: vec![open_entry("Ctrl O")], ..Default::default() };
-    pictures.compare("welcome_wide_dark", harness([1600.0, 1000.0], Theme::Dark, model(), true));
-    pictures.compare("welcome_narrow_light", harness([1000.0, 700.0], Theme::Light, model(), true));
-    pictures.compare("welcome_bare", harness([1000.0, 700.0], Theme::Dark, bare, true));
+    pictures.compare("welcome_wide_dark", harness([1600.0, 1000.0], Theme::Dark, model()));
+    pictures.compare("welcome_narrow_light", harness([1000.0, 700.0], Theme::Light, model()));
+    pictures.compare("welcome_bare", harness([1000.0, 700.0], Theme::Dark, bare));
 }
 
 #[test]
 fn every_row_asks_for_what_it_says() {
-    let mut h = harness([1600.0, 1000.0], Theme::Dark, model(), false);
+    let mut h = harness([1600.0, 1000.0], Theme::Dark, model());
     h.get_by_label("Open a recording…").click();
     h.run();
     h.get_by_label("Run the probe…").click();
@@ -129,14 +128,14 @@ fn every_row_asks_for_what_it_says() {
 
 #[test]
 fn the_peak_of_a_watch_is_of_what_the_card_used() {
-    let h = harness([1600.0, 1000.0], Theme::Dark, model(), false);
+    let h = harness([1600.0, 1000.0], Theme::Dark, model());
     h.get_by_label_contains(&format!("two minutes, used at most {}", vramscope_core::units::Bytes(41_984 * MEBIBYTE)));
     h.get_by_label_contains(&format!("stacks, peak reserved {}", vramscope_core::units::Bytes(3514 * MEBIBYTE)));
 }
 
 #[test]
 fn a_recipe_is_chosen_and_copied() {
-    let mut h = harness([1600.0, 1000.0], Theme::Dark, model(), false);
+    let mut h = harness([1600.0, 1000.0], Theme::Dark, model());
     h.get_by_label("At the OOM").click();
     h.run();
     h.get_by_label("Copy").click();
@@ -155,10 +154,10 @@ fn a_recipe_is_chosen_and_copied() {
 fn a_machine_nobody_knows_is_not_shown() {
     let mut bare = model();
     bare.machine = MachineState::Unknown;
-    let h = harness([1600.0, 1000.0], Theme::Light, bare, false);
+    let h = harness([1600.0, 1000.0], Theme::Light, bare);
     assert!(h.query_by_label("This machine").is_none());
     let mut none = model();
     none.machine = MachineState::NoDriver("No NVIDIA driver on this machine. Recordings and samples open all the same.".into());
-    let h = harness([1600.0, 1000.0], Theme::Light, none, false);
+    let h = harness([1600.0, 1000.0], Theme::Light, none);
     assert!(h.query_by_label("This machine").is_some());
 }

@@ -11,16 +11,16 @@ use vramscope_core::units::SizeColumn;
 
 #[test]
 fn pictures_in_both_themes() {
-    let Some(mut pictures) = Pictures::new() else { return };
+    let mut pictures = Pictures::new();
     for (theme, size, name) in [(Theme::Dark, [1280.0, 704.0], "whatif_dark"), (Theme::Light, [1024.0, 540.0], "whatif_light")] {
-        pictures.compare(name, alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, theme, size, true, |_| {}));
+        pictures.compare(name, alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, theme, size, |_| {}));
     }
 }
 
 #[test]
 fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
     let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
     let text = "max_split_size_mb:200";
     h.get_by_label("PYTORCH_CUDA_ALLOC_CONF").click();
     h.run_steps(2);
@@ -46,7 +46,7 @@ fn settings_that_another_view_asks_for_are_run_and_selected() {
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| {
         link.to_try = vec!["max_split_size_mb:96".to_owned(), "max_split_size_mb:64".to_owned()];
     };
-    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, ask);
+    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
     assert!(h.query_all_by_label_contains("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64").next().is_some(), "selected");
     assert_eq!(h.query_all_by_label("Plot max_split_size_mb:64").count(), 1, "one row, not two");
 }
@@ -55,7 +55,7 @@ fn settings_that_another_view_asks_for_are_run_and_selected() {
 fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
     let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:96".to_owned()];
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, ask);
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
     h.get_by_label("Open as recording").click();
     h.run_steps(3);
     let opened = h.state().asked.iter().find_map(|a| match a {
@@ -74,7 +74,7 @@ fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
 fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
     let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:64".to_owned()];
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], false, ask);
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], ask);
     assert!(h.query_all_by_label_contains("1.56 to 2.05").next().is_some(), "the recording's own limit");
     enter(&mut h, "Limit", "1412 MiB");
     let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
@@ -88,7 +88,7 @@ fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
 fn the_best_setting_is_shown_first_and_is_the_one_that_findings_recommend() {
     for name in ["fragment_oom.pickle", "expandable_oom.pickle"] {
         let data = sample(name);
-        let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+        let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
         let helped = data.helped(&Progress::new()).expect("not cancelled");
         let first = helped.remedies.passing().next().expect("one that passes");
         let line = if first.conf.is_empty() {
@@ -103,7 +103,7 @@ fn the_best_setting_is_shown_first_and_is_the_one_that_findings_recommend() {
 #[test]
 fn an_error_is_told_and_moves_nothing() {
     let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
     let row = "Plot expandable_segments:True";
     let before = h.get_by_label(row).rect();
     enter(&mut h, "Limit", "60");
@@ -120,7 +120,7 @@ fn an_error_is_told_and_moves_nothing() {
 #[test]
 fn the_recording_itself_is_what_settings_are_held_against() {
     let data = sample("fragment_oom.pickle");
-    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], false, |_| {});
+    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
     let peak = data.tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0;
     let shown = format!("peak reserved: {}", SizeColumn::default().figure(peak));
     assert!(h.query_all_by_label_contains(&shown).next().is_some(), "{shown}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::pictures::builder;
 use egui::Theme;
 use egui_kittest::Harness;
 use vramscope::app::App;
@@ -30,7 +31,7 @@ pub fn with_settings(settings: Settings, theme: Theme, size: [f32; 2], begin: im
         app.logic(ui.ctx());
         app.draw(ui);
     };
-    let mut h = Harness::builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
+    let mut h = builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
     h.run_steps(6);
     h
 }

@@ -1,5 +1,6 @@
-//! Pictures for papers and reports: a view or the window as SVG, drawn without a display; the window as PNG.
+//! Pictures for papers and reports: a view or the window as SVG or PNG, drawn without a display; the user's window as it is.
 
+pub mod raster;
 pub(in crate::app) mod svg;
 
 use std::io::Write as _;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use egui::{ColorImage, Rect};
 use image::ImageEncoder as _;
+use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 
 use crate::app::documents::document::Document;
 use crate::app::state::ViewKind;
@@ -89,7 +91,7 @@ pub(in crate::app) fn save_png(image: &egui::ColorImage, out: &std::path::Path) 
     let [width, height] = image.size;
     let pixels: Vec<u8> = image.pixels.iter().flat_map(|p| [p.r(), p.g(), p.b()]).collect();
     let mut file = NewFile::create(out, &[], true).map_err(|e| e.to_string())?;
-    let encoder = image::codecs::png::PngEncoder::new(&mut file);
+    let encoder = PngEncoder::new_with_quality(&mut file, CompressionType::Default, FilterType::Adaptive);
     encoder.write_image(&pixels, width as u32, height as u32, image::ExtendedColorType::Rgb8).map_err(|e| match e {
         image::ImageError::IoError(e) => WriteError::io(out, e).to_string(),
         other => format!("cannot write {}: {other}", out.display()),

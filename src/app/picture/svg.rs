@@ -3,23 +3,20 @@
 //! Text stays text: searchable, in the reader's fonts if ours are missing, squeezed to the same width. Images (strata, occupancy)
 //! are embedded as PNG with one pixel per cell and scaled without smoothing, as on screen.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use egui::epaint::{BandShape, ColorMode, Mesh, PathShape, RectShape, TextShape};
 use egui::{Color32, ColorImage, FontFamily, Pos2, Rect, Shape, Stroke, StrokeKind, TextureId, Vec2, pos2};
 
+use crate::app::picture::raster::Textures;
 use crate::app::theme::fonts;
 use vramscope_core::units::is_steering;
-
-pub type Images = HashMap<TextureId, Arc<ColorImage>>;
 
 /// A whole SVG document of shapes and their clip rectangles, in paint order.
 ///
 /// One pass; a view of 1,600 columns makes some hundred kilobytes.
-pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Images) -> String {
+pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Textures) -> String {
     let mut out = Writer { text: String::new(), images, gradients: 0 };
     let (w, h) = (number(size.x), number(size.y));
     let _ = write!(
@@ -53,7 +50,7 @@ pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, image
 
 struct Writer<'a> {
     text: String,
-    images: &'a Images,
+    images: &'a Textures,
     /// Number of gradients written, for unique names.
     gradients: usize,
 }
@@ -219,7 +216,7 @@ impl Writer<'_> {
     }
 
     fn mesh(&mut self, mesh: &Mesh) {
-        if let Some(image) = self.images.get(&mesh.texture_id).filter(|_| mesh.texture_id != TextureId::default()) {
+        if let Some(image) = self.images.image(mesh.texture_id).filter(|_| mesh.texture_id != TextureId::default()) {
             self.image(mesh, image);
             return;
         }
@@ -427,7 +424,7 @@ mod tests {
     fn draw(shapes: Vec<Shape>) -> String {
         let clip = Rect::from_min_size(Pos2::ZERO, egui::vec2(100.0, 50.0));
         let shapes: Vec<(Rect, Shape)> = shapes.into_iter().map(|s| (clip, s)).collect();
-        document(&shapes, egui::vec2(100.0, 50.0), Color32::BLACK, &Images::new())
+        document(&shapes, egui::vec2(100.0, 50.0), Color32::BLACK, &Textures::default())
     }
 
     #[test]

@@ -23,7 +23,7 @@ const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPL
 
 /// The ways on without a display.
 const WITHOUT: &str = "Over ssh connect with ssh -X. Or take what needs no display: vramscope summary FILE (text), vramscope report FILE -o OUT.html \
-(a page), vramscope screenshot --svg FILE OUT.svg (a picture), or another command (vramscope --help)";
+(a page), vramscope screenshot FILE OUT.png (a picture), or another command (vramscope --help)";
 
 const NO_WAYLAND_EGL: &str = "the window cannot be opened: OpenGL under Wayland needs libwayland-egl.so.1, which is not installed (Debian and Ubuntu: \
 libwayland-egl1; Fedora: libwayland-egl). To use X11 instead start vramscope with WAYLAND_DISPLAY= in front";

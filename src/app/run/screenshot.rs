@@ -1,12 +1,9 @@
-//! Draws one picture of a recording without user interaction: PNG from the real window, or SVG without a display.
+//! Draws one picture of a recording without user interaction and without a display.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use egui::{Context, Ui, ViewportCommand, vec2};
+use egui::{Context, vec2};
 
-use super::{native_options, start};
 use crate::app::data::device::prepare;
 use crate::app::documents::document::Content;
 use crate::app::jobs::Jobs;
@@ -34,16 +31,15 @@ pub struct Screenshot {
     pub event: Option<u32>,
     /// The device by the index that the process used; `None` for the busiest.
     pub device: Option<i32>,
-    /// Writes SVG instead of PNG, which needs no display.
+    /// Writes SVG instead of PNG.
     pub is_svg: bool,
     /// Leaves out paths of the machine that made the recording.
     pub redact: bool,
     pub out: PathBuf,
 }
 
-/// Draws a recording into a file: SVG without a display, PNG with the real window. Gives a sentence where the picture is not as large
-/// as it was asked for. Fails when the view is unknown, the recording cannot be opened, there is no display for a PNG, or the
-/// file cannot be written.
+/// Draws a recording's view or workspace into a file, without a display or a graphics driver. Gives a sentence where the picture does not
+/// show all. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -54,7 +50,34 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     if let Some(error) = refusal(&shot.out, &sources, true) {
         return Err(error.to_string());
     }
-    if shot.is_svg { export_svg(shot) } else { screenshot(shot.clone()) }
+    if let Some(sentence) = unknown_view(&shot.view) {
+        return Err(sentence);
+    }
+    // The welcome page is what is there without a recording.
+    let welcome = Screenshot { file: None, with: Vec::new(), ..shot.clone() };
+    let shot = if shot.view == "welcome" { &welcome } else { shot };
+    let ctx = Context::default();
+    let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
+    app.only = ViewKind::from_name(&shot.view);
+    app.pictures.hold_notices_back();
+    open_subject(&mut app, shot)?;
+    if shot.file.is_none() && shot.view == "live" {
+        app.watch_machine(&ctx);
+    }
+    let mut is_placed = false;
+    let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
+    let mut patience = Patience::default();
+    let still = draw(&ctx, &mut app, size, |app| {
+        patience.check(app, &shot.view)?;
+        // A tab that failed may still be replaced by one that was opened with it.
+        if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
+            return Err(sentence.clone());
+        }
+        let is_over = patience.is_over(app, &shot.view);
+        if app.is_idle() || is_over { place(app, shot, &mut is_placed) } else { Ok(false) }
+    })?;
+    if shot.is_svg { write(&shot.out, &still.svg()) } else { save_png(&still.pixels(&ctx), &shot.out) }?;
+    Ok((!app.is_idle()).then(|| UNFINISHED.to_owned()))
 }
 
 /// One sentence that lists the views, when neither a view nor a workspace has this name.
@@ -73,32 +96,6 @@ pub fn unknown_view(name: &str) -> Option<String> {
         let meant = nearest(name, known.iter().copied()).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
         format!("there is no view called \"{name}\"; {meant}the views are {}", known.join(", "))
     })
-}
-
-/// Draws a recording's view or workspace as SVG into `shot.out`. Needs no display and no graphics driver. Fails when the view is
-/// unknown, the recording cannot be opened, or the file cannot be written.
-fn export_svg(shot: &Screenshot) -> Result<Option<String>, String> {
-    if let Some(sentence) = unknown_view(&shot.view) {
-        return Err(sentence);
-    }
-    let ctx = Context::default();
-    let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
-    app.only = ViewKind::from_name(&shot.view);
-    app.pictures.hold_notices_back();
-    open_subject(&mut app, shot)?;
-    let mut is_placed = false;
-    let size = vec2(shot.size.0 as f32, shot.size.1 as f32);
-    let mut patience = Patience::default();
-    let text = draw(&ctx, &mut app, size, |app| {
-        patience.check(app, &shot.view)?;
-        // A tab that failed may still be replaced by one that was opened with it.
-        if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
-            return Err(sentence.clone());
-        }
-        let is_over = patience.is_over(app, &shot.view);
-        if app.is_idle() || is_over { place(app, shot, &mut is_placed) } else { Ok(false) }
-    })?;
-    write(&shot.out, &text).map(|()| (!app.is_idle()).then(|| UNFINISHED.to_owned()))
 }
 
 /// Opens the files of a picture. To redact paths it reads the recording right here, since no user is waiting. Fails when the
@@ -125,79 +122,6 @@ fn open_subject(app: &mut App, shot: &Screenshot) -> Result<(), String> {
 
 /// Samples to wait for before a live watch is pictured: three seconds at the usual rate.
 const WATCHED_SAMPLES: usize = 30;
-
-/// Opens the window, draws the recording once, writes a PNG, and closes. Fails when the view is unknown, the recording cannot be
-/// opened, there is no display, or the file cannot be written.
-fn screenshot(mut shot: Screenshot) -> Result<Option<String>, String> {
-    // The welcome page is what is there without a recording.
-    if shot.view == "welcome" {
-        (shot.file, shot.with) = (None, Vec::new());
-    }
-    if let Some(sentence) = unknown_view(&shot.view) {
-        return Err(sentence);
-    }
-    let (sender, receiver) = channel();
-    let mut options = native_options([shot.size.0 as f32, shot.size.1 as f32]);
-    options.persist_window = false;
-    options.viewport = options.viewport.with_min_inner_size([64.0, 64.0]).with_decorations(false);
-    // A fresh settings folder, so that pictures do not depend on what the user did before.
-    let folder = tempfile::tempdir().map_err(|e| format!("no temporary folder can be made: {e}"))?;
-    options.persistence_path = Some(folder.path().join("settings"));
-    start(options, move |cc| {
-        cc.egui_ctx.set_pixels_per_point(1.0);
-        let mut app = App::new(&cc.egui_ctx, settings(shot.dark), Jobs::new(cc.egui_ctx.clone()));
-        app.pictures.hold_notices_back();
-        app.only = ViewKind::from_name(&shot.view);
-        let failure = open_subject(&mut app, &shot).err();
-        if shot.file.is_none() && shot.view == "live" {
-            app.watch_machine(&cc.egui_ctx);
-        }
-        Box::new(Photographer {
-            app,
-            failure,
-            shot: shot.clone(),
-            calm_frames: 0,
-            is_placed: false,
-            is_asked: false,
-            patience: Patience::default(),
-            done: sender.clone(),
-            taken: None,
-        })
-    })?;
-    receiver.try_recv().unwrap_or_else(|_| Err("the window closed before the picture was taken".to_owned()))
-}
-
-/// Draws the app until nothing is left to compute, then takes the picture.
-struct Photographer {
-    app: App,
-    failure: Option<String>,
-    shot: Screenshot,
-    /// Frames since everything was computed.
-    calm_frames: u32,
-    is_placed: bool,
-    is_asked: bool,
-    patience: Patience,
-    done: std::sync::mpsc::Sender<Result<Option<String>, String>>,
-    taken: Option<Receiver<std::sync::Arc<egui::ColorImage>>>,
-}
-
-impl Photographer {
-    fn finish(&mut self, ctx: &Context, result: Result<Option<String>, String>) {
-        let _ = self.done.send(result);
-        ctx.send_viewport_cmd(ViewportCommand::Close);
-    }
-}
-
-/// Said where the display was too small for the window.
-fn smaller(wanted: (u32, u32), got: [usize; 2]) -> Option<String> {
-    let [width, height] = got;
-    (got != [wanted.0 as usize, wanted.1 as usize]).then(|| {
-        format!(
-            "the picture is {width}x{height}, not {}x{}: the display has no more room (xvfb-run -s \"-screen 0 {}x{}x24\" makes one that has)",
-            wanted.0, wanted.1, wanted.0, wanted.1
-        )
-    })
-}
 
 /// Sets device, workspace and cursor. Returns true when done, and remembers it in `is_placed`. Fails when the recording has no
 /// such device or event.
@@ -252,73 +176,6 @@ fn place(app: &mut App, shot: &Screenshot, is_placed: &mut bool) -> Result<bool,
     Ok(true)
 }
 
-impl eframe::App for Photographer {
-    /// Drops pointer events, because a pointer that rests over the window must not show in the picture.
-    fn raw_input_hook(&mut self, _ctx: &Context, input: &mut egui::RawInput) {
-        input.events.retain(|e| {
-            !matches!(e, egui::Event::PointerMoved(_) | egui::Event::PointerButton { .. } | egui::Event::MouseMoved(_))
-        });
-    }
-
-    fn logic(&mut self, ctx: &Context, _frame: &mut eframe::Frame) {
-        self.app.logic(ctx);
-        if let Err(sentence) = self.patience.check(&self.app, &self.shot.view) {
-            self.finish(ctx, Err(sentence));
-            return;
-        }
-        if let Some(taken) = &self.taken {
-            if let Ok(image) = taken.try_recv() {
-                let result = save_png(&image, &self.shot.out).map(|()| {
-                    let unfinished = || (!self.app.is_idle()).then(|| UNFINISHED.to_owned());
-                    smaller(self.shot.size, image.size).or_else(unfinished)
-                });
-                self.finish(ctx, result);
-            }
-            ctx.request_repaint();
-            return;
-        }
-        if let Some(sentence) = self.failure.take() {
-            self.finish(ctx, Err(sentence));
-            return;
-        }
-        // A tab that failed may still be replaced by one that was opened with it.
-        if let (true, Some(Content::Failed(sentence))) = (self.app.is_idle(), self.app.active_document().map(|d| &d.content)) {
-            let sentence = sentence.clone();
-            self.finish(ctx, Err(sentence));
-            return;
-        }
-        let is_over = self.patience.is_over(&self.app, &self.shot.view);
-        let is_ready =
-            if self.app.is_idle() || is_over { place(&mut self.app, &self.shot, &mut self.is_placed) } else { Ok(false) };
-        match is_ready {
-            Ok(true) => {}
-            Ok(false) => self.calm_frames = 0,
-            Err(sentence) => {
-                self.finish(ctx, Err(sentence));
-                return;
-            }
-        }
-        ctx.request_repaint_after(Duration::from_millis(10));
-    }
-
-    fn ui(&mut self, ui: &mut Ui, _frame: &mut eframe::Frame) {
-        self.app.draw(ui);
-        // Counted here and not in `logic`, because a covered window runs `logic` without being drawn.
-        self.calm_frames += 1;
-        // Views start computations while they draw, so only several idle frames in a row mean that nothing is left.
-        if self.calm_frames >= 7 && !self.is_asked {
-            self.is_asked = true;
-            let (sender, receiver) = channel();
-            self.taken = Some(receiver);
-            let ctx = ui.ctx().clone();
-            ui.request_screenshot(move |image| {
-                let _ = sender.send(image);
-                ctx.request_repaint();
-            });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,6 +206,14 @@ mod tests {
         assert_eq!(text.matches("<g ").count(), text.matches("</g>").count());
         assert!(text.contains("Out of memory"), "the finding is in the picture");
         assert!(text.contains("data:image/png;base64,"), "so are the strata");
+        let pixels = Screenshot { is_svg: false, out: folder.path().join("x.png"), ..shot.clone() };
+        draw_picture(&pixels).unwrap();
+        let image = image::open(&pixels.out).unwrap().to_rgb8();
+        assert_eq!(image.dimensions(), (1000, 640));
+        let mut colours: Vec<[u8; 3]> = image.pixels().map(|p| p.0).collect();
+        colours.sort_unstable();
+        colours.dedup();
+        assert!(colours.len() > 200, "bands, text and its soft edges: {} colours", colours.len());
         let wrong = Screenshot { view: "nonsense".to_owned(), ..shot.clone() };
         assert!(draw_picture(&wrong).unwrap_err().contains("there is no view called \"nonsense\""));
         let beyond = Screenshot { device: Some(5), ..shot.clone() };

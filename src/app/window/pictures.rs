@@ -1,16 +1,17 @@
 //! Pictures that the user asks for, taken of the window as it is.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use egui::{ColorImage, Context, RawInput, Rect, TextureId, Vec2, vec2};
+use egui::epaint::ClippedShape;
+use egui::{Color32, ColorImage, Context, RawInput, Rect, Vec2, vec2};
 
 use super::App;
 use crate::app::data::device::DeviceData;
 use crate::app::jobs::{Jobs, answered};
+use crate::app::picture::raster::{self, Textures};
 use crate::app::picture::{Wanted, cut, save_png, svg, write};
 use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::state::{Layouts, SharedViewState, ViewKind, Workspace};
@@ -24,14 +25,35 @@ pub(in crate::app) fn settings(dark: bool) -> Settings {
 /// How long nothing may have happened before the last frame is the picture.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Draws frames until nothing is computed any more, and gives the last one as SVG. `is_ready` says when the app shows what it should.
+/// A frame of the app in which nothing is left to compute.
+pub(in crate::app) struct Still {
+    shapes: Vec<ClippedShape>,
+    textures: Textures,
+    size: Vec2,
+    background: Color32,
+}
+
+impl Still {
+    pub fn svg(self) -> String {
+        let shapes: Vec<(Rect, egui::Shape)> = self.shapes.into_iter().map(|s| (s.clip_rect, s.shape)).collect();
+        svg::document(&shapes, self.size, self.background, &self.textures)
+    }
+
+    /// A pixel for each point.
+    pub fn pixels(self, ctx: &Context) -> ColorImage {
+        let primitives = ctx.tessellate(self.shapes, 1.0);
+        raster::paint(&primitives, &self.textures, [self.size.x as usize, self.size.y as usize], 1.0, self.background)
+    }
+}
+
+/// Draws frames until nothing is computed any more, and gives the last one. `is_ready` says when the app shows what it should.
 pub(in crate::app) fn draw(
     ctx: &Context,
     app: &mut App,
     size: Vec2,
     mut is_ready: impl FnMut(&mut App) -> Result<bool, String>,
-) -> Result<String, String> {
-    let mut images: HashMap<TextureId, Arc<ColorImage>> = HashMap::new();
+) -> Result<Still, String> {
+    let mut textures = Textures::default();
     let (mut calm, mut since) = (0, Instant::now());
     loop {
         let input = RawInput { screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, size)), ..RawInput::default() };
@@ -39,15 +61,7 @@ pub(in crate::app) fn draw(
             app.logic(ui.ctx());
             app.draw(ui);
         });
-        for (id, deltas) in std::mem::take(&mut output.textures_delta.set) {
-            for delta in deltas {
-                let egui::ImageData::Color(image) = delta.image;
-                // Only the font atlas is changed in parts, and glyphs are written as text.
-                if delta.pos.is_none() {
-                    images.insert(id, image);
-                }
-            }
-        }
+        textures.update(&mut output.textures_delta);
         // Views start their computations while drawing, some a moment after the last change, so a few quiet frames over a moment mean
         // that nothing is left.
         if is_ready(app)? {
@@ -56,9 +70,8 @@ pub(in crate::app) fn draw(
             (calm, since) = (0, Instant::now());
         }
         if calm >= 6 && since.elapsed() >= QUIET {
-            let shapes: Vec<(Rect, egui::Shape)> = output.shapes.into_iter().map(|s| (s.clip_rect, s.shape)).collect();
             let background = if ctx.global_style().visuals.dark_mode { tokens::DARK.s0 } else { tokens::LIGHT.s0 };
-            return Ok(svg::document(&shapes, size, background, &images));
+            return Ok(Still { shapes: output.shapes, textures, size, background });
         }
         std::thread::sleep(Duration::from_millis(4));
     }
@@ -91,10 +104,11 @@ impl Scene {
             }
         }
         let mut patience = Patience::default();
-        draw(&ctx, &mut app, self.size, |app| {
+        let still = draw(&ctx, &mut app, self.size, |app| {
             patience.check(app, "this window")?;
             Ok(app.is_idle())
-        })
+        })?;
+        Ok(still.svg())
     }
 }
 

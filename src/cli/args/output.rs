@@ -19,9 +19,9 @@ pub enum ExportFormat {
     Perfetto,
     /// A PyTorch snapshot, whole or trimmed
     Snapshot,
-    /// A view as lines and text that scale; needs no display
+    /// A view as lines and text that scale
     Svg,
-    /// A view as pixels; needs a display, as screenshot does
+    /// A view as pixels
     Png,
 }
 
@@ -154,7 +154,7 @@ pub struct ScreenshotArgs {
     /// Only this device, by its number in the process (cuda:N)
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub device: Option<i32>,
-    /// Write lines and text instead of pixels; needs no display
+    /// Write lines and text instead of pixels
     #[arg(long = "svg")]
     pub is_svg: bool,
     /// Overwrite a picture that exists

@@ -144,7 +144,7 @@ fn tools() -> Vec<Tool> {
             "A view of the window as a picture: overview, timeline, segment-map, findings, memory, flame and others; an unknown name lists them.",
             json!({
                 "file": file(), "view": text("A view or a workspace; overview when absent"),
-                "format": { "type": "string", "enum": ["png", "svg"], "description": "png, which needs a display, or svg; when absent, png where there is a display and else svg" },
+                "format": { "type": "string", "enum": ["png", "svg"], "description": "png when absent" },
                 "width": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 1200 when absent" },
                 "height": { "type": "integer", "minimum": 64, "maximum": 2_400, "description": "Pixels, 800 when absent" },
                 "theme": { "type": "string", "enum": ["dark", "light"], "description": "light when absent" },
@@ -365,7 +365,7 @@ impl Arguments<'_> {
 
     fn picture(&self, limit: usize) -> Result<Value, String> {
         let side = |key: &str, usual: u64| self.values[key].as_u64().unwrap_or(usual);
-        let is_svg = self.text("format").map_or_else(|| !picture::has_display(), |format| format == "svg");
+        let is_svg = self.text("format") == Some("svg");
         let mut words = self.options();
         words.push(format!("--size={}x{}", side("width", 1_200), side("height", 800)));
         words.push(format!("--theme={}", self.text("theme").unwrap_or("light")));

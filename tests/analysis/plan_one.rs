@@ -40,6 +40,26 @@ fn an_evaluation_with_a_batch_of_its_own_stays_as_it_is() {
     assert!(!says(&gpt(&[16]), "of training"));
 }
 
+/// It failed in its first forward pass: logits, loss and backward pass are not recorded.
+#[test]
+fn what_fails_before_its_first_step_has_ended_fits_for_sure_in_nothing() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full");
+    let plan = plan_of(&[(folder.join("gpt2.pickle.zst"), "batch=64".to_owned())]).unwrap();
+    let (size, cap) = (Size::of("batch", 8), 80 << 30);
+    let setting = setting("", Some(cap));
+    assert!(plan.has_no_step() && !gpt(&[8]).has_no_step());
+    assert_eq!(plan.at(&size, &setting).ends(cap), "may fit");
+    let largest = plan.largest("batch", &size, &setting);
+    assert!(largest.span[0] == 0 && largest.span[1] > 32, "{largest:?}");
+    let change = |change: &str| {
+        let change = Change::parse(change).unwrap();
+        plan.change(&change, &size, &setting, Some("batch")).unwrap()
+    };
+    let checkpointed = change("checkpoint");
+    assert_eq!((checkpointed.ends(cap), checkpointed.largest_span.unwrap()[0]), ("may fit", 0));
+    assert!(change("no_grad").reason.is_some(), "a backward pass would have followed");
+}
+
 /// Its failures were caught: what fits does so as far as its requests were recorded.
 #[test]
 fn what_a_failed_step_would_have_asked_for_is_not_promised() {

@@ -77,6 +77,9 @@ impl Told<'_> {
             let ends = report.cap_bytes.into_iter().flat_map(|cap| report.at.iter().map(move |p| p.ends(cap)));
             let words: BTreeSet<&str> = ends.filter(|words| !["fits", "does not fit"].contains(words)).collect();
             out += &ends_note(&words);
+            if report.cap_bytes.is_some_and(|cap| report.at.iter().any(|p| p.ends(cap) == "does not fit")) {
+                out += "Add --change all to try what would make it fit.\n";
+            }
         } else {
             let (changes, has_ranges) = self.changes();
             out += &changes;

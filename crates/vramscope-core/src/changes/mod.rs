@@ -25,7 +25,7 @@ pub use code::{Code, titled};
 pub(crate) use draft::{Draft, Draw, scaled};
 pub use recorded::{Answer, Recorded};
 pub use requests::Row;
-pub(crate) use requests::{NEVER, Requests};
+pub(crate) use requests::{NEVER, Requests, unneeded};
 
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::draft::scaled;
-use super::requests::{NEVER, Requests, Row};
+use super::requests::{NEVER, Requests, Row, unneeded};
 use super::{Change, edit};
 use crate::anatomy::{Phase, Roles};
 use crate::inference::scripted::Ask;
@@ -41,6 +41,7 @@ impl Recorded {
         let lifetimes = &tables.lifetimes;
         let older = lifetimes.initial_count();
         let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
+        let unneeded = unneeded(device, lifetimes, roles);
         let mut rows: Vec<Row> = ids()
             .map(|id| {
                 let stack = lifetimes.stack(device, id);
@@ -58,7 +59,7 @@ impl Recorded {
                     loose: key,
                     role: roles.of(id),
                     is_master: roles.is_master_copy(id),
-                    is_unneeded: roles.is_kept_by_graph(id),
+                    is_unneeded: unneeded.contains(&id),
                     phase: roles.anatomy.phases.of(id).unwrap_or(between),
                     event: lifetimes.born(id),
                     lap: 0,

@@ -2,12 +2,26 @@
 
 use std::ops::Range;
 
-use crate::anatomy::{Phase, Role};
+use rustc_hash::FxHashSet;
+
+use crate::anatomy::{Phase, Role, Roles};
 use crate::inference::scripted::Ask;
-use crate::model::{PoolKey, StackId, StackTable};
+use crate::model::{DeviceRecording, PoolKey, StackId, StackTable};
+use crate::tables::{LifetimeId, Lifetimes};
 
 /// Stands for a missing step: before the recording, or never.
 pub(crate) const NEVER: u32 = u32::MAX;
+
+/// The blocks that a graph keeps and that no backward pass uses. What is live at a failure that ends the recording counts only where an
+/// earlier pass had no backward pass either: nobody knows what would have come next.
+pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &Roles) -> FxHashSet<LifetimeId> {
+    let ids = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.is_kept_by_graph(id));
+    let Some(failure) = device.events.failure_at_end() else { return ids.collect() };
+    let run = roles.anatomy.phases.runs.iter().rfind(|run| run.events.0 <= failure);
+    let start = run.map_or(failure, |run| run.events.0);
+    let (over, open): (FxHashSet<_>, FxHashSet<_>) = ids.partition(|&id| lifetimes.gone(id) < start);
+    if over.is_empty() { over } else { over.into_iter().chain(open).collect() }
+}
 
 /// One request of a program.
 #[derive(Clone, Copy, Debug)]

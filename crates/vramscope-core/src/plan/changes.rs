@@ -34,6 +34,8 @@ pub struct Changed {
     pub oom: bool,
     /// It passes in some of the runs tried, or with a little more or less room.
     pub oom_varies: bool,
+    /// The recording ends before its first step does, so that more may be needed than is told.
+    pub is_open: bool,
     /// How often cached memory is given back and asked for again.
     pub retries: u64,
     /// What is live at the peak of allocated bytes, by the stable names of roles.
@@ -143,7 +145,8 @@ impl Plan {
             (Some(name), Some(_)) => {
                 let sure = last_passing(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
                 let may = last_passing(|value| may_pass(&size.with(name, value)), sure.max(1));
-                Some([sure, may.max(sure)])
+                // What comes after the recording's end may need more.
+                Some([if self.has_no_step() { 0 } else { sure }, may.max(sure)])
             }
             _ => None,
         };
@@ -201,6 +204,7 @@ impl Plan {
             allocated_span,
             oom: under.oom,
             oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
+            is_open: self.has_no_step(),
             retries: under.retries,
             by_role: then.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,

@@ -240,6 +240,7 @@ impl Plan {
             allocated_span: run.allocated_span,
             oom: false,
             oom_varies: false,
+            is_open: self.has_no_step(),
             retries: 0,
             by_role: run.by_role.clone(),
             saves_bytes: now.peak_allocated_bytes as i64 - run.peak_allocated_bytes as i64,

@@ -104,6 +104,10 @@ impl Plan {
             && !self.has_uneven_steps()
             && top <= sure.as_ref().map_or(0, |(v, _)| *v)
             && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
+        if self.has_no_step() {
+            // What comes after may need more: what passes so far is sure of nothing.
+            return Largest { conf: setting.text.clone(), size: 0, span: [0, top], certain: false, at: None };
+        }
         let size = sure.as_ref().map_or(0, |(v, _)| *v);
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }

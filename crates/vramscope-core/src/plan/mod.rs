@@ -252,6 +252,11 @@ impl Plan {
         self.programs.iter().filter_map(|p| p.horizon).min_by_key(|horizon| horizon.is_caught)
     }
 
+    /// Whether a request failed before the first step had ended: no run of such a recording shows what a whole step needs.
+    pub fn has_no_step(&self) -> bool {
+        self.programs.iter().any(|p| p.horizon.is_some() && p.largest_complete.is_none())
+    }
+
     /// The laws with the largest recording's requests.
     pub fn model(&self) -> Option<&Model> {
         self.model_of(self.largest)
@@ -382,6 +387,7 @@ impl Plan {
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
         }
+        out.is_open = self.has_no_step();
         // What a failed step would have requested next may be more.
         if self.horizon().is_some() {
             out.certain = false;

@@ -35,6 +35,8 @@ pub struct Predicted {
     pub oom: bool,
     /// True if some of the runs tried end differently.
     pub oom_varies: bool,
+    /// The recording ends before its first step does, so that more may be needed than any run of it needs.
+    pub is_open: bool,
     /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
     pub retries: u64,
     /// What was live at the peak of allocated bytes, by the stable names of roles: whole blocks, as in the Overview, so that the sum is
@@ -365,6 +367,7 @@ impl Predicted {
             allocated_span: [0; 2],
             oom: false,
             oom_varies: false,
+            is_open: false,
             retries: 0,
             by_role: std::collections::BTreeMap::new(),
             certain: false,
@@ -383,6 +386,7 @@ fn answer(size: &Size, stream: &Stream, run: &Scripted, others: &[(Outcome, &'st
         allocated_span: [point.allocated; 2],
         oom: point.failed,
         oom_varies: false,
+        is_open: false,
         retries: point.retries,
         by_role: stream.by_role(run),
         certain: true,

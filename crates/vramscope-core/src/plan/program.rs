@@ -10,8 +10,8 @@ use super::Size;
 use crate::anatomy::Roles;
 use crate::anatomy::roles::Rules;
 use crate::anatomy::{Phase, Role};
-use crate::changes::Requests;
 pub(super) use crate::changes::{NEVER, Row};
+use crate::changes::{Requests, unneeded};
 use crate::inference::scripted::{Ask, Start};
 use crate::inference::{Horizon, ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
@@ -124,6 +124,7 @@ impl Program {
         }
         let older = rows.len();
         let mut failed = Vec::new();
+        let unneeded = unneeded(device, lifetimes, &roles);
         for event in 0..device.events.len() {
             let at = asks.len() as u32;
             if requests.begins_capture(event) {
@@ -155,7 +156,7 @@ impl Program {
                         loose,
                         role: roles.of(id),
                         is_master: roles.is_master_copy(id),
-                        is_unneeded: roles.is_kept_by_graph(id),
+                        is_unneeded: unneeded.contains(&id),
                         phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
                         event: event as u32,
                         ..Row::OLDER

@@ -8,7 +8,7 @@ use crate::units::{Bytes, count};
 pub const ENDS: [(&str, &str); 5] = [
     ("fits", "every run that was tried fits"),
     ("probably fits", "the likely run fits, and the upper end of its range does not"),
-    ("may fit", "some of the runs that were tried fit, and others fail"),
+    ("may fit", "some of the runs that were tried fit, and others fail, or the recording ends before its first step does"),
     ("probably does not fit", "some of the runs that were tried fit, and the likely one needs more than twice the limit"),
     ("does not fit", "every run that was tried fails"),
 ];
@@ -111,13 +111,13 @@ impl Predicted {
         if self.oom && self.oom_varies && self.peak_reserved_bytes / 2 > limit {
             return "probably does not fit";
         }
-        verdict(self.oom, self.oom_varies, self.span[1], limit)
+        verdict(self.oom, self.oom_varies || (self.is_open && !self.oom), self.span[1], limit)
     }
 
     /// How it ends under a limit, as in "it probably fits 4 GiB".
     pub fn verdict(&self, place: &str, limit: u64, horizon: Option<Horizon>) -> String {
         let words = self.ends(limit);
-        let ends = as_far(horizon.filter(|_| words.ends_with("fits")));
+        let ends = as_far(horizon.filter(|_| words.ends_with("fits") || (self.is_open && words == "may fit")));
         format!("{words} {place}{ends}")
     }
 }
@@ -130,7 +130,10 @@ impl Changed {
 
     /// One of [`ENDS`].
     pub fn ends(&self, limit: u64) -> &'static str {
-        let may = self.oom && self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0);
+        let may = match self.oom {
+            true => self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0),
+            false => self.is_open,
+        };
         verdict(self.oom, self.oom_varies || may, self.span[1], limit)
     }
 }

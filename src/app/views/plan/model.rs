@@ -425,8 +425,8 @@ fn change_row(
         outcome: match (&c.reason, c.oom_varies, c.oom) {
             (Some(why), ..) => Outcome::Useless(why.clone()),
             (None, true, _) => Outcome::May,
-            // What may fit by its range is no plain failure.
-            (None, false, true) if c.ends(limit) == "may fit" => Outcome::May,
+            // What may fit by its range is no plain failure, and what fits up to the end of its recording no plain success.
+            (None, false, _) if c.ends(limit) == "may fit" => Outcome::May,
             (None, false, true) => Outcome::Fails,
             (None, false, false) => Outcome::Fits,
         },

@@ -71,6 +71,7 @@ impl Point {
             allocated_span: [c.peak_allocated_bytes; 2],
             oom: c.oom,
             oom_varies: c.oom_varies,
+            is_open: c.is_open,
             retries: c.retries,
             by_role: c.by_role.clone(),
             certain: true,

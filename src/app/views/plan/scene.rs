@@ -188,7 +188,7 @@ impl Scene {
 
 /// How a size ends.
 pub(super) fn outcome(p: &Predicted) -> Outcome {
-    match (p.oom, p.oom_varies) {
+    match (p.oom, p.oom_varies || (p.is_open && !p.oom)) {
         (_, true) => Outcome::May,
         (true, false) => Outcome::Fails,
         (false, false) => Outcome::Fits,

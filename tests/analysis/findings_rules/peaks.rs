@@ -326,6 +326,9 @@ fn outputs_that_nobody_needs_are_told() {
     is_near(&found, 1_384_532_480);
     silent(&of_tests("promised/accumulated"), "kept_results");
     silent(&of_tests("promised/eval_big"), "kept_results");
+    // The inputs of checkpointed layers, and the inner passes of derivatives of derivatives, are needed.
+    silent(&of_tests("promised/wide_checkpointed"), "kept_results");
+    silent(&of_tests("kinds/maml.python.cap85"), "kept_results");
     // A sampler's images: 50 steps, of which the last image is used.
     is_near(&said(&of_tests("promised/all_latents"), "kept_results"), 1_090_834_432);
     is_near(&said(&of_tests("promised/logits_last"), "unread_scores"), 1_678_626_816);

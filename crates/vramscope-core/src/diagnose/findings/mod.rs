@@ -141,7 +141,8 @@ pub fn diagnose(
     findings.retain(|f| f.rule != "gradients_kept" || is_reached(f));
     // What each step makes again and nothing frees is told as a leak.
     let has_leak = findings.iter().any(|f| f.class == Class::Leak);
-    findings.retain(|f| !["earlier_optimizer", "kept_copies", "kept_results"].contains(&f.rule) || !has_leak);
+    findings
+        .retain(|f| !["earlier_optimizer", "kept_copies", "kept_results", "untrained_gradients"].contains(&f.rule) || !has_leak);
     let is_about_peak = |f: &Finding| !matches!(f.class, Class::Structure | Class::Hygiene) && f.rule != self::rules::BATCH;
     if findings.iter().any(is_about_peak) {
         findings.retain(|f| f.rule != self::rules::BATCH);

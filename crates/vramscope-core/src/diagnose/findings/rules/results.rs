@@ -9,9 +9,15 @@ use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::model::StackId;
+use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, count, counted};
+
+/// True for a frame of a function of PyTorch's.
+fn is_frame(p: &RuleInput<'_>, frame: FrameId, file: &str, name: &str) -> bool {
+    let stacks = &p.recording.stacks;
+    stacks.frame(frame).is_some_and(|f| stacks.text(f.name) == name && stacks.text(f.file).ends_with(file))
+}
 
 /// Results of passes that are over, as in a list of predictions: of one line and size, each from another pass.
 pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
@@ -19,12 +25,19 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     const FEWEST: usize = 4;
     /// Fewer allocations between two results are no pass of a model.
     const FEWEST_OF_PASS: usize = 4;
-    if p.steps.is_inferred() {
+    // `torch.autograd.grad` is for derivatives of derivatives: what an inner pass leaves the outer one still needs.
+    let derives = |frame: u32| is_frame(p, FrameId(frame), "torch/autograd/__init__.py", "grad");
+    if p.steps.is_inferred() || (0..p.recording.stacks.frame_count() as u32).any(derives) {
         return Vec::new();
     }
     let trains = p.trains();
     // Without training, the layers of one pass look like passes. Only lines outside of modules count, such as the program's own loop.
-    let may_be = |stack: StackId| trains || !p.roles.anatomy.phases.is_in_module(stack);
+    // What a checkpointed layer hands to the next is kept for the backward pass.
+    let is_checkpointed = |stack: StackId| {
+        let frames = p.recording.stacks.frames(stack);
+        frames.iter().any(|&f| is_frame(p, f, "torch/utils/checkpoint.py", "checkpoint"))
+    };
+    let may_be = |stack: StackId| (trains || !p.roles.anatomy.phases.is_in_module(stack)) && !is_checkpointed(stack);
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;
     let backward: Vec<u32> = runs.iter().filter(|run| run.phase == Phase::Backward).map(|run| run.events.0).collect();

@@ -58,3 +58,22 @@ fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
     }
     assert!(spoke > 0, "no cut left events");
 }
+
+/// PyTorch's example of a GAN under a cap, with `torch.backends.cudnn.benchmark`: it made its four steps and printed no error.
+#[test]
+fn a_workspace_that_was_tried_and_refused_is_no_failure() {
+    let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
+    let open = |name: &str| formats::open(&kinds.join(name), &Progress::new()).unwrap();
+    let gan = open("dcgan_benchmark.python.cap70.pickle.zst");
+    let events = &gan.devices[0].events;
+    assert_eq!((events.refused_trials().len(), events.ooms().len(), events.has_oom()), (4, 0, false));
+    let found = said(&gan, "refused_trial");
+    assert!(found.sentence.contains("4 requests of up to 2.22\u{a0}GiB were refused"), "{}", found.sentence);
+    silent(&gan, "out_of_memory");
+    // Here a request failed as well: after six trials of one convolution, whose call went on.
+    let maml = open("maml.python.cap85.pickle.zst");
+    let events = &maml.devices[0].events;
+    assert_eq!((events.refused_trials().len(), events.ooms().len()), (6, 1));
+    said(&maml, "out_of_memory");
+    silent(&open("dpo.python.cap50.pickle.zst"), "refused_trial");
+}

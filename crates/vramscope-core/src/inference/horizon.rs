@@ -23,7 +23,7 @@ impl Horizon {
     /// `None` if nothing failed, or if the code that asked continued after its last failure, as cuDNN does with a smaller workspace. O(events).
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;
-        let last = events.action.iter().rposition(|&a| a == Action::Oom)?;
+        let last = events.last_oom()? as usize;
         let of_action = |range: &[Action]| range.iter().filter(|&&a| a == Action::Alloc).count() as u64;
         let (before, requests_after) = (of_action(&events.action[..last]), of_action(&events.action[last..]));
         if requests_after > RIGHT_AFTER.max(before / 100) {

@@ -221,14 +221,49 @@ impl EventTable {
         Some((*self.time_us.first()?, *self.time_us.last()?))
     }
 
-    /// True when some request failed. O(events), one byte each.
-    pub fn has_oom(&self) -> bool {
-        self.action.contains(&Action::Oom)
+    /// The allocation that a call made in place of a request that was refused: smaller, of the same stack and stream, with nothing
+    /// between, and freed at once. cuDNN tries its algorithms so, and the program does not fail. `None` for every other event.
+    pub fn got_instead(&self, refused: EventId) -> Option<EventId> {
+        /// A trial is of the same kind of work: what is far smaller is another request.
+        const MOST_TIMES: u64 = 16;
+        let i = refused as usize;
+        if self.action.get(i) != Some(&Action::Oom) {
+            return None;
+        }
+        let is_same = |at: usize| self.stack[at] == self.stack[i] && self.stream[at] == self.stream[i];
+        // Several sizes may be tried, and the cache may be given back for each.
+        let is_between = |at: usize| match self.action[at] {
+            Action::Oom => is_same(at),
+            action => action.grows_reserved() || action.shrinks_reserved(),
+        };
+        let next = (i + 1..self.len()).find(|&at| !is_between(at))?;
+        let sizes = self.size[i] / MOST_TIMES..self.size[i];
+        let is_smaller = self.action[next] == Action::Alloc && is_same(next) && sizes.contains(&self.size[next]);
+        let is_freed = self.action.get(next + 1) == Some(&Action::FreeRequested) && self.address[next + 1] == self.address[next];
+        (is_smaller && is_freed).then_some(next as EventId)
     }
 
-    /// Every out-of-memory event, in order. O(events).
+    /// Requests that were refused and whose call went on with less: no failures of the program. O(events).
+    pub fn refused_trials(&self) -> Vec<EventId> {
+        self.refused().filter(|&event| self.got_instead(event).is_some()).collect()
+    }
+
+    fn refused(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
+        (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId)
+    }
+
+    fn failures(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
+        self.refused().filter(|&event| self.got_instead(event).is_none())
+    }
+
+    /// True when some request failed. O(events), one byte each.
+    pub fn has_oom(&self) -> bool {
+        self.failures().next().is_some()
+    }
+
+    /// Every out-of-memory event but those of [trials](Self::refused_trials), in order. O(events).
     pub fn ooms(&self) -> Vec<EventId> {
-        (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId).collect()
+        self.failures().collect()
     }
 
     /// The last out-of-memory event, if nothing was allocated after it: the recording ends there. O(events).
@@ -236,10 +271,10 @@ impl EventTable {
         self.last_oom().filter(|&event| !self.allocates_after(event))
     }
 
-    /// The last out-of-memory event: the error that a crashed program printed. The program survived the earlier ones. `None`
+    /// The last of [`ooms`](Self::ooms): the error that a crashed program printed. The program survived the earlier ones. `None`
     /// where nothing failed. O(events).
     pub fn last_oom(&self) -> Option<EventId> {
-        self.action.iter().rposition(|&a| a == Action::Oom).map(|i| i as EventId)
+        self.failures().next_back()
     }
 
     /// Whether the program allocated anything after an event. O(events).

@@ -47,7 +47,7 @@ pub(super) fn larger_batch(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("peak", peak(p))
             .at(place(p, &blocks))
             .remedy("DataLoader(validation_set, batch_size=train_batch_size)")
-            .advice("An evaluation keeps no graph, so a batch of training's size fits where training fits. In Transformers' Trainer it is per_device_eval_batch_size.")
+            .advice("Under no_grad an evaluation keeps no graph, so a batch of training's size fits where training fits. In Transformers' Trainer it is per_device_eval_batch_size.")
             .check("The peak is in a training step."),
     ]
 }

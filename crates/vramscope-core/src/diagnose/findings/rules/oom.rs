@@ -220,6 +220,36 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
     format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
+/// Requests that were refused and whose calls went on with less. A program that logs them, or counts `num_ooms`, is no failed one.
+pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
+    let events = &p.device.events;
+    let trials = events.refused_trials();
+    let Some(&last) = trials.last() else { return Vec::new() };
+    let largest = trials.iter().map(|&event| events.size[event as usize]).max().unwrap_or(0);
+    let got = trials.iter().filter_map(|&event| events.got_instead(event)).map(|event| events.size[event as usize]).max();
+    let (requests, were, calls) = match trials.len() as u64 {
+        1 => (format!("A request of {}", Bytes(largest)), "was", "call that made it"),
+        n => (format!("{} requests of up to {}", count(n), Bytes(largest)), "were", "calls that made them"),
+    };
+    let sentence = format!(
+        "{requests} {were} refused, and the {calls} went on with at most {}. cuDNN tries several algorithms so, and takes one whose \
+         workspace fits. Nothing failed.",
+        Bytes(got.unwrap_or(0))
+    );
+    let stack = events.stack[last as usize];
+    let place = Place { event: Some(last), stack: stack.is_some().then_some(stack), ..Place::default() };
+    let mut finding = Finding::new("refused_trial", Class::Hygiene, "A larger workspace was tried and refused", largest)
+        .says(sentence)
+        .bytes_of("largest request", largest)
+        .shows("requests", count(trials.len() as u64))
+        .at(place)
+        .check("With torch.backends.cudnn.benchmark = False no such request is recorded.");
+    finding.advice =
+        "Nothing has to change. Where memory is short cuDNN may take a slower algorithm; torch.backends.cudnn.benchmark = False tries none."
+            .to_owned();
+    vec![finding]
+}
+
 /// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);

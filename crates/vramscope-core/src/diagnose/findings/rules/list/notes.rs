@@ -1,10 +1,20 @@
 //! Small losses, and what a recording lacks.
 
 use super::super::{Rule, STALE_COPIES, TRUNCATED};
-use super::super::{autocast, beside, growth, hygiene, samples};
+use super::super::{autocast, beside, growth, hygiene, oom, samples};
 use crate::diagnose::findings::Class;
 
 pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "refused_trial",
+        class: Class::Hygiene,
+        finds: "Requests that were refused and whose calls went on with less: no failures",
+        when: "after an `oom` event, with nothing but segments between: a smaller allocation of the same stack and stream, freed at once",
+        source: "PyTorch's `Conv_v8.cpp`: `try_plans` and the benchmark catch what does not fit",
+        measured: "",
+        shown_by: "`tests/recordings/kinds/dcgan_benchmark.python.cap70`",
+        run: oom::refused_trial,
+    },
     Rule {
         name: "rounding",
         class: Class::Hygiene,

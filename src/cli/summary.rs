@@ -154,6 +154,9 @@ pub(super) struct DeviceSummary {
     pub(super) allocated_bytes: Level,
     /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
     pub(super) requested_bytes: Option<Level>,
+    /// Allocations went on after the last failure.
+    #[serde(skip)]
+    pub(super) is_over_failures: bool,
     pub(super) ooms: Vec<Oom>,
     /// Its steps, phases and peak; absent where no block is known.
     #[serde(flatten)]
@@ -405,6 +408,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         active_bytes: level(Quantity::Active),
         allocated_bytes: level(Quantity::Allocated),
         requested_bytes: device.can_show.requested.is_known().then(|| level(Quantity::Requested)),
+        is_over_failures: events.last_oom().is_some_and(|event| events.allocates_after(event)),
         ooms: events
             .ooms()
             .into_iter()

@@ -306,7 +306,7 @@ impl At<'_> {
             top_live: live(recording, &a.top_live),
             stacks_total: a.top_live.len(),
             live_by_category: by_role(device, &roles.live_by_role(device, tables, a.event)),
-            remedies: with_what_to_make_smaller(advice(a, helped), smaller),
+            remedies: with_what_to_make_smaller(a, advice(a, helped), smaller),
             held,
         }
     }

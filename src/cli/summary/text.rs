@@ -151,11 +151,12 @@ fn headline(s: &Summary) -> String {
         let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
         let more = if total > 1 { format!(" (the last of {total} out-of-memory events)") } else { String::new() };
         return format!(
-            "{} ran out of memory at event {}{more}: a request for {} failed{}. \
+            "{} ran out of memory at event {}{more}: a request for {} failed{}{}. \
              Why: vramscope oom {}",
             device.label,
             count(u64::from(oom.event)),
             Bytes(oom.requested_bytes),
+            if device.is_over_failures { ", and the program went on" } else { "" },
             if knows_reserved(device) {
                 format!("; at most {} was reserved", Bytes(device.reserved_bytes.peak))
             } else {

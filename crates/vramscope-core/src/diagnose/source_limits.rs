@@ -18,6 +18,9 @@ pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
 /// What a recording without any memory in it lacks, and how to record it; the sentence continues its name.
 pub fn why_no_memory(recording: &Recording) -> &'static str {
     match recording.source.format {
+        Format::KinetoTrace if recording.report.truncated().is_some() => {
+            "is cut before its first memory event: copy it again, or record it again if the run was killed while it was written"
+        }
         Format::KinetoTrace if recording.ops.is_empty() => {
             "has neither operators nor memory events: profile with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], profile_memory=True, with_stack=True)"
         }
@@ -31,7 +34,7 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
 /// The line that records events.
 pub fn records_history(recording: &Recording) -> &'static str {
     match recording.source.format {
-        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True)",
+        Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
         Format::JaxMemoryProfile => SAVE_JAX,
         _ => crate::diagnose::limits::RECORD,
     }
@@ -65,7 +68,7 @@ pub const RELATIVE: &str =
 
 /// Said of a recording without samples of the card, and the command that takes them.
 pub const NOT_WATCHED: (&str, &str) = (
-    "This recording was not watched live. Watch this machine's GPUs, or record elsewhere and open the file:",
+    "This is the memory of one program. A watch of the machine shows who else held the card; open its file with this one:",
     "vramscope record session.vramscope",
 );
 

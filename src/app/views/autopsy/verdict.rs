@@ -34,7 +34,9 @@ impl AutopsyView {
         self.header(ui, cx, case, events);
         let smaller = self.smaller(cx, case);
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
-        ScrollArea::vertical().id_salt("verdict").auto_shrink(false).show(ui, |ui| {
+        // Another document begins at its top.
+        let document = (&cx.data.recording.source.name, cx.data.index);
+        ScrollArea::vertical().id_salt(("verdict", document)).auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 CaseKind::Failure(a) => {
@@ -43,7 +45,7 @@ impl AutopsyView {
                     padded(ui, |ui| plan_link(ui, cx));
                     holders(ui, a);
                     if !smaller.is_empty() {
-                        // Of a full device what to make smaller is the answer.
+                        // Where memory is short what to make smaller is the answer.
                         try_first(ui, cx, a, ready, smaller);
                     }
                     tests(ui, cx, a);
@@ -126,10 +128,10 @@ impl AutopsyView {
         ui.add_space(16.0);
     }
 
-    /// What to make smaller on a full device; worked out off the window's thread. `None` until it is known, and for other failures.
+    /// What to make smaller where memory is short; worked out off the window's thread. `None` until it is known, and for other failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
         let a = case.failure()?;
-        if a.holders().is_empty() && !a.is_nearly_full() {
+        if !a.is_short_of_memory() {
             return None;
         }
         let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));

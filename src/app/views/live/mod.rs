@@ -125,9 +125,9 @@ impl View for LiveView {
             let machine = self.machine.get(cx.jobs, "machine", &(), |_| Some(look())).value;
             let is_bare = machine.as_deref().is_none_or(|machine| !matches!(machine, MachineState::Devices(_)));
             let sentence = match machine.as_deref() {
-                Some(MachineState::NoDriver(why)) => {
-                    &format!("This recording was not watched live. {why} Record elsewhere and open the file:")
-                }
+                Some(MachineState::NoDriver(why)) => &format!(
+                    "This is the memory of one program. {why} Watch the machine elsewhere, and open that file with this one:"
+                ),
                 _ => sentence,
             };
             pane::empty_offering(ui, sentence, Some(line), 120.0, |ui| {

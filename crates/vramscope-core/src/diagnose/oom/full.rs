@@ -1,6 +1,6 @@
 //! A device that is full: who holds it, and which memory of this program would have to be smaller.
 
-use super::autopsy::Autopsy;
+use super::autopsy::{Autopsy, is_nearly_full};
 use super::helped::{Advice, Support};
 use super::verdict::Verdict;
 use crate::anatomy::{Composition, LineHeld, Role};
@@ -32,6 +32,20 @@ impl Autopsy {
         let free = self.holes.bytes.saturating_add(self.device_free);
         let is_one = self.holes.bytes > 0 && self.holes.largest < self.requested;
         self.verdict == Verdict::Capacity && self.has_segments && is_one && free >= self.segment
+    }
+
+    /// Whether the tensors of this process are too many for what it can have, so that something has to be smaller.
+    pub fn is_short_of_memory(&self) -> bool {
+        let is_full = match self.verdict {
+            Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => true,
+            Verdict::Fragmentation => self.is_nearly_full(),
+            Verdict::Cap => {
+                let most = self.limit.map_or(u64::MAX, |cap| cap.most);
+                is_nearly_full(self.allocated.saturating_add(self.requested), most)
+            }
+            Verdict::TooLarge | Verdict::Unknown => false,
+        };
+        is_full && !self.is_host
     }
 
     /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
@@ -113,14 +127,9 @@ pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
 const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 
-/// What to make smaller when the device is full or nearly so: the largest roles, each with its largest line. Empty otherwise.
+/// What to make smaller where the device or the cap is full or nearly so: the largest roles, each with its largest line. Empty otherwise.
 pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
-    let is_full = match a.verdict {
-        Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => true,
-        Verdict::Fragmentation => a.is_nearly_full(),
-        _ => false,
-    };
-    if !is_full || a.is_host || held.bytes == 0 {
+    if !a.is_short_of_memory() || held.bytes == 0 {
         return Vec::new();
     }
     let of = |role: Role| held.roles.iter().filter(|r| r.role == role).map(|r| r.bytes).sum::<u64>();
@@ -155,10 +164,11 @@ fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
     }
 }
 
-/// All advice on a failure, with what to make smaller behind what a simulation supports.
-pub fn with_what_to_make_smaller(advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
+/// All advice on a failure, with what to make smaller behind what a simulation supports and behind a higher cap.
+pub fn with_what_to_make_smaller(a: &Autopsy, advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
     let mut all = advice;
-    let at = all.iter().take_while(|x| x.support == Support::Simulation).count();
+    let supported = all.iter().take_while(|x| x.support == Support::Simulation).count();
+    let at = (supported + usize::from(a.verdict == Verdict::Cap)).min(all.len());
     all.splice(at..at, smaller);
     all
 }

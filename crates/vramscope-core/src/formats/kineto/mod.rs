@@ -61,7 +61,7 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     }
     if is_export {
         rows.report.warn(WarningKind::Skipped, None, || EXPORTED.to_owned());
-    } else if rows.memory.is_empty() {
+    } else if rows.memory.is_empty() && rows.report.truncated().is_none() {
         let has_operators = rows.slices.iter().any(|slice| slice.kind == SliceKind::Operator);
         rows.report.warn(WarningKind::Skipped, None, || {
             let (has, profile) = match has_operators {

@@ -2,6 +2,7 @@
 
 use super::prepare::{Test, ranges_of_steps};
 use super::{Between, Instant, Moment, Query, Scope, Term, chosen};
+use crate::anatomy::roles::Role;
 use crate::anatomy::steps::Steps;
 use crate::model::{Cancelled, Progress};
 use crate::tables::LifetimeId;
@@ -118,7 +119,11 @@ fn none_at_all(scope: &Scope<'_>, term: &Term, not: bool, typed: &str, asked: As
         return format!("Every {} is left out by {typed}.", asked.one());
     }
     match term {
-        Term::Text(text) => no("call stack and no note", text),
+        Term::Text(text) => {
+            let role = Role::from_name(text).filter(|_| asked == Asked::Allocations);
+            let meant = role.map_or(String::new(), |role| format!(" For the role write role={}.", role.name()));
+            no("call stack and no note", text) + &meant
+        }
         Term::Stack(text) => no("call stack", text),
         Term::File(text) => no("file of a call stack", text),
         Term::Function(text) => no("function of a call stack", text),

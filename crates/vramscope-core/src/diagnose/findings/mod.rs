@@ -133,12 +133,10 @@ pub fn diagnose(
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
+    // What is told as results that are held is not freed soon after.
+    leave_out(&mut findings, self::rules::TEMPORARIES, "kept_results");
     // The optimizer's zero_grad() does not reach gradients of weights that it does not update.
-    let untrained = findings.iter().filter(|f| f.rule == self::rules::UNTRAINED);
-    let unreached: FxHashSet<LifetimeId> = untrained.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
-    let is_reached =
-        |f: &Finding| f.place.lifetimes.iter().filter(|id| unreached.contains(id)).count() * 2 <= f.place.lifetimes.len();
-    findings.retain(|f| f.rule != "gradients_kept" || is_reached(f));
+    leave_out(&mut findings, "gradients_kept", self::rules::UNTRAINED);
     // What each step makes again and nothing frees is told as a leak.
     let has_leak = findings.iter().any(|f| f.class == Class::Leak);
     findings
@@ -183,6 +181,14 @@ pub fn diagnose(
         reserved_then,
         only_loads,
     })
+}
+
+/// Leaves out a rule's finding if most of its blocks are another rule's.
+fn leave_out(findings: &mut Vec<Finding>, rule: &str, other: &str) {
+    let others = findings.iter().filter(|f| f.rule == other);
+    let told: FxHashSet<LifetimeId> = others.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
+    let is_new = |f: &Finding| f.place.lifetimes.iter().filter(|id| told.contains(id)).count() * 2 <= f.place.lifetimes.len();
+    findings.retain(|f| f.rule != rule || is_new(f));
 }
 
 /// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.

@@ -1,4 +1,4 @@
-//! The way from a failure, and from the peak, to the plan.
+//! The way from a failure, and from the peak, to what would make it fit.
 
 use egui::Ui;
 
@@ -9,9 +9,10 @@ use crate::app::widgets::label::paragraph;
 use crate::app::widgets::link_with;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{DeviceKind, Format};
+use vramscope_core::plan::may_be_planned;
 use vramscope_core::units::Bytes;
 
-/// A link to the plan of the recording in front, where one can be made.
+/// A link to what would make the recording in front fit: its plan, or What-if where no plan can be made.
 pub(super) fn plan_link(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     if cx.data.recording.source.format == Format::Plan {
@@ -33,8 +34,13 @@ pub(super) fn plan_link(ui: &mut Ui, cx: &ViewContext<'_>) {
         return;
     }
     ui.add_space(6.0);
-    let about = "Plan: the largest size that fits, and changes to the program that make more fit.";
+    // Plan refuses a program without a step that repeats. What-if answers for the requests that it made.
+    let is_planned = cx.roles.is_none_or(|roles| may_be_planned(device, roles));
+    let (workspace, about) = match is_planned {
+        true => (Workspace::Plan, "Plan: the largest size that fits, and changes to the program that make more fit."),
+        false => (Workspace::WhatIf, "What-if: the settings and the cap under which these requests are served."),
+    };
     if link_with(ui, "What would make it fit?", Type::Body, None).on_hover_text(about).clicked() {
-        cx.actions.run(Command::Workspace(Workspace::Plan));
+        cx.actions.run(Command::Workspace(workspace));
     }
 }

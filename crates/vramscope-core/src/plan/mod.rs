@@ -49,7 +49,7 @@ pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
 pub use predict::{Predicted, Stream};
 pub use program::Program;
-pub use refuse::{Parting, Side};
+pub use refuse::{Parting, Side, may_be_planned};
 pub use server::Server;
 pub use size::Size;
 pub use verdict::{ENDS, holes_sentence, is_no_answer, surety};

@@ -4,8 +4,8 @@ use rustc_hash::FxHashSet;
 
 use super::align::align;
 use super::program::{NEVER, Program, Row, is_installed};
-use crate::anatomy::{Phase, Role};
-use crate::model::Frame;
+use crate::anatomy::{Phase, Role, Roles};
+use crate::model::{DeviceRecording, Frame};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, MEBIBYTE};
 
@@ -130,13 +130,24 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     all > 0 && other.saturating_mul(SHARE) <= all
 }
 
+/// The same for a recording whose requests are not read yet: false where [`has_no_steps`] refuses it, unless its quantity is a cache.
+pub fn may_be_planned(device: &DeviceRecording, roles: &Roles) -> bool {
+    let runs = &roles.anatomy.phases.runs;
+    let is_in = |phases: &[Phase]| runs.iter().any(|run| phases.contains(&run.phase));
+    let repeats = !roles.anatomy.steps.is_empty() && !is_in(&[Phase::Generation]);
+    device.events.last_oom().is_none() || is_in(&TRAINING) || repeats
+}
+
+/// Phases that only a program with a model has in its own loop.
+const TRAINING: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Evaluation];
+
 /// Why a program that failed can not be planned: no step of it repeats, or its rounds generate and each is larger than the one before.
 /// What it needed is known (the autopsy has it), and what another size would ask for is not. A server whose cache is named can be.
 pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<String> {
     let [program] = programs else { return None };
     let failed = program.recording.devices.get(program.device).is_some_and(|d| d.events.last_oom().is_some());
     let is_in = |phases: &[Phase]| program.rows.iter().any(|r| phases.contains(&r.phase));
-    let trains = is_in(&[Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Evaluation]);
+    let trains = is_in(&TRAINING);
     let repeats = program.recorded_steps > 0 && !is_in(&[Phase::Generation]);
     if !failed || trains || repeats || !super::server::cache(program, names).is_empty() {
         return None;

@@ -84,7 +84,7 @@ pub(super) fn parse_range(text: &str) -> Result<(u32, u32), String> {
     Err(format!("no event is from {from} on and before {to}; write the first event and the one after the last, as in 1000..2000"))
 }
 
-/// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above no driver draws it.
+/// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above a picture takes gigabytes.
 pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
     text.split_once(['x', 'X'])

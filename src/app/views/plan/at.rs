@@ -98,9 +98,9 @@ impl PlanView {
                 let left = scene.limit.saturating_sub(shown.peak_reserved_bytes);
                 let words = match outcome(shown) {
                     Outcome::Fits => format!("reserved, {} left", Bytes(left)),
-                    Outcome::May if shown.oom => "without the limit; it may fit".to_owned(),
+                    Outcome::May if shown.oom => "may fit".to_owned(),
                     Outcome::May => "reserved; it may fit".to_owned(),
-                    _ => "without the limit; it does not fit".to_owned(),
+                    _ => "does not fit".to_owned(),
                 };
                 let room = ui.available_width();
                 let (rect, _) = ui.allocate_exact_size(vec2(room, 28.0), Sense::hover());

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use vramscope_core::diagnose::explain::{Explanation, explain};
+use vramscope_core::diagnose::explain::{Explanation, explain, explain_all};
 use vramscope_core::formats::{Log, LogError, oom_message};
 use vramscope_core::units::pytorch_size;
 
@@ -28,7 +28,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
         }
     };
     let found = log.messages();
-    let explained: Vec<Explanation> = found.iter().map(explain).collect();
+    let explained = explain_all(&found);
     let Some(main) = explained.get(oom_message::main_message(&found)) else {
         if let Some(path) = file.filter(|path| super::opening::is_recording(path)) {
             let path = super::quoted(&path.display().to_string());
@@ -60,7 +60,7 @@ pub(super) fn of_file(path: &Path) -> Option<(Explanation, Vec<Explanation>)> {
     let log = File::open(path).ok().filter(|_| path.is_file()).and_then(|file| Log::read(file).ok())?;
     let found = log.messages();
     let main = found.get(oom_message::main_message(&found)).map(explain)?;
-    Some((main, found.iter().map(explain).collect()))
+    Some((main, explain_all(&found)))
 }
 
 fn write_json(main: &Explanation, all: &[Explanation], snapshot: Option<&str>, out: &mut dyn Write) -> std::io::Result<()> {

@@ -7,7 +7,7 @@ use crate::app::state::{Action, Actions, Excerpt};
 use crate::app::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::{Batch, CodeWell, Cut, ListRow, Push, Swatch, label, row, section};
-use vramscope_core::diagnose::explain::{Explanation, explain};
+use vramscope_core::diagnose::explain::{Explanation, explain_all};
 use vramscope_core::formats::oom_message;
 
 /// The text pasted so far, and what it means.
@@ -26,7 +26,7 @@ impl Explainer {
     pub(in crate::app) fn of(log: impl Into<Excerpt>) -> Self {
         let Excerpt { text, first_line } = log.into();
         let messages = oom_message::find_all(&text);
-        let mut found: Vec<Explanation> = messages.iter().map(explain).collect();
+        let mut found = explain_all(&messages);
         for explanation in &mut found {
             explanation.line += first_line - 1;
         }

@@ -99,6 +99,20 @@ pub struct Explanation {
     pub record: Vec<String>,
 }
 
+/// Explains every message. A log may say the same thousands of times: what differs from the message before only in its line is worked out
+/// once.
+pub fn explain_all(messages: &[OomMessage]) -> Vec<Explanation> {
+    let mut out: Vec<Explanation> = Vec::with_capacity(messages.len());
+    for (i, message) in messages.iter().enumerate() {
+        let before = i.checked_sub(1).and_then(|before| messages.get(before).zip(out.get(before)));
+        let known =
+            before.filter(|(like, _)| **like == OomMessage { line: like.line, ..message.clone() }).map(|(_, known)| known);
+        let explained = known.map_or_else(|| explain(message), |known| Explanation { line: message.line, ..known.clone() });
+        out.push(explained);
+    }
+    out
+}
+
 /// Judges a message by its figures and its wording; reads no recording.
 pub fn explain(message: &OomMessage) -> Explanation {
     let contradictions = judge::contradictions(message);

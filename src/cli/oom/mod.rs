@@ -17,7 +17,7 @@ use vramscope_core::diagnose::oom::{
     closest, examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use vramscope_core::inference::{Caps, WhatIf};
-use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording, StackId};
+use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
 
 /// Stacks listed; the rest is counted.
@@ -85,7 +85,6 @@ fn add(
     progress: &Progress,
 ) -> Result<(), String> {
     let all = device.events.ooms();
-    let failures = device.events.action.iter().filter(|&&a| a == Action::Oom).count();
     // A program that catches its failures may have thousands, each as long to examine as the last.
     let events = examined(device, tables, &all);
     let left_out = all.len() - events.len();
@@ -117,8 +116,8 @@ fn add(
         let at = At { recording, device, tables, names, roles: &roles, state: &state, servers: &autopsy.servers };
         report.ooms.push(at.failure(autopsy, helped.as_ref()));
     }
-    report.ooms_without_figures += failures - left_out - autopsies.len();
-    if failures == 0
+    report.ooms_without_figures += all.len() - left_out - autopsies.len();
+    if all.is_empty()
         && let Some(found) = closest(device, tables)
     {
         let state = tables.states.at(device, &tables.lifetimes, found.event);

@@ -70,6 +70,11 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let found = said(&gan, "refused_trial");
     assert!(found.sentence.contains("4 requests of up to 2.22\u{a0}GiB were refused"), "{}", found.sentence);
     silent(&gan, "out_of_memory");
+    // Failures by the thousand are not each searched to their end.
+    let mut t = Tape::new();
+    let stack = t.stack(&[("/home/me/train.py", "main")]);
+    (0..100_000).for_each(|_| t.oom(4096 * MIB, MIB, stack));
+    assert_eq!(t.finish().devices[0].events.ooms().len(), 100_000);
     // Here a request failed as well: after six trials of one convolution, whose call went on.
     let maml = open("maml.python.cap85.pickle.zst");
     let events = &maml.devices[0].events;

@@ -226,6 +226,8 @@ impl EventTable {
     pub fn got_instead(&self, refused: EventId) -> Option<EventId> {
         /// A trial is of the same kind of work: what is far smaller is another request.
         const MOST_TIMES: u64 = 16;
+        /// Events between; a program that fails thousands of times in a row is not searched to its end for each.
+        const MOST_BETWEEN: usize = 64;
         let i = refused as usize;
         if self.action.get(i) != Some(&Action::Oom) {
             return None;
@@ -236,7 +238,7 @@ impl EventTable {
             Action::Oom => is_same(at),
             action => action.grows_reserved() || action.shrinks_reserved(),
         };
-        let next = (i + 1..self.len()).find(|&at| !is_between(at))?;
+        let next = (i + 1..self.len()).take(MOST_BETWEEN).find(|&at| !is_between(at))?;
         let sizes = self.size[i] / MOST_TIMES..self.size[i];
         let is_smaller = self.action[next] == Action::Alloc && is_same(next) && sizes.contains(&self.size[next]);
         let is_freed = self.action.get(next + 1) == Some(&Action::FreeRequested) && self.address[next + 1] == self.address[next];

@@ -81,7 +81,9 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
         return formats::read(&bytes, "standard input", &Progress::new()).map_err(|e| e.to_string());
     }
     if !formats::chosen(path).0.exists() {
-        return Err(format!("{}: there is no such file", path.display()));
+        let is_address = ["http://", "https://", "s3://", "gs://"].iter().any(|start| path.to_string_lossy().starts_with(start));
+        let why = if is_address { "an address on the network; download the file and open that" } else { "there is no such file" };
+        return Err(format!("{}: {why}", path.display()));
     }
     if path.is_dir() {
         return Err(is_a_folder(path));

@@ -278,6 +278,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
         assert_eq!(output.status.code(), Some(1), "{file}");
         assert!(stderr(&output).contains("a pipe or a device and not a file"), "{}", stderr(&output));
     }
+    assert!(stderr(&run(&["summary", "https://example.com/a.pickle"])).contains("download the file"));
     let missing = folder.path().join("missing.pickle").display().to_string();
     assert!(stderr(&run(&["summary", &missing])).contains("there is no such file"));
 }
@@ -293,6 +294,8 @@ fn a_picture_of_another_format_than_its_name_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{out}");
         assert!(stderr(&output).contains(wants), "{out}: {}", stderr(&output));
     }
+    let output = run(&["screenshot", "leak.pickle"]);
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("leak.pickle picture.png"), "{}", stderr(&output));
     let output = run(&["screenshot", &sample("leak.pickle"), "no/such/folder/o.svg", "--svg"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("there is no folder no/such/folder"), "{}", stderr(&output));

@@ -195,6 +195,9 @@ fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
         return None;
     }
     let out = out.display();
+    if a.paths.len() == 1 {
+        return Some(format!("the picture to write is missing: vramscope screenshot {out} picture.{wanted}"));
+    }
     Some(match ending.as_str() {
         "svg" => format!("{out}: add --svg for a picture of lines and text"),
         "png" => format!("{out}: --svg writes lines and text; name a file ending in .svg, or leave --svg out"),

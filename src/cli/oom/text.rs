@@ -27,7 +27,15 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
             let what = if most == 0 { "no history was recorded" } else { "the history keeps one event" };
             writeln!(out, "{name}: {what}, so whether a request failed is unknown; this is the state alone.")
         } else if report.ooms_without_figures == 0 {
-            writeln!(out, "{}: no out-of-memory event was recorded.", recording.source.name)
+            let trials: usize = recording.devices.iter().map(|d| d.events.refused_trials().len()).sum();
+            let trials = match trials as u64 {
+                0 => String::new(),
+                n => format!(
+                    " {} refused while cuDNN tried workspaces; its calls went on with less.",
+                    counted(n, "request was", "requests were")
+                ),
+            };
+            writeln!(out, "{}: no request failed.{trials}", recording.source.name)
         } else {
             writeln!(
                 out,

@@ -1,8 +1,11 @@
 //! Memory that grows, waits for the collector or is kept by an exception.
 
-use super::{said, silent};
+use std::path::Path;
+
+use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::model::Recording;
+use vramscope_core::formats;
+use vramscope_core::model::{Progress, Recording};
 
 #[test]
 fn evaluation_that_keeps_its_predictions() {
@@ -125,6 +128,65 @@ fn a_failure_whose_exception_is_kept() {
     };
     assert_eq!(said(&run(false), "held_after_failure").bytes, 320 * MIB);
     silent(&run(true), "held_after_failure");
+}
+
+/// A small model trains; its third step fails, is caught and is tried again with less, from another line.
+fn tries_again(holds: bool, falls_back: bool) -> Recording {
+    let mut t = Tape::new();
+    let at = |file: &str, line: &str| [(file.to_owned(), line.to_owned())];
+    let mut stack = |inner: &str, outer: &str| {
+        let [a, b] = [at("/home/me/model.py", inner), at("/home/me/train.py", outer)];
+        t.stack(&[(&a[0].0, &a[0].1), (&b[0].0, &b[0].1)])
+    };
+    let [embed, again] = ["train", "train_smaller"].map(|outer| stack("embed", outer));
+    let [layer, failing] = [stack("layer", "train"), stack("head", "train")];
+    let attempt = |t: &mut Tape, begin, size: u64, fails: bool| {
+        let first = t.alloc(10 * MIB, begin);
+        let rest: Vec<_> = (0..6).map(|_| t.alloc(size, layer)).collect();
+        if fails {
+            t.oom(4 * GIB, GIB, failing);
+        }
+        [vec![first], rest].concat()
+    };
+    for step in 0..6 {
+        let made = attempt(&mut t, embed, 32 * MIB, step == 3);
+        if step == 3 && falls_back {
+            // The call goes on in parts, and so do the layers behind it.
+            (0..6).map(|_| t.alloc(10 * MIB, layer)).collect::<Vec<_>>().into_iter().for_each(|h| t.free(h));
+        }
+        if step == 3 && holds {
+            let smaller = attempt(&mut t, again, 16 * MIB, false);
+            smaller.into_iter().for_each(|h| t.free(h));
+        }
+        made.into_iter().for_each(|h| t.free(h));
+        t.step();
+    }
+    t.finish()
+}
+
+#[test]
+fn a_failed_attempt_that_is_held_while_the_next_one_runs() {
+    let found = said(&tries_again(true, false), "held_after_failure");
+    assert_eq!(found.bytes, 202 * MIB);
+    silent(&tries_again(false, false), "held_after_failure");
+    silent(&tries_again(false, true), "held_after_failure");
+}
+
+/// Programs of `caught.py`, on an H200 under a cap.
+#[test]
+fn what_real_programs_keep_of_a_caught_failure() {
+    let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
+    let open = |name: &str| formats::open(&kinds.join(format!("{name}.python.pickle.zst")), &Progress::new()).unwrap();
+    // Tried again inside the except block, kept in a list of exceptions, and kept by the interpreter as a notebook's last traceback.
+    for (name, gib) in [("retry_in_except", 5.2), ("kept_error", 5.1), ("notebook", 5.1)] {
+        let recording = open(name);
+        let found = said(&recording, "held_after_failure");
+        assert!((found.bytes as f64 / GIB as f64 - gib).abs() < 0.2, "{name}: {}", found.bytes);
+        // It comes before the failures that it caused.
+        assert_eq!(findings(&recording)[0].rule, "held_after_failure", "{name}");
+    }
+    // A layer that falls back to parts needs what came before it.
+    silent(&open("fallback_train"), "held_after_failure");
 }
 
 /// Forty steps of work that comes and goes; `keeps` says how many MiB of which line each leaves behind.

@@ -425,6 +425,9 @@ fn a_second_pass_for_a_metric_is_told() {
     let found = said(&of_tests("promised/double_forward"), "unused_graph");
     assert!(found.sentence.replace('\u{a0}', " ").contains("keeps 1,007.31 MiB in 140 blocks"), "{}", found.sentence);
     silent(&of_tests("promised/resnet"), "unused_graph");
+    // pix2pix saves samples of ten images between steps of eight, with autograd on.
+    let samples = said(&of_tests("kinds/pix2pix.python"), "unused_graph");
+    assert!(samples.sentence.contains("called at pix2pix.py:112 keeps 837.23\u{a0}MiB in 80 blocks"), "{}", samples.sentence);
 }
 
 /// A resumed run holds what it loaded; the optimizer took over its states, so the weights alone are too many.
@@ -465,6 +468,8 @@ fn what_is_left_over_is_told_as_that() {
 fn a_loss_of_all_pairs_is_told() {
     said(&of_tests("promised/broadcast_loss"), "broadcast");
     silent(&of_tests("kinds/bart.none.cap85"), "broadcast");
+    // 4,096 images of 64 × 64 pixels, and a number for each.
+    silent(&of_tests("kinds/wgan_gp.python.cap70"), "broadcast");
 }
 
 /// What a later step needs is told where none was recorded.

@@ -70,6 +70,17 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let found = said(&gan, "refused_trial");
     assert!(found.sentence.contains("4 requests of up to 2.22\u{a0}GiB were refused"), "{}", found.sentence);
     silent(&gan, "out_of_memory");
+    // A GAN of PyTorch-GAN that made its twelve steps: cuDNN tried up to 29 algorithms for one call, which then needed next to no workspace.
+    let infogan = open("infogan.python.cap70.pickle.zst");
+    let events = &infogan.devices[0].events;
+    assert_eq!((events.refused_trials().len(), events.has_oom()), (69, false));
+    silent(&infogan, "out_of_memory");
+    // A program that tries sizes itself gets none of them: its next allocation is another line's.
+    let mut t = Tape::new();
+    let [tries, goes_on] = ["find_batch", "main"].map(|name| t.stack(&[("/home/me/train.py", name)]));
+    (0..8).for_each(|i| t.oom((4096 - i) * MIB, MIB, tries));
+    t.alloc(16 * MIB, goes_on);
+    assert_eq!(t.finish().devices[0].events.ooms().len(), 8);
     // Failures by the thousand are not each searched to their end.
     let mut t = Tape::new();
     let stack = t.stack(&[("/home/me/train.py", "main")]);

@@ -7,7 +7,7 @@ use super::frame::{CASTS, OPERATOR};
 use super::phases::{Phase, Run};
 use super::role::{Because, Role};
 use super::sense::Part;
-use crate::model::{Action, StackId};
+use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 
 /// A graph that no backward pass uses keeps blocks of at least this many stacks.
@@ -41,6 +41,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
         .flat_map(|pass| (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|&id| case.gone(id) > pass.kept_after))
         .map(stack)
         .collect();
+    let trained_calls = trained_calls(case, &passes);
     // Stacks with the frames of C++ name each cast.
     let bits = of_forward(case).fold(0, |bits, id| bits | case.sense(id).bits);
     let may_cast = bits & OPERATOR == 0 || bits & CASTS != 0;
@@ -59,7 +60,7 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
         // A pass that failed would have had its backward pass.
-        let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass) };
+        let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass, &trained_calls) };
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {
                 (Role::AutocastCopies, Because::HalfOfWeight)
@@ -102,11 +103,10 @@ fn calls(case: &Case<'_>, pass: &Pass, each: bool) -> Vec<(u32, u32)> {
 
 /// What calls of a model in one pass keep as a graph does, where no backward pass frees it: a teacher's pass without `no_grad`, or an evaluation. A
 /// backward pass behind them frees what another call keeps; `retain_graph` keeps all of it.
-fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
+fn unused_graphs(case: &Case<'_>, pass: &Pass, trained: &FxHashMap<usize, Vec<u64>>) -> FxHashSet<LifetimeId> {
     let part = |event: u32| case.phases.run_at(event).map(|at| case.phases.runs[at].part);
     let is_unused = |id: &LifetimeId| case.gone(*id) != NO_EVENT && part(case.gone(*id)) != Some(Part::Backward);
-    // The backward pass of this pass itself: one behind a later pass may go through its graph too.
-    let own = case.phases.run_at(pass.kept_after).map_or(0..0, |at| pass.kept_after..case.phases.runs[at].events.1);
+    let own = own_backward(case, pass);
     let is_used = |id: &LifetimeId| own.contains(&case.gone(*id));
     let (mut unused, mut is_clear) = (FxHashSet::default(), !pass.leads_to_backward);
     let calls = [false, true].map(|each| calls(case, pass, each));
@@ -131,33 +131,74 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass) -> FxHashSet<LifetimeId> {
         }
     }
     if pass.leads_to_backward {
-        unused.extend(calls.iter().flat_map(|calls| second_graphs(case, calls, is_unused, is_used)).flatten());
+        let second: Vec<_> =
+            calls.iter().flat_map(|calls| second_graphs(case, calls, trained, is_unused, is_used)).flatten().collect();
+        is_clear |= !second.is_empty();
+        unused.extend(second);
     }
     if is_clear { unused } else { FxHashSet::default() }
 }
 
-/// The blocks of calls whose graph is dropped before the backward pass, such as a second call of the model for a metric. Such a call keeps about as much
-/// as the call whose graph the backward pass uses. Without a graph it would keep only what its variables name, which is less.
-fn second_graphs(
-    case: &Case<'_>,
-    calls: &[(u32, u32)],
-    is_unused: impl Fn(&LifetimeId) -> bool,
-    is_used: impl Fn(&LifetimeId) -> bool,
-) -> Vec<Vec<LifetimeId>> {
-    let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.fold(0u64, |sum, &id| sum.saturating_add(case.size(id)));
-    // What is alive when a call has made its last block, which is its result.
+/// What each call of a model keeps: what is alive when it has made its last block, which is its result.
+fn kept_by_calls(case: &Case<'_>, calls: &[(u32, u32)]) -> Vec<Vec<LifetimeId>> {
     let kept = |&(first, end): &(u32, u32)| -> Vec<LifetimeId> {
         let site = case.sense(LifetimeId(first)).site;
         let last = (first..end).rev().map(LifetimeId).find(|&id| case.sense(id).site == site);
         let made = last.map_or(u32::MAX, |last| case.born(last));
         (first..end).map(LifetimeId).take_while(|&id| Some(id) != last).filter(|&id| case.gone(id) > made).collect()
     };
-    let kept: Vec<Vec<LifetimeId>> = calls.iter().map(kept).collect();
+    calls.iter().map(kept).collect()
+}
+
+/// The sizes of what calls keep whose graph a backward pass uses, one call for each number of blocks.
+fn trained_calls(case: &Case<'_>, passes: &[Pass]) -> FxHashMap<usize, Vec<u64>> {
+    let mut found = FxHashMap::default();
+    for pass in passes.iter().filter(|pass| pass.leads_to_backward && !pass.is_cut) {
+        let own = own_backward(case, pass);
+        for kept in kept_by_calls(case, &calls(case, pass, false)).into_iter().filter(|kept| kept.len() >= STACKS_OF_A_GRAPH) {
+            let used = kept.iter().filter(|id| own.contains(&case.gone(**id))).count();
+            if used * 2 > kept.len() {
+                found.entry(kept.len()).or_insert_with(|| kept.iter().map(|&id| case.size(id)).collect());
+            }
+        }
+    }
+    found
+}
+
+/// True if a call keeps the same blocks as one whose graph is used, all larger or smaller by the same factor: another batch.
+fn is_like(case: &Case<'_>, kept: &[LifetimeId], trained: &[u64]) -> bool {
+    let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add) as f64;
+    let all = sum(&mut kept.iter().map(|&id| case.size(id)));
+    let times = all / sum(&mut trained.iter().copied()).max(1.0);
+    let is_near = |&(id, size): &(&LifetimeId, &u64)| (case.size(*id) as f64 / (*size as f64 * times) - 1.0).abs() < 0.05;
+    sum(&mut kept.iter().zip(trained).filter(is_near).map(|(&id, _)| case.size(id))) >= all * 0.9
+}
+
+/// The backward pass of a pass itself: one behind a later pass may go through its graph too.
+fn own_backward(case: &Case<'_>, pass: &Pass) -> std::ops::Range<u32> {
+    case.phases.run_at(pass.kept_after).map_or(0..0, |at| pass.kept_after..case.phases.runs[at].events.1)
+}
+
+/// The blocks of calls whose graph is dropped before the backward pass, such as a second call of the model for a metric, or for samples to look at.
+/// Such a call keeps about as much as the call whose graph the backward pass uses, or the same blocks as a call in another pass. Without a graph it
+/// would keep only what its variables name, which is less.
+fn second_graphs(
+    case: &Case<'_>,
+    calls: &[(u32, u32)],
+    trained: &FxHashMap<usize, Vec<u64>>,
+    is_unused: impl Fn(&LifetimeId) -> bool,
+    is_used: impl Fn(&LifetimeId) -> bool,
+) -> Vec<Vec<LifetimeId>> {
+    let bytes = |ids: &mut dyn Iterator<Item = &LifetimeId>| ids.fold(0u64, |sum, &id| sum.saturating_add(case.size(id)));
+    let kept = kept_by_calls(case, calls);
     let most_used = kept.iter().map(|kept| bytes(&mut kept.iter().filter(|id| is_used(id)))).max().unwrap_or(0);
     let is_second = |kept: &Vec<LifetimeId>| {
         let (all, left) = (bytes(&mut kept.iter()), bytes(&mut kept.iter().filter(|id| is_unused(id))));
         let number = kept.iter().filter(|id| is_unused(id)).count();
-        let is_as_large = most_used > 0 && all.saturating_mul(5) >= most_used.saturating_mul(4);
+        let is_as_large = match most_used {
+            0 => trained.get(&kept.len()).is_some_and(|trained| is_like(case, kept, trained)),
+            most => all.saturating_mul(5) >= most.saturating_mul(4),
+        };
         is_as_large
             && kept.len() >= STACKS_OF_A_GRAPH
             && left.saturating_mul(10) >= all.saturating_mul(9)
@@ -175,9 +216,7 @@ fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
 /// the program may catch that and run the next pass.
 fn passes(case: &Case<'_>) -> Vec<Pass> {
     let phases = case.phases;
-    let failures =
-        case.device.events.action.iter().zip(0u32..).filter(|(action, _)| **action == Action::Oom).map(|(_, event)| event);
-    let failures: Vec<u32> = failures.collect();
+    let failures = case.device.events.ooms();
     let mut bounds: Vec<u32> = case.steps.bounds.iter().chain(&failures).copied().collect();
     bounds.sort_unstable();
     bounds.dedup();

@@ -226,28 +226,56 @@ impl EventTable {
     pub fn got_instead(&self, refused: EventId) -> Option<EventId> {
         /// A trial is of the same kind of work: what is far smaller is another request.
         const MOST_TIMES: u64 = 16;
-        /// Events between; a program that fails thousands of times in a row is not searched to its end for each.
-        const MOST_BETWEEN: usize = 64;
-        let i = refused as usize;
-        if self.action.get(i) != Some(&Action::Oom) {
-            return None;
-        }
-        let is_same = |at: usize| self.stack[at] == self.stack[i] && self.stream[at] == self.stream[i];
-        // Several sizes may be tried, and the cache may be given back for each.
-        let is_between = |at: usize| match self.action[at] {
-            Action::Oom => is_same(at),
-            action => action.grows_reserved() || action.shrinks_reserved(),
-        };
-        let next = (i + 1..self.len()).take(MOST_BETWEEN).find(|&at| !is_between(at))?;
-        let sizes = self.size[i] / MOST_TIMES..self.size[i];
-        let is_smaller = self.action[next] == Action::Alloc && is_same(next) && sizes.contains(&self.size[next]);
+        let next = self.trials_around(refused)?.end;
+        let sizes = self.size[refused as usize] / MOST_TIMES..self.size[refused as usize];
+        let is_smaller = self.is_alloc_like(next, refused) && sizes.contains(&self.size[next]);
         let is_freed = self.action.get(next + 1) == Some(&Action::FreeRequested) && self.address[next + 1] == self.address[next];
         (is_smaller && is_freed).then_some(next as EventId)
     }
 
-    /// Requests that were refused and whose call went on with less: no failures of the program. O(events).
+    /// True for a request that was refused without a failure: its call went on with less, or was one of several that cuDNN tried before it
+    /// took an algorithm that needs no or little memory. Those are of several sizes, with nothing between them, and the call goes on; a
+    /// program that fails frees something first.
+    pub fn is_refused_trial(&self, event: EventId) -> bool {
+        /// With fewer a program may try sizes itself.
+        const FEWEST: usize = 4;
+        let goes_on = |trials: std::ops::Range<usize>| {
+            let refused = || trials.clone().filter(|&at| self.action[at] == Action::Oom);
+            let is_varied = || refused().any(|at| self.size[at] != self.size[event as usize]);
+            refused().count() >= FEWEST && is_varied() && self.is_alloc_like(trials.end, event)
+        };
+        self.got_instead(event).is_some() || self.trials_around(event).is_some_and(goes_on)
+    }
+
+    /// True where an event allocates with the stack and on the stream of another.
+    fn is_alloc_like(&self, at: usize, other: EventId) -> bool {
+        let other = other as usize;
+        self.action.get(at) == Some(&Action::Alloc)
+            && self.stack[at] == self.stack[other]
+            && self.stream[at] == self.stream[other]
+    }
+
+    /// A refused request with those before and after it of the same stack and stream, between which the cache may have been given back but
+    /// nothing was allocated or freed. `None` for another event.
+    fn trials_around(&self, refused: EventId) -> Option<std::ops::Range<usize>> {
+        /// Events on each side; a program that fails thousands of times in a row is not searched to its end for each.
+        const MOST: usize = 64;
+        let i = refused as usize;
+        if self.action.get(i) != Some(&Action::Oom) {
+            return None;
+        }
+        let is_like = |at: &usize| match self.action[*at] {
+            Action::Oom => self.stack[*at] == self.stack[i] && self.stream[*at] == self.stream[i],
+            action => action.grows_reserved() || action.shrinks_reserved(),
+        };
+        let before = (0..i).rev().take(MOST).take_while(is_like).count();
+        let after = (i + 1..self.len()).take(MOST).take_while(is_like).count();
+        Some(i - before..i + 1 + after)
+    }
+
+    /// Requests that were [refused without a failure](Self::is_refused_trial). O(events).
     pub fn refused_trials(&self) -> Vec<EventId> {
-        self.refused().filter(|&event| self.got_instead(event).is_some()).collect()
+        self.refused().filter(|&event| self.is_refused_trial(event)).collect()
     }
 
     fn refused(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
@@ -255,7 +283,7 @@ impl EventTable {
     }
 
     fn failures(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
-        self.refused().filter(|&event| self.got_instead(event).is_none())
+        self.refused().filter(|&event| !self.is_refused_trial(event))
     }
 
     /// True when some request failed. O(events), one byte each.

@@ -114,7 +114,7 @@ fn marks(device: &DeviceRecording, bounds: &[u32]) -> Vec<(usize, Mark, u32)> {
         let (first, end) = (w[0] as usize, if is_whole { end + 1 } else { end });
         let of_event = |event: usize| {
             let mark = match actions.get(event)? {
-                Action::Oom if device.events.got_instead(event as u32).is_some() => return None,
+                Action::Oom if device.events.is_refused_trial(event as u32) => return None,
                 Action::Oom => Mark::Oom,
                 action if action.shrinks_reserved() => {
                     let next = actions[event..].iter().find(|a| !a.shrinks_reserved());

@@ -146,14 +146,17 @@ pub fn diagnose(
         findings.retain(|f| f.rule != self::rules::BATCH);
     }
     together::add_pairs(&mut findings, &input);
-    // The last failure comes first: it is the one that the program printed when it ended.
+    // The last failure comes first: it is the one that the program printed when it ended. Before it comes what caused it: an earlier
+    // attempt that was held.
+    let causes = |f: &Finding| f.rule == self::rules::HELD && f.place.event < failures.last().copied();
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     let peak = tables.curves.peak(Quantity::Active).0;
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP, self::rules::ZERO_BEFORE_STEP].contains(&f.rule);
         let is_mistake = self::rules::MISTAKES.contains(&f.rule) && f.at_stake().saturating_mul(10) >= peak;
-        (!is_limit, rank(f, &input), !is_last(f), !is_mistake, saved, f.rule)
+        let rank = if causes(f) { Class::OutOfMemory } else { rank(f, &input) };
+        (!is_limit, rank, !causes(f), !is_last(f), !is_mistake, saved, f.rule)
     });
     if let Some(event) = device.events.failure_at_end() {
         with_failed_request(&mut findings, device.events.size[event as usize]);

@@ -19,9 +19,11 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
         || is_alert_rule(window)
         || is_patch(window)
         || halves(window, words).is_some_and(|(before, after)| {
-            let is_told = !tells("first person", &before) && (is_noted(window, &before, &after) || is_catalogue(window));
+            let is_noted = || is_noted(window, &before, &after) || !has_figures && is_release_note(window, &before, &after);
+            let is_told = !tells("first person", &before) && (is_noted() || is_catalogue(window));
             tells("quotes code", &before)
                 || is_told
+                || !has_figures && (is_question(&before, &after) || is_option(window))
                 || if has_figures { is_quoted(window, words) } else { is_element(&before, &after) }
         })
 }
@@ -92,6 +94,31 @@ fn is_noted(window: &Window<'_>, before: &str, after: &str) -> bool {
     let quoted = ['`', '"'].into_iter().find(|quote| before.matches(*quote).count() % 2 == 1);
     let outside = quoted.and_then(|quote| Some([before.rsplit_once(quote)?.0, after.split_once(quote)?.1].concat()));
     is_in_list(window) && outside.is_some_and(|text| tells("changed", &text))
+}
+
+/// True for an entry of a changelog without quotes: `Fixed in 0.9.2: …`, `- exit code 137 is now reported`.
+fn is_release_note(window: &Window<'_>, before: &str, after: &str) -> bool {
+    let first = before.trim_start_matches(|c: char| !c.is_alphanumeric());
+    let is_past = ["fixed ", "fixes "].iter().any(|word| first.starts_with(word));
+    is_past
+        || is_in_list(window)
+            && [" is now ", " are now ", " no longer "]
+                .iter()
+                .any(|words| [before, after].iter().any(|part| part.contains(words)))
+}
+
+/// True if the sentence that has the words asks about them, and does not tell that they happened.
+fn is_question(before: &str, after: &str) -> bool {
+    let ends = |c: char| matches!(c, '.' | '?' | '!');
+    let (begin, end) = (before.rsplit(ends).next().unwrap_or(""), after.find(ends).unwrap_or(after.len()));
+    let (rest, sign) = after.split_at(end);
+    let is_told = |part: &str| tells("first person", part) || tells("happened", part);
+    sign.starts_with('?') && !before.contains("error:") && !is_told(begin) && !is_told(rest)
+}
+
+/// True for an option that a program lists with what it does.
+fn is_option(window: &Window<'_>) -> bool {
+    captured!(r"^\s*(?:-[A-Za-z], )?(--[a-z][a-z-]+) .*\S", window.raw_line()).is_some_and(|[_]| true)
 }
 
 /// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.

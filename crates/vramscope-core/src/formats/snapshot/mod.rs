@@ -214,7 +214,9 @@ fn find_parts(tree: &Tree, name: &str, report: &mut LoadReport) -> Result<Parts,
                 }
             }
             if parts.segments.is_none() && parts.traces.is_none() {
-                return Err(empty("a dict with neither 'segments' nor 'device_traces': not a memory snapshot"));
+                return Err(empty(
+                    "a dict with neither 'segments' nor 'device_traces', as a model or a checkpoint: not a memory snapshot",
+                ));
             }
         }
         other => return Err(empty(&format!("this holds a Python {}, not a memory snapshot", other.type_name()))),

@@ -1,6 +1,7 @@
 //! A loss that compares every prediction with every target: [n, 1] minus [n] is [n, n].
 
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
+use super::shared::LINEAR;
 use crate::anatomy::line_of;
 use crate::anatomy::roles::Role;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -48,6 +49,11 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((n, _)) = side(largest).find(is_pair) else { return Vec::new() };
     let is_square = |id: LifetimeId| side(size(id)).any(|(side, _)| side == n);
     let (blocks, bytes) = held(p, |b| is_square(b.lifetime));
+    // A batch of as many samples as a layer has outputs, or an image has pixels, is no pair of vectors.
+    let is_given = |id: LifetimeId| p.roles.of(id) == Role::Inputs || p.flags_of(id) & LINEAR != 0;
+    if blocks.iter().any(|b| is_given(b.lifetime)) {
+        return Vec::new();
+    }
     let saving = saving(p, |id, size| if is_square(id) { size / n } else { size });
     let others = held(p, |b| !is_square(b.lifetime)).0.first().map_or(0, |b| b.size);
     if others.saturating_mul(LARGER) > largest {

@@ -400,47 +400,6 @@ fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     (grown, bytes)
 }
 
-/// What a failed request left behind: an exception keeps the frames of the failed call, and they keep their tensors.
-pub(super) fn after_failure(p: &RuleInput<'_>) -> Vec<Finding> {
-    const WAIT_US: i64 = 5_000_000;
-    let events = &p.device.events;
-    if !events.has_time {
-        return Vec::new();
-    }
-    let mut found = Vec::new();
-    for a in &p.ooms {
-        let at = a.event as usize;
-        let Some(&then) = events.time_us.get(at) else { continue };
-        let end = events.time_us.partition_point(|&t| t < then + WAIT_US);
-        // The program must have continued for as long, and not by failing again.
-        if end >= events.len() || p.ooms.iter().any(|b| b.event > a.event && (b.event as usize) <= end) {
-            continue;
-        }
-        let columns = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Allocated, &[a.event, end as u32 + 1]);
-        let Some(least) = columns.first().map(|c| c.min) else { continue };
-        if a.allocated < 64 * MEBIBYTE || least.saturating_mul(10) < a.allocated.saturating_mul(9) {
-            continue;
-        }
-        found.push(
-            Finding::new("held_after_failure", Class::Leak, "Nothing was freed after the failure", least)
-                .says(format!(
-                    "For 5 s after the request of event {} failed, {} of the {} that were live stayed: the exception keeps the frames of the failed call, and they keep their tensors.",
-                    count(u64::from(a.event)),
-                    Bytes(least),
-                    Bytes(a.allocated)
-                ))
-                .bytes_of("live at the failure", a.allocated)
-                .red("still live 5 s later", least)
-                .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
-                .remedy(&p.words.say("del e; torch.cuda.empty_cache()"))
-                .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
-                .check("Allocated memory falls before the next attempt."),
-        );
-        break;
-    }
-    found
-}
-
 /// Live data: what is allocated at the quietest moments keeps growing.
 pub(super) fn live_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() {

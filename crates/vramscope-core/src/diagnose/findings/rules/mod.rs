@@ -10,6 +10,7 @@ mod beside;
 mod broadcast;
 mod copies;
 mod evaluation;
+mod failed;
 mod flushes;
 mod gathered;
 mod growth;
@@ -40,6 +41,8 @@ pub use self::table::{Rule, as_table};
 pub(super) const TRUNCATED: &str = "truncated";
 /// The rule of a recording whose later steps need more, which comes first too.
 pub(super) const FIRST_STEP: &str = "first_step";
+/// The rule of failed attempts that are held, which cause the failures of the next ones.
+pub(super) const HELD: &str = "held_after_failure";
 /// The rule that is silent about blocks that another finding is about.
 pub(super) const TEMPORARIES: &str = "temporaries";
 /// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.

@@ -231,10 +231,10 @@ pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
         1 => (format!("A request of {}", Bytes(largest)), "was", "call that made it"),
         n => (format!("{} requests of up to {}", count(n), Bytes(largest)), "were", "calls that made them"),
     };
+    let with = got.map_or("without it".to_owned(), |got| format!("with at most {}", Bytes(got)));
     let sentence = format!(
-        "{requests} {were} refused, and the {calls} went on with at most {}. cuDNN tries several algorithms so, and takes one whose \
-         workspace fits. Nothing failed.",
-        Bytes(got.unwrap_or(0))
+        "{requests} {were} refused, and the {calls} went on {with}. cuDNN tries several algorithms so, and takes one whose \
+         workspace fits. Nothing failed."
     );
     let stack = events.stack[last as usize];
     let place = Place { event: Some(last), stack: stack.is_some().then_some(stack), ..Place::default() };

@@ -1,7 +1,7 @@
 //! What failed and what grows.
 
 use super::super::Rule;
-use super::super::{growth, oom, samples};
+use super::super::{failed, growth, oom, samples};
 use crate::diagnose::findings::Class;
 
 pub(super) const RULES: &[Rule] = &[
@@ -38,12 +38,12 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "held_after_failure",
         class: Class::Leak,
-        finds: "Nothing is freed after a caught failure",
-        when: "allocated ≥ 0.9 of its value at an `oom` event for 5 s, ≥ 64 MiB",
+        finds: "What a failed attempt made is kept after the failure was caught",
+        when: "≥ 0.9 of what the attempt made live when its first allocations come again, ≥ 64 MiB and ≥ 1/10; or allocated ≥ 0.9 of its value at an `oom` event for 5 s",
         source: "row 23",
         measured: "",
         shown_by: "generated: a failure, and six seconds of small requests",
-        run: growth::after_failure,
+        run: failed::after_failure,
     },
     Rule {
         name: "live_growth",

@@ -601,3 +601,13 @@ fn check_names_the_failed_request() {
     let sentence = complaint(&["check", &sample("fragment_oom.pickle"), "--no-oom"], "fragment_oom.pickle");
     assert!(sentence.contains("1 request failed at event 176 "), "{sentence}");
 }
+
+#[test]
+fn oom_says_that_an_earlier_attempt_is_held() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/kinds/retry_in_except.python.pickle.zst");
+    let text = stdout(&run(&["oom", file])).replace('\u{a0}', " ");
+    let held = "5.06 GiB of what is live was made by an attempt that failed at event 3,980 and is still held.";
+    assert!(text.contains(held) && text.contains("except torch.cuda.OutOfMemoryError: failed = True"), "{text}");
+    let text = stdout(&run(&["oom", &file.replace("retry_in_except", "fallback_train")]));
+    assert!(!text.contains("still held"), "{text}");
+}

@@ -18,7 +18,7 @@ use crate::app::widgets::{
 };
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
-    Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
+    Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, let_go_of_attempts, what_to_make_smaller,
 };
 use vramscope_core::model::{SizeClass, StackId};
 use vramscope_core::tables::Quantity;
@@ -131,14 +131,12 @@ impl AutopsyView {
     /// What to make smaller where memory is short; worked out off the window's thread. `None` until it is known, and for other failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
         let a = case.failure()?;
-        if !a.is_short_of_memory() {
-            return None;
-        }
         let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));
         let key = (case.state.event, Identity::of(&roles));
         let found = self.smaller.get(cx.jobs, "what to make smaller", &key, move |_| {
             let held = Composition::at(&data.recording, data.device(), &data.tables, &data.names, &roles, a.event, |_| true);
-            Some(what_to_make_smaller(&a, &held, &data.recording.stacks))
+            let let_go = let_go_of_attempts(&data.recording, data.device(), &data.tables, &roles, &a);
+            Some(let_go.into_iter().chain(what_to_make_smaller(&a, &held, &data.recording.stacks)).collect())
         });
         found.value.filter(|_| found.is_fresh)
     }
@@ -428,10 +426,16 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
 
 /// The best supported advice: a setting that was tried, else what the figures force.
 fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, smaller: &[Advice]) {
-    section(ui, if smaller.is_empty() { "Try first" } else { "What to make smaller" }, "", false);
+    // What an earlier attempt holds has a line that lets it go.
+    let is_smaller = smaller.first().is_some_and(|advice| advice.setting.is_none());
+    section(ui, if is_smaller { "What to make smaller" } else { "Try first" }, "", false);
     padded(ui, |ui| {
         let t = cx.tokens;
         for advice in smaller {
+            if let Some(line) = &advice.setting {
+                CodeWell::new(line).broken(true).copy(true).show(ui);
+                ui.add_space(6.0);
+            }
             label::rich_paragraph(ui, &with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
             ui.add_space(6.0);
         }

@@ -43,8 +43,9 @@ impl Autopsy {
         match sum {
             0 => None,
             _ if sum < all => {
+                let hold = if sum == 1 { "holds" } else { "hold" };
                 let [all, sum] = [all, sum].map(crate::units::count);
-                Some(format!("Of these {all} blocks {sum} hold {}, which the program needs.", named.join(" and ")))
+                Some(format!("Of these {all} blocks {sum} {hold} {}, which the program needs.", named.join(" and ")))
             }
             1 => Some(format!("It holds {}, which the program needs.", named.join(" and "))),
             _ => Some(format!("They hold {}, which the program needs: make something else smaller.", named.join(" and "))),

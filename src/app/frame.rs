@@ -4,6 +4,7 @@ use egui::{Context, Ui};
 
 use super::documents::document::Document;
 use super::shell;
+use super::theme::Tokens;
 use super::window::App;
 
 impl App {
@@ -33,7 +34,24 @@ impl App {
         self.take_picture(ui);
         shell::draw(self, ui);
         self.copying.note(ui.ctx());
+        ring_around_focus(ui.ctx());
     }
+}
+
+/// A ring around what has the focus, whatever it is, so that the Tab key can be followed with the eyes. Text fields have a border of their own.
+fn ring_around_focus(ctx: &Context) {
+    if ctx.text_edit_focused() {
+        return;
+    }
+    // Its place alone: to ask for its response would answer its keys.
+    let place = |id| ctx.viewport(|v| v.this_pass.widgets.get(id).copied());
+    let Some(focused) = ctx.memory(|m| m.focused()).and_then(place) else { return };
+    // What fills a pane has its ring inside, or the pane's edge would hide it.
+    const WIDEST: f32 = 480.0;
+    let seen = focused.interact_rect;
+    let ring = if seen.width() > WIDEST { seen.shrink(1.0) } else { focused.rect.expand(2.0) };
+    let painter = ctx.layer_painter(focused.layer_id).with_clip_rect(seen.expand(3.0));
+    painter.rect_stroke(ring, 4.0, egui::Stroke::new(1.0, Tokens::of(ctx).accent), egui::StrokeKind::Inside);
 }
 
 impl eframe::App for App {

@@ -256,3 +256,32 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     h.run_steps(3);
     assert!(!is_there(&h, "Choose a file…"), "the next dialog takes its place");
 }
+
+/// A widget that is registered before and behind others would keep Tab among them.
+#[test]
+fn tab_leads_through_the_whole_window_and_round() {
+    let data = sample("fragment_oom.pickle");
+    for workspace in [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5] {
+        let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+        h.key_press_modifiers(egui::Modifiers::COMMAND, workspace);
+        h.run_steps(6);
+        let mut seen = Vec::new();
+        while seen.len() < 400 {
+            h.key_press(Key::Tab);
+            h.run_steps(2);
+            let focused = h.ctx.memory(|m| m.focused());
+            if seen.contains(&focused) {
+                break;
+            }
+            seen.push(focused);
+        }
+        let back = h.ctx.memory(|m| m.focused());
+        assert_eq!(
+            seen.first(),
+            Some(&back),
+            "{workspace:?}: after {} widgets Tab goes round among the last of them",
+            seen.len()
+        );
+        assert!(seen.len() > 12, "{workspace:?}: {}", seen.len());
+    }
+}

@@ -254,8 +254,9 @@ impl Panes<'_> {
             header = header.closable(&mut is_closed);
         }
         let header = header.show(ui, |ui| attempt(&mut || view.header_ui(ui, cx)));
-        // The header is drawn to be clicked; here it is also the handle by which a pane is docked elsewhere.
-        let grip = header.interact(Sense::click_and_drag());
+        // The header is the handle by which a pane is docked elsewhere. It takes no focus: a widget behind its own buttons that is also before
+        // them would keep Tab among them for ever.
+        let grip = header.interact(Sense::CLICK | Sense::DRAG);
         if grip.double_clicked() {
             *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
         }

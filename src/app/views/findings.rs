@@ -359,7 +359,8 @@ fn finding_ui(
             // The autopsy has the whole; what memory is for stands below.
             let said = if is_brief { first_sentence(&f.sentence) } else { &f.sentence };
             let body = label::paragraph(ui, said, Type::Body, t.text2);
-            head_clicked |= body.interact(Sense::click()).clicked();
+            // The title above takes the focus for both.
+            head_clicked |= body.interact(Sense::CLICK).clicked();
             if is_open {
                 evidence(ui, cx, f, index, helped);
             } else if is_brief {

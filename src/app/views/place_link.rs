@@ -7,7 +7,7 @@ use egui::{CursorIcon, Rect, Sense, Ui};
 use super::ViewContext;
 use crate::app::state::Action;
 use crate::app::theme::Type;
-use crate::app::widgets::{focus_ring, label, told_at};
+use crate::app::widgets::{label, told_at};
 use vramscope_core::model::{Frame, FrameId};
 
 /// The frame of a place that a file can be opened for.
@@ -36,7 +36,6 @@ pub(super) fn place_link(
     if link.hovered() {
         p.hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
     }
-    focus_ring(ui, &link, 3);
     let file = stacks.text(frame.file);
     let link = link.on_hover_cursor(CursorIcon::PointingHand).on_hover_text(format!("Open {file}:{}", frame.line));
     let is_clicked = link.clicked();

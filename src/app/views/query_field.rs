@@ -29,6 +29,8 @@ pub struct QueryField {
     /// The arrows asked what can follow a whole term.
     wants_more: bool,
     id: Option<Id>,
+    /// Tab came in one frame with letters.
+    is_tab_waiting: bool,
     /// Height of the sentence under the field in the last frame; the completions are below it.
     told: f32,
 }
@@ -161,7 +163,15 @@ impl QueryField {
         if pressed(Key::ArrowUp) {
             self.chosen = Some(self.chosen.map_or(n - 1, |c| (c + n - 1) % n));
         }
-        let taken = if pressed(Key::Tab) {
+        let is_tab = pressed(Key::Tab) || std::mem::take(&mut self.is_tab_waiting);
+        // Letters that were typed before it, in a frame that took long, are not in the field yet.
+        self.is_tab_waiting = is_tab && ui.input(|i| i.events.iter().any(|event| matches!(event, egui::Event::Text(_))));
+        if self.is_tab_waiting {
+            ui.memory_mut(|m| m.request_focus(id));
+            ui.ctx().request_repaint();
+            return false;
+        }
+        let taken = if is_tab {
             Some(self.chosen.unwrap_or(0))
         } else if self.chosen.is_some() && pressed(Key::Enter) {
             self.chosen

@@ -5,20 +5,12 @@
 use super::cut::Cut;
 use super::icons::Icon;
 use super::label;
-use crate::app::theme::visuals::{RADIUS_CHIP, RADIUS_CONTROL};
+use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
 use egui::{
     Align, Align2, Color32, CursorIcon, Layout, Popup, Rect, Response, Role, Sense, Stroke, StrokeKind, Ui, UiBuilder,
     WidgetInfo, pos2, vec2,
 };
-
-/// Draws the focus ring of a focused control: 1 px in the accent, 1 px outside the control.
-pub fn focus_ring(ui: &Ui, response: &Response, radius: u8) {
-    if response.has_focus() {
-        let stroke = Stroke::new(1.0, Tokens::of(ui).accent);
-        ui.painter().rect_stroke(response.rect.expand(2.0), radius + 2, stroke, StrokeKind::Inside);
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ButtonKind {
@@ -112,7 +104,6 @@ impl<'a> Push<'a> {
             icon.paint(p, rect.middle(rect.left() + pad + 6.0), 14.0, ink);
         }
         label::lay(p, rect.middle(rect.left() + pad + icon_room), galley, ink);
-        focus_ring(ui, &response, RADIUS_CONTROL);
         if over { response.on_hover_cursor(CursorIcon::PointingHand) } else { response }
     }
 }
@@ -138,7 +129,6 @@ pub fn icon_button_sized(ui: &mut Ui, icon: Icon, name: &str, side: f32, size: f
     }
     let ink = if response.hovered() { t.text1 } else { t.text2 };
     icon.paint(ui.painter(), rect.center(), size, ink);
-    focus_ring(ui, &response, RADIUS_CONTROL);
     response.on_hover_text(name)
 }
 
@@ -163,7 +153,6 @@ pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Res
     if let Some(icon) = icon {
         icon.paint(ui.painter(), rect.middle(rect.right() - 6.0), 12.0, t.text3);
     }
-    focus_ring(ui, &response, RADIUS_CHIP);
     response.on_hover_cursor(CursorIcon::PointingHand)
 }
 
@@ -201,7 +190,6 @@ pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) 
         if i > 0 {
             ui.painter().vline(cell.left(), cell.y_range(), Stroke::new(1.0, t.line));
         }
-        focus_ring(ui, &response, RADIUS_CONTROL);
     }
     ui.painter().rect_stroke(rect, RADIUS_CONTROL, Stroke::new(1.0, t.line), StrokeKind::Inside);
     changed
@@ -252,7 +240,6 @@ pub fn selector_button(ui: &mut Ui, name: &str, value: &str) -> Response {
         x += width + if width > 0.0 { gap.max(4.0) } else { 0.0 };
     }
     Icon::ChevronDown.paint(ui.painter(), rect.middle(rect.right() - 10.0), 14.0, t.text3);
-    focus_ring(ui, &response, RADIUS_CONTROL);
     response
 }
 
@@ -310,6 +297,5 @@ pub fn check(ui: &mut Ui, text: &str, on: &mut bool) -> bool {
         Icon::Check.paint(ui.painter(), square.center(), 11.0, t.text1);
     }
     label::lay(ui.painter(), rect.middle(rect.left() + 18.0), galley, ink);
-    focus_ring(ui, &response, RADIUS_CHIP);
     response.changed()
 }

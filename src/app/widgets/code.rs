@@ -98,7 +98,6 @@ impl<'a> CodeWell<'a> {
         }
         let ink = if response.hovered() { t.text1 } else { t.text2 };
         Icon::Copy.paint(ui.painter(), place.center(), 13.0, ink);
-        super::button::focus_ring(ui, &response, RADIUS_CONTROL);
         let clicked = response.clicked();
         if clicked {
             ui.copy_text(self.text.to_owned());

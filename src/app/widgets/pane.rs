@@ -42,10 +42,10 @@ impl<'a> PaneHeader<'a> {
     }
 
     /// Shows the header over the full width. `controls` are laid out from the right: the first one is rightmost. The response is
-    /// the header's own, so that a double click can maximise the pane.
+    /// the header's own, for the pane to be grabbed by: it takes no focus.
     pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
         let t = Tokens::of(ui);
-        let (rect, response) = row::clicked(ui, HEADER_HEIGHT, Role::Label, || self.title);
+        let (rect, response) = row::told(ui, HEADER_HEIGHT, Role::Label, || self.title);
         ui.painter().rect_filled(rect, 0, t.s2);
         ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, t.line));
         let inner = rect.inset(PAD_ROW, 0.0, 10.0, 1.0);

@@ -1,6 +1,5 @@
 //! Rows: key and value, term and definition, selectable list rows.
 
-use super::button::focus_ring;
 use super::cut::Cut;
 use super::label;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
@@ -202,7 +201,6 @@ impl<'a> ListRow<'a> {
             (false, None) => response.hovered().then_some(t.s2),
         };
         ground(p, rect, fill, self.edge.or(self.selected.then_some(t.accent)));
-        focus_ring(ui, &response, 0);
         response
     }
 }

@@ -15,9 +15,14 @@ pub struct Suggestion {
 /// A peak this many times that of the previous step is worth comparing with it.
 const JUMP: f64 = 1.25;
 
+/// True for figures within a hundredth of each other.
+fn is_level(a: u64, b: u64) -> bool {
+    a.abs_diff(b).saturating_mul(100) <= a
+}
+
 /// The pair that Compare starts with, by the first rule that applies: an out-of-memory event against the peak of the step before;
-/// a step that peaks far above the previous one against that one; the ends of the first and the last whole step, far apart in the
-/// same phase; without steps, the start and the peak. `None` when there are too few events. O(steps).
+/// a step that peaks far above the previous one against that one; where memory comes back, the last whole step's beginning and peak; the ends
+/// of the first and the last whole step, far apart in the same phase; without steps, the start and the peak. `None` when there are too few events. O(steps).
 pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;
@@ -52,6 +57,14 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
+        let peak = &f[end];
+        // Where each step ends with what it began with, its ends would show no change: what it takes on top is the question.
+        if let Some(before) =
+            peak.first.checked_sub(1).filter(|_| is_level(f[first].after, peak.after) && peak.peak > peak.before)
+        {
+            let why = format!("each step ends with what it began with: what step {} had before it, and its peak", number(end));
+            return pair(before, peak.peak_event, why);
+        }
         // The sentence names the rule by which the last step was chosen.
         let last = match (end + 1 < f.len(), goes_on(&end)) {
             (true, _) => "the last whole one before the end",
@@ -89,6 +102,7 @@ mod tests {
             end: bounds[i + 1],
             peak,
             peak_event: bounds[i] + 5,
+            after: peak,
             ..StepFigures::default()
         };
         let figures = peaks.iter().enumerate().map(of).collect();
@@ -110,6 +124,14 @@ mod tests {
         assert!(why(&growing, 80).ends_with("step 6, the last"), "no step follows");
         assert!(why(&table(&[90, 10, 11], 0), 30).ends_with("step 3, the last whole one"), "it ends the recording");
         assert_eq!(pair(&table(&[90, 10, 11, 12, 13, 14], 6), 80, None), Some((19, 49)), "the last one is cut short");
+    }
+
+    #[test]
+    fn a_step_that_comes_back_is_compared_with_its_own_beginning() {
+        let mut level = table(&[90, 10, 10, 10, 10, 10], 0);
+        level.figures.iter_mut().for_each(|f| (f.before, f.after) = (4, 4));
+        assert_eq!(pair(&level, 60, None), Some((39, 45)), "before step 5, and its peak");
+        assert!(suggest(&level, 60, None, 0).is_some_and(|s| s.why.contains("what step 5 had before it")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::app::dialogs::Outcome;
 use crate::app::dialogs::frame::dialog;
 use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{focus_ring, label, row};
+use crate::app::widgets::{label, row};
 
 /// A recording in another tab, as it is listed.
 pub(in crate::app) struct Tab {
@@ -37,7 +37,6 @@ pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -
                 if response.hovered() || response.has_focus() {
                     ui.painter().rect_filled(rect, 4, t.s4);
                 }
-                focus_ring(ui, &response, 4);
                 let inner = rect.shrink2(vec2(10.0, 3.0));
                 let (upper, lower) = inner.split_top_bottom_at_fraction(0.5);
                 label::text_in(ui.painter(), upper, &tab.title, Type::Strong, t.text1);

@@ -11,7 +11,7 @@ use crate::app::platform::machine::MachineState;
 use crate::app::state::Command;
 use crate::app::theme::visuals::RADIUS_CONTROL;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, Field, Push, Sparkline, focus_ring, label, paint_key_cap, paint_logo, row};
+use crate::app::widgets::{Cut, Field, Push, Sparkline, label, paint_key_cap, paint_logo, row};
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, counted};
 
@@ -188,7 +188,6 @@ fn start_row(ui: &mut Ui, entry: &StartEntry, first: bool) -> Response {
     }
     label::text_in(p, line, &entry.title, Type::LeadStrong, if first { t.accent } else { t.text1 });
     p.galley(rect.min + vec2(0.0, 31.0), text, t.text2);
-    focus_ring(ui, &response, RADIUS_CONTROL);
     response.on_hover_cursor(egui::CursorIcon::PointingHand)
 }
 
@@ -324,7 +323,6 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     let sentence = whole_parts(&file.sentence, |part| label::width(p, part, Type::Body) <= room.width());
     label::text_in(p, room, sentence, Type::Body, t.text2);
     p.hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
-    focus_ring(ui, &response, RADIUS_CONTROL);
     let response = response.on_hover_cursor(egui::CursorIcon::PointingHand);
     if file.path.is_empty() { response } else { response.on_hover_text(&file.path) }
 }

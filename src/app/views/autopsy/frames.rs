@@ -74,7 +74,6 @@ fn fold(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     let ink = if response.hovered() { cx.tokens.text1 } else { cx.tokens.text3 };
     Icon::ChevronRight.paint(ui.painter(), rect.middle(rect.left() + 4.0), 12.0, ink);
     label::text_in(ui.painter(), rect.with_min_x(rect.left() + 20.0), text, Type::Body, ink);
-    crate::app::widgets::button::focus_ring(ui, &response, 2);
     response.clicked()
 }
 

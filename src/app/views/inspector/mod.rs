@@ -16,9 +16,7 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::PAD_PANE;
-use crate::app::widgets::{
-    Cut, Icon, ListRow, Push, Tip, empty_state, focus_ring, how_to_record, icon_button, label, padded, section, term,
-};
+use crate::app::widgets::{Cut, Icon, ListRow, Push, Tip, empty_state, how_to_record, icon_button, label, padded, section, term};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::anatomy::{OwnBlocks, Which};
 use vramscope_core::anatomy::{Role as OfMemory, Roles};
@@ -251,7 +249,6 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
         if fact.lead.is_some() && response.hovered() {
             ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, ink));
         }
-        focus_ring(ui, &response, 2);
         if response.clicked() {
             match fact.lead {
                 Some(Lead::Event(event)) => cx.actions.send(Action::GoTo(event)),

@@ -226,7 +226,6 @@ fn folded_row(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
     let room = inner.with_min_x(inner.left() + 20.0);
     label::text_in(ui.painter(), room, text, Type::Body, ink);
-    crate::app::widgets::button::focus_ring(ui, &response, 2);
     let is_cut = label::width(ui.painter(), text, Type::Body) > room.width();
     if is_cut { response.on_hover_text(text) } else { response }.clicked()
 }

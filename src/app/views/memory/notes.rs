@@ -9,9 +9,7 @@ use crate::app::state::{Action, Command};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
 use crate::app::views::plan_link::plan_link;
-use crate::app::widgets::{
-    Cut, Icon, anchor, focus_ring, label, link_with, padded, record_links, recorded_by, row, rule, told_at,
-};
+use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, record_links, recorded_by, row, rule, told_at};
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
 use vramscope_core::units::Bytes;
@@ -161,7 +159,6 @@ pub(super) fn draw_links(ui: &mut Ui, cx: &ViewContext<'_>, foot: Rect, rows: &[
             if response.hovered() {
                 ui.painter().hline(covered.x_range(), covered.bottom() - 1.0, egui::Stroke::new(1.0, t.accent));
             }
-            focus_ring(ui, &response, 3);
             if response.on_hover_cursor(egui::CursorIcon::PointingHand).on_hover_text(kind.about()).clicked() {
                 cx.actions.send(Action::Visit(*kind));
             }

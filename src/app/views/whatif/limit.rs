@@ -5,7 +5,7 @@ use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 use super::ViewContext;
 use super::model::WhatIfView;
 use super::runs::{LimitFrom, Own};
-use crate::app::widgets::{Cut, focus_ring, menu_item, selector_button};
+use crate::app::widgets::{Cut, menu_item, selector_button};
 use vramscope_core::inference::CapFrom;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, MEBIBYTE};
@@ -96,7 +96,6 @@ impl WhatIfView {
         p.rect_filled(line(track.left(), track.right()), 1, t.s4);
         p.rect_filled(line(track.left(), knob.x), 1, t.text3);
         p.circle_filled(knob, 6.0, if response.hovered() || response.dragged() { t.text1 } else { t.text2 });
-        focus_ring(ui, &response, 4);
         if let Some(chosen) = self.sliding {
             self.limit_text = Bytes(chosen).limit();
             if response.drag_stopped() || response.clicked() {

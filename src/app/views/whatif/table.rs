@@ -11,7 +11,7 @@ use super::model::{Setting, WhatIfView, outcome, outcome_span};
 use super::runs::Awaited;
 use crate::app::theme::Type;
 use crate::app::widgets::{
-    Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, focus_ring, icon_button_sized, label, paint_chip, row,
+    Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, icon_button_sized, label, paint_chip, row,
 };
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
@@ -102,7 +102,6 @@ impl WhatIfView {
                 let toggle = ui.interact(at, ui.scope_id().with(("plot", row)), Sense::click());
                 toggle.widget_info(|| WidgetInfo::selected(Role::CheckBox, true, setting.is_plotted, format!("Plot {name}")));
                 setting.is_plotted ^= toggle.clicked();
-                focus_ring(ui, &toggle, 2);
             }
             if let Some(conf) = out.cell(response.rect, 1).filter(|_| setting.is_added) {
                 let close = Rect::from_center_size(conf.middle(conf.right() - 6.0), Vec2::splat(20.0));

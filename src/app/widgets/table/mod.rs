@@ -1,7 +1,7 @@
 //! The one table: columns that say what they show, rows that are sorted, chosen, moved through with the keyboard and copied as
 //! text. Only visible rows are painted, and the scroll position is exact at any length.
 
-use super::button::{focus_ring, menu_entry};
+use super::button::menu_entry;
 use super::cut::Cut;
 use super::icons::Icon;
 use super::rows::{BAR, RowList};
@@ -262,7 +262,6 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
             out.hovered = response.hovered().then_some(i).or(out.hovered);
             out.seen.push((i, response));
         }
-        focus_ring(ui, &table, 0);
         ui.data_mut(|d| d.insert_temp(id, kept));
         out
     }
@@ -335,7 +334,6 @@ fn head(ui: &Ui, cell: Rect, title: &str, (kind, is_figure): (Type, bool), sorte
     let response = id.map(|id| ui.interact(cell.expand2(vec2(4.0, 0.0)), id, Sense::click()));
     if let Some(response) = &response {
         response.widget_info(|| WidgetInfo::labeled(Role::Button, true, format!("Sort by {title}")));
-        focus_ring(ui, response, 2);
     }
     let is_lit = sorted.is_some() || response.as_ref().is_some_and(Response::hovered);
     let ink = if is_lit { t.text1 } else { t.text3 };

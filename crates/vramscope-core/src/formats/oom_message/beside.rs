@@ -111,7 +111,11 @@ pub(super) fn of_table(table: &Cards, message: &mut OomMessage) {
 pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
     let lines = || window.around(LINES.0, LINES.1).lines().map(|line| stripped(line).rest.trim());
     match message.dialect.writer {
-        Writer::KILLER => message.killed = lines().find_map(killed),
+        // Each kill has a line of its own, right at the message or behind it.
+        Writer::KILLER => {
+            let behind = window.around(0, LINES.1).lines().find_map(|line| killed(stripped(line).rest.trim()));
+            message.killed = behind.or_else(|| lines().filter_map(killed).last());
+        }
         Writer::SLURM => message.beside.extend(slurm(lines())),
         Writer::RAY => message.beside.extend(ray(lines())),
         _ => {}

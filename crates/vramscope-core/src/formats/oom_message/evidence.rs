@@ -59,7 +59,11 @@ const GUIDE: usize = 16;
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {
     let above = || window.around(COMMENT, 0);
-    window.raw_line().starts_with(['+', '-']) && above().lines().any(|line| line.starts_with("@@ -"))
+    let line = window.raw_line();
+    let is_patch = |above: &str| above.lines().any(|line| line.starts_with("@@ -") || line.starts_with("diff --git "));
+    // Indented code or text behind the sign.
+    let is_indented = || line.get(1..).is_some_and(|rest| rest.starts_with("    "));
+    line.starts_with(['+', '-']) && (is_indented() || is_patch(above()))
 }
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.

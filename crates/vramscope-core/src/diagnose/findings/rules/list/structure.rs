@@ -9,7 +9,7 @@ pub(super) const RULES: &[Rule] = &[
         name: "variable_sizes",
         class: Class::Structure,
         finds: "Reserved and never used, through ever new sizes",
-        when: "peak reserved ≥ 256 MiB and ≥ 20 % above peak active, without what is free in private pools; ≥ 60 sizes over 1 MiB, ≥ 10 of them new in the second half; ≥ 3 segments after the first third",
+        when: "peak reserved ≥ 256 MiB and ≥ 20 % above peak active (15 % from 8 GiB on), without what is free in private pools; ≥ 60 sizes over 1 MiB, ≥ 10 of them new in the second half; ≥ 3 segments after the first third",
         source: "row 7",
         measured: "",
         shown_by: "corpus: `demo/gpt_varlen.default.pickle`; generated: growing sizes",

@@ -115,7 +115,9 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
         Writer::KILLER => {
             let behind = window.around(0, LINES.1).lines().find_map(|line| killed(stripped(line).rest.trim()));
             message.killed = behind.or_else(|| lines().filter_map(killed).last());
+            message.beside.extend(torchrun(lines()));
         }
+        Writer::TENSORFLOW => message.beside.extend(operation(lines())),
         Writer::SLURM => message.beside.extend(slurm(lines())),
         Writer::RAY => message.beside.extend(ray(lines())),
         _ => {}
@@ -126,6 +128,27 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
 fn killed(line: &str) -> Option<String> {
     let [pid, name] = captured!(r"Killed process (\d+)\s*[(,]\s*\(?([^),]*)[),]", line)?;
     Some(format!("{} ({})", pid.parse::<u32>().ok()?, clamped(name.trim(), NAME)))
+}
+
+/// torchrun's report of the worker that ended first: `rank      : 3 (local_rank: 3)`, `exitcode  : -9 (pid: 4242)`.
+fn torchrun<'a>(lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut rank = None;
+    for line in lines.skip_while(|line| !line.starts_with("Root Cause")) {
+        if let Some([number]) = captured!(r"^rank\s*: (\d+) \(local_rank", line) {
+            rank = Some(number);
+        }
+        if let (Some(rank), Some([pid])) = (rank, captured!(r"^exitcode\s*: -9 \(pid: (\d+)\)", line)) {
+            return Some(format!("torchrun names rank {rank}, process {pid}, as the first that ended; it stopped the others."));
+        }
+    }
+    None
+}
+
+/// The operation that TensorFlow 2 names: `[[{{node model/conv2d_3/Conv2D}}]]`.
+fn operation<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+    let name = lines.find_map(|line| captured!(r"\[\[\{\{node ([^}]+)\}\}", line))?;
+    let [name] = name;
+    Some(format!("TensorFlow names the operation {}.", clamped(name, 2 * NAME)))
 }
 
 /// `StepId=647.7` and `srun: error: n012: task 3: Out Of Memory`

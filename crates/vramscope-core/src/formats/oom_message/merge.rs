@@ -151,7 +151,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
 
 /// Merges two messages of one failure, keeping the more informative values.
 fn absorb(first: &mut OomMessage, later: OomMessage) {
-    if !first.has_figures() {
+    if !first.has_figures() && !first.counts_tokens() {
         // A list that stood beside only one of them.
         let beside = if later.beside.is_empty() { std::mem::take(&mut first.beside) } else { Vec::new() };
         let [killed, lost, ray_lost, shell] = ["$KILLED", "$LOST", "$RAY_LOST", "$SHELL"].map(super::engine::sentence);

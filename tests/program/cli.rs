@@ -604,10 +604,33 @@ fn check_names_the_failed_request() {
 
 #[test]
 fn oom_says_that_an_earlier_attempt_is_held() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recordings/kinds/retry_in_except.python.pickle.zst");
-    let text = stdout(&run(&["oom", file])).replace('\u{a0}', " ");
+    let text = stdout(&run(&["oom", &kind("retry_in_except.python")])).replace('\u{a0}', " ");
     let held = "5.06 GiB of what is live was made by an attempt that failed at event 3,980 and is still held.";
     assert!(text.contains(held) && text.contains("except torch.cuda.OutOfMemoryError: failed = True"), "{text}");
-    let text = stdout(&run(&["oom", &file.replace("retry_in_except", "fallback_train")]));
+    let text = stdout(&run(&["oom", &kind("fallback_train.python")]));
     assert!(!text.contains("still held"), "{text}");
+}
+
+/// A recording of `tests/recordings/kinds`.
+fn kind(name: &str) -> String {
+    format!("{}/tests/recordings/kinds/{name}.pickle.zst", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Steps of 8 samples, and one of 80 that failed and was caught.
+#[test]
+fn plan_leaves_out_an_attempt_of_another_size() {
+    let text =
+        stdout(&run(&["plan", &kind("retry_in_except.python"), "--at", "batch=8", "--cap", "6GiB"])).replace('\u{a0}', " ");
+    assert!(text.contains("Step 4 needed ") && text.contains("leaves that one out"), "{text}");
+    // The program ran 40 within this cap, and 80 was too much.
+    assert!(text.starts_with("batch 50 fits 6 GiB"), "{text}");
+}
+
+/// pix2pix failed in `sample_images`, whose pass no backward pass follows.
+#[test]
+fn oom_says_that_the_pass_that_failed_may_need_no_graph() {
+    let text = stdout(&run(&["oom", &kind("pix2pix.python.cap70")])).replace('\u{a0}', " ");
+    assert!(text.contains("is called at pix2pix.py:112, in sample_images") && text.contains("with torch.no_grad():"), "{text}");
+    // Memory was growing: the least cap that serves this request would not do.
+    assert!(text.contains("set_per_process_memory_fraction(1.0)"), "{text}");
 }

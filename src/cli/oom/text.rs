@@ -205,7 +205,12 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.len()));
     let survived = before.iter().filter(|o| o.survived).count();
     let fate = if survived == before.len() {
-        "and were survived: allocations went on after each".to_owned()
+        let was = if before.len() == 1 {
+            "was survived: allocations went on after it"
+        } else {
+            "were survived: allocations went on after each"
+        };
+        format!("and {was}")
     } else {
         format!("({} were survived: allocations went on)", count(survived as u64))
     };

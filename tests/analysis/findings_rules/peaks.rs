@@ -425,6 +425,9 @@ fn a_second_pass_for_a_metric_is_told() {
     let found = said(&of_tests("promised/double_forward"), "unused_graph");
     assert!(found.sentence.replace('\u{a0}', " ").contains("keeps 1,007.31 MiB in 140 blocks"), "{}", found.sentence);
     silent(&of_tests("promised/resnet"), "unused_graph");
+    // A GELU in the same file, whose `forward` has tensors of the scores' size: 12 blocks of minGPT are scores, 35 have their size.
+    let scores = said(&of_tests("kinds/chargpt.python"), "attention_scores");
+    assert!(scores.sentence.replace('\u{a0}', " ").starts_with("12 blocks of up to 24 MiB each"), "{}", scores.sentence);
     // pix2pix saves samples of ten images between steps of eight, with autograd on.
     let samples = said(&of_tests("kinds/pix2pix.python"), "unused_graph");
     let sentence = samples.sentence.replace('\u{a0}', " ");

@@ -197,7 +197,8 @@ impl Plan {
         });
         let doubts: Vec<String> = cut.chain(told::doubts(&programs, &names, largest)).collect();
         let agree = agreement::sentence(&programs, largest, &names);
-        let notes = doubts.iter().cloned().chain(agree).chain(open).chain(evenness::notes(&programs)).collect();
+        let odd = programs.iter().filter_map(|p| p.odd).map(|odd| odd.note());
+        let notes = doubts.iter().cloned().chain(odd).chain(agree).chain(open).chain(evenness::notes(&programs)).collect();
         Ok(Plan { programs, names, models, largest, doubts, notes })
     }
 

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::Size;
 use crate::anatomy::Roles;
 use crate::anatomy::roles::Rules;
+use crate::anatomy::steps::{Steps, number};
 use crate::anatomy::{Phase, Role};
 pub(super) use crate::changes::{NEVER, Row};
 use crate::changes::{Requests, unneeded};
@@ -17,6 +18,7 @@ use crate::inference::{Horizon, ReplayStep, WhatIf};
 use crate::model::{AllocConf, Cancelled, DeviceRecording, FrameId, Progress, Recording, StackId, StackTable, TorchVersion};
 use crate::tables::naming::is_generated;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
+use crate::units::Bytes;
 
 /// The requests of one device of one recording.
 #[derive(Clone, Debug)]
@@ -59,10 +61,49 @@ pub struct Program {
     pub largest_complete: Option<(usize, u64)>,
     /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
     pub failed_under: Option<u64>,
+    /// The attempt that the plan leaves out, with all that comes after it.
+    pub(super) odd: Option<OddAttempt>,
     /// `torch.compile` wrote code of it, and may write other code for other sizes.
     pub is_compiled: bool,
     /// The roles that are inferred of most of their bytes at the recording's peak.
     pub probable: Vec<Role>,
+}
+
+/// An attempt that needed far more than the steps before it, whose failure the program caught: a batch of another size. It says nothing of the size
+/// that the recording is of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OddAttempt {
+    /// Index of its step.
+    pub(super) step: usize,
+    /// The first event of that step.
+    begins: u32,
+    /// The bytes that it needed, its request included.
+    pub(super) needed: u64,
+    /// The most that a step before it needed.
+    pub(super) others: u64,
+}
+
+impl OddAttempt {
+    /// The first failure's, if two steps ended before it and the program went on with others. O(steps).
+    fn of(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<Self> {
+        let failure = *device.events.ooms().first()?;
+        let step = steps.of(failure).filter(|step| *step >= 2 && step + 2 < steps.bounds.len())?;
+        let cells = tables.curves.columns(device, &tables.lifetimes, Quantity::Allocated, &steps.bounds);
+        let needed = cells.get(step)?.max.saturating_add(device.events.size[failure as usize]);
+        let others = cells.get(..step)?.iter().map(|cell| cell.max).max()?;
+        let odd = OddAttempt { step, begins: *steps.bounds.get(step)?, needed, others };
+        (needed.saturating_mul(2) >= others.saturating_mul(3)).then_some(odd)
+    }
+
+    /// What the plan says of it.
+    pub(super) fn note(&self) -> String {
+        let (needed, others) = (Bytes(self.needed), Bytes(self.others));
+        format!(
+            "Step {} needed {needed} and failed, where the steps before it needed at most {others}; the program went on. The plan is about steps like \
+             those and leaves that one out.",
+            number(self.step)
+        )
+    }
 }
 
 impl Program {
@@ -125,7 +166,9 @@ impl Program {
         let older = rows.len();
         let mut failed = Vec::new();
         let unneeded = unneeded(device, lifetimes, &roles);
-        for event in 0..device.events.len() {
+        let odd = OddAttempt::of(device, tables, &roles.anatomy.steps);
+        let last = odd.map_or(device.events.len(), |odd| odd.begins as usize);
+        for event in 0..last {
             let at = asks.len() as u32;
             if requests.begins_capture(event) {
                 asks.push(Ask::EmptyCache);
@@ -139,6 +182,8 @@ impl Program {
             };
             let step = requests.step(event);
             match step {
+                // cuDNN goes on with less where it does not get what it tries.
+                ReplayStep::Failing if device.events.is_refused_trial(event as u32) => {}
                 ReplayStep::Skip => {}
                 ReplayStep::Alloc { .. } | ReplayStep::Failing => {
                     let row = rows.len() as u32;
@@ -183,6 +228,7 @@ impl Program {
             }
         }
         let bounds = &roles.anatomy.steps.bounds;
+        let bounds = odd.map_or(&bounds[..], |odd| &bounds[..=odd.step]);
         let row_at = |event: u32| rows[older..].partition_point(|r| r.event < event) as u32 + older as u32;
         let mut edges: Vec<u32> = vec![older as u32];
         edges.extend(bounds.iter().map(|&b| row_at(b)));
@@ -194,7 +240,11 @@ impl Program {
         let has_failure = |step: usize| failed.iter().any(|&row| (edges[step]..edges[step + 1]).contains(&row));
         let peaks_of_steps = (1usize..).zip(&in_steps).map(|(step, cell)| (step, cell.max));
         let largest_complete = peaks_of_steps.filter(|(step, _)| !has_failure(*step)).max_by_key(|(_, bytes)| *bytes);
-        let failed_under = device.events.last_oom().and(own.replay.limit);
+        let failed_under = device.events.last_oom().filter(|_| odd.is_none()).and(own.replay.limit);
+        let peak = |q: Quantity| match odd {
+            Some(odd) => tables.curves.columns(device, lifetimes, q, &[0, odd.begins]).first().map_or(0, |cell| cell.max),
+            None => tables.curves.peak(q).0,
+        };
         let start = Start::of(&whatif.prepared(), start);
         let before = |q: Quantity| tables.curves.at(device, lifetimes, q, NO_EVENT);
         let steps = bounds.len().saturating_sub(1);
@@ -215,10 +265,11 @@ impl Program {
             start,
             conf,
             version,
-            horizon: own.horizon,
+            horizon: own.horizon.filter(|_| odd.is_none()),
+            odd,
             failed,
             largest_complete,
-            peaks: [Quantity::Reserved, Quantity::Allocated].map(|q| tables.curves.peak(q).0),
+            peaks: [Quantity::Reserved, Quantity::Allocated].map(peak),
             cached_before: before(Quantity::Reserved).saturating_sub(before(Quantity::Allocated)),
             failed_under,
             is_compiled,

@@ -187,6 +187,11 @@ impl Roles {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
+    /// True for what a forward pass keeps to the backward pass that follows it. O(1).
+    pub fn lives_to_backward(&self, id: LifetimeId) -> bool {
+        self.decisions.of(id.0).1 == Because::LivesToBackward
+    }
+
     /// True for the fp32 copy of a half-precision weight, which the optimizer steps. O(1).
     pub fn is_master_copy(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::OptimizerState, Because::TwiceAsLarge)

@@ -133,6 +133,12 @@ pub fn diagnose(
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
+    // What was never in use at once did not stop being used.
+    let is_never_used = |f: &Finding| ["unfilled_gaps", "variable_sizes"].contains(&f.rule);
+    let never_used = findings.iter().find(|f| is_never_used(f)).map(|f| f.bytes);
+    findings.retain(|f| {
+        f.rule != "idle_cache" || never_used.is_none_or(|bytes| f.bytes.saturating_mul(10) > bytes.saturating_mul(11))
+    });
     // What is told as results that are held is not freed soon after.
     leave_out(&mut findings, self::rules::TEMPORARIES, "kept_results");
     // The optimizer's zero_grad() does not reach gradients of weights that it does not update.
@@ -199,6 +205,10 @@ fn with_failed_request(findings: &mut [Finding], request: u64) {
     let mut is_first = true;
     for finding in findings {
         let Some(saving) = finding.saving.filter(|s| !s.is_nothing()) else { continue };
+        // Without the attempt that is held the request that failed has much more room than that.
+        if finding.rule == self::rules::HELD {
+            continue;
+        }
         if std::mem::take(&mut is_first) {
             let needed = Bytes(saving.after.saturating_add(request)).to_string();
             if needed != Bytes(saving.after).to_string() {

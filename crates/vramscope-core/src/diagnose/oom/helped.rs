@@ -166,6 +166,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     };
     let segment = Bytes(a.segment);
     let cap = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment);
+    // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
+    let is_first = a.verdict == Verdict::Cap;
     let raise = |cap: CapRange, warning: &mut String| {
         // Nobody set this cap: the plan asked whether the run fits into it.
         if let Some(needs) = a.needs {
@@ -209,6 +211,17 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 ("1.0".to_owned(), share)
             }
         };
+        // A program that failed on its way up needs more than this request, and a line with the least cap would fail a moment later.
+        if is_first && helped.and_then(|h| h.remedies.ends_at_failure).is_some_and(|h| h.is_growing) {
+            return formula(
+                format!(
+                    "Raise the limit (cap) of this process well above {}, which this request alone needs{fits}: memory was still growing when it \
+                     failed. Record a whole step without the cap to see how much it takes.{raised}",
+                    Bytes(least).at_least(),
+                ),
+                Some(&format!("torch.{}.set_per_process_memory_fraction(1.0)", a.words.module)),
+            );
+        }
         formula(
             format!(
                 "Raise the limit (cap) of this process to at least {} for this request{premise}{fits}.{whole}{share}{raised}",
@@ -217,8 +230,6 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             Some(&format!("torch.{}.set_per_process_memory_fraction({fraction})", a.words.module)),
         )
     };
-    // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
-    let is_first = a.verdict == Verdict::Cap;
     all.extend(cap.filter(|_| is_first).map(|cap| raise(cap, &mut warning)));
     all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false, &mut warning)));
     all.extend(cap.filter(|_| !is_first).map(|cap| raise(cap, &mut warning)));

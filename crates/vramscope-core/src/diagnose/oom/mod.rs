@@ -3,6 +3,7 @@
 
 mod autopsy;
 mod closest;
+mod evaluating;
 mod full;
 mod held;
 mod helped;
@@ -14,6 +15,7 @@ mod why;
 
 pub use self::autopsy::Autopsy;
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
+pub use self::evaluating::without_backward;
 pub use self::full::{FREE, INSIDE, TENSORS, what_to_make_smaller, with_what_to_make_smaller};
 pub use self::held::let_go_of_attempts;
 pub(crate) use self::held::{LEAVE, LET_GO, held_attempts};

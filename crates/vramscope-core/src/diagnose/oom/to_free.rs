@@ -37,7 +37,7 @@ impl Autopsy {
         let plan = self.room_plan.as_ref().filter(|_| self.one_instead().is_none())?;
         let roles: Vec<Role> = plan.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
         let count = |role: Role| roles.iter().filter(|&&r| r == role).count() as u64;
-        let needed = [Role::Weights, Role::OptimizerState].map(|role| (role, count(role)));
+        let needed = [Role::Weights, Role::OptimizerState, Role::Workspaces].map(|role| (role, count(role)));
         let named: Vec<&str> = needed.iter().filter(|(_, count)| *count > 0).map(|(role, _)| role.text()).collect();
         let (all, sum) = (roles.len() as u64, needed.iter().map(|(_, count)| count).sum::<u64>());
         match sum {

@@ -52,7 +52,7 @@ fn at_retry(p: &RuleInput<'_>) -> Vec<Finding> {
             .red("held by failed attempts", bytes)
             .at(Place { event: Some(last.again), stack, lifetimes: blocks, ..Place::default() })
             .remedy(&p.words.say(LET_GO))
-            .advice(&format!("{LEAVE} In a notebook sys.last_traceback keeps them: clear it, or run %reset -f."))
+            .advice(&format!("{LEAVE} A notebook and the interactive interpreter keep the last error too: sys.last_exc = sys.last_value = sys.last_traceback = None, or %reset -f."))
             .check("Allocated memory falls before the next attempt."),
     ]
 }

@@ -13,7 +13,7 @@ use crate::anatomy::{Phase, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
-use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, is_framework, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Nothing below one part in this many of the peak is reported here.
@@ -386,10 +386,14 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     // Where PyTorch's own attention has no fused kernel, as for a bias, it keeps scores too: calling it is no advice then.
     let is_of_pass =
         |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.flags(stack_of(id)) & SDPA == 0;
-    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too.
+    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too. Methods of several
+    // classes of a file are all called `forward`: the line that calls one tells which it is.
     let function = |stack: StackId| {
-        let frame = p.recording.stacks.frame(line_of(&p.recording.stacks, stack)?)?;
-        Some((frame.file, frame.name))
+        let (stacks, line) = (&p.recording.stacks, line_of(&p.recording.stacks, stack)?);
+        let frame = stacks.frame(line)?;
+        let around = stacks.frames(stack).iter().skip_while(|f| **f != line).skip(1);
+        let caller = around.copied().find(|f| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f)));
+        Some((frame.file, frame.name, caller))
     };
     let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX && p.roles.anatomy.phases.is_in_module(stack);
     let all = (0..p.recording.stacks.len() as u32).map(StackId);

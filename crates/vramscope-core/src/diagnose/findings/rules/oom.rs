@@ -2,7 +2,9 @@
 
 use crate::anatomy::Composition;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
-use crate::diagnose::oom::{Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
+use crate::diagnose::oom::{
+    Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller, without_backward,
+};
 use crate::diagnose::source_limits::allocator_name;
 use crate::model::{Action, DeviceId, DeviceRecording, Format, StackId};
 use crate::tables::Quantity;
@@ -42,6 +44,12 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
         let held = Composition::at(p.recording, p.device, p.tables, p.names, &p.roles, a.event, |_| true);
         let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
         last.sentence += &smaller.first().map_or(String::new(), |most| format!(" {}", most.sentence));
+    }
+    let evaluates = p.ooms.last().and_then(|a| without_backward(p.recording, p.device, p.tables, &p.roles, a));
+    if let (Some(last), Some(advice)) = (found.first_mut(), evaluates) {
+        last.sentence += &format!(" {}", advice.sentence);
+        last.remedy = advice.setting;
+        last.advice = format!("{IF_NONE_FOLLOWS}{}", last.advice);
     }
     if let Some(last) = found.first_mut() {
         last.sentence += &others_hold_less(p).unwrap_or_default();
@@ -243,22 +251,31 @@ pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
         .bytes_of("largest request", largest)
         .shows("requests", count(trials.len() as u64))
         .at(place)
-        .check("With torch.backends.cudnn.benchmark = False no such request is recorded.");
-    finding.advice =
-        "Nothing has to change. Where memory is short cuDNN may take a slower algorithm; torch.backends.cudnn.benchmark = False tries none."
-            .to_owned();
+        .check("With more memory free fewer such requests are refused.");
+    finding.advice = "Nothing has to change. Where memory is short cuDNN may take a slower algorithm; a smaller batch leaves it more room, and \
+                      with torch.backends.cudnn.benchmark = False it tries fewer."
+        .to_owned();
     vec![finding]
 }
+
+/// Begins the advice on a pass that may need no graph.
+const IF_NONE_FOLLOWS: &str = "Do this if no backward pass follows that pass. Otherwise: ";
 
 /// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
     let best = best_advice(&all);
-    finding.remedy = best.and_then(|x| x.setting.clone());
-    finding.advice = match best {
+    let advice = match best {
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
+    // What the program can do without stays the first thing to try.
+    if finding.advice.starts_with(IF_NONE_FOLLOWS) {
+        finding.advice = format!("{IF_NONE_FOLLOWS}{advice}");
+    } else {
+        finding.remedy = best.and_then(|x| x.setting.clone());
+        finding.advice = advice;
+    }
     // If no setting helps, the finding says so beside what does help.
     let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
     if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {

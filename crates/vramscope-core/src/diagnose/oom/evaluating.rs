@@ -1,0 +1,45 @@
+//! A failure in a pass that no backward pass may follow: samples to look at, an evaluation between the steps of training.
+
+use rustc_hash::FxHashSet;
+
+use super::{Advice, Autopsy, Support};
+use crate::anatomy::roles::Roles;
+use crate::model::{BlockState, DeviceRecording, FrameId, Recording};
+use crate::tables::{DeviceTables, LifetimeId, place_or_function};
+use crate::units::{Bytes, MEBIBYTE};
+
+/// What to do where the pass that failed is called in another function than the passes that a backward pass followed. `None` where it is not, where
+/// none was followed yet, or where the pass holds little. O(lifetimes).
+pub fn without_backward(
+    recording: &Recording,
+    device: &DeviceRecording,
+    tables: &DeviceTables,
+    roles: &Roles,
+    a: &Autopsy,
+) -> Option<Advice> {
+    const LEAST: u64 = 64 * MEBIBYTE;
+    let (stacks, lifetimes, phases) = (&recording.stacks, &tables.lifetimes, &roles.anatomy.phases);
+    let function = |frame: FrameId| stacks.frame(frame).map(|f| (f.file, f.name));
+    let site_of = |id: LifetimeId| phases.called_at(lifetimes.stack(device, id));
+    let site = phases.called_at(a.stack)?;
+    let trained = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.lives_to_backward(id));
+    let trained: FxHashSet<_> = trained.filter_map(site_of).filter_map(function).collect();
+    if trained.is_empty() || function(site).is_none_or(|own| trained.contains(&own)) {
+        return None;
+    }
+    let state = tables.states.at(device, lifetimes, a.event);
+    let live = state.blocks.iter().filter(|b| b.state != BlockState::Inactive && site_of(b.lifetime) == Some(site));
+    let bytes: u64 = live.map(|b| b.size).sum();
+    if bytes < LEAST || bytes.saturating_mul(10) < a.allocated {
+        return None;
+    }
+    let frame = stacks.frame(site)?;
+    let sentence = format!(
+        "The pass that failed is called at {}, in {}, where no pass was called yet that a backward pass followed. If none follows, run it without a \
+         graph: most of the {} that it holds then goes.",
+        place_or_function(stacks, frame),
+        stacks.text(frame.name),
+        Bytes(bytes)
+    );
+    Some(Advice { sentence, setting: Some("with torch.no_grad():".to_owned()), support: Support::Formula })
+}

@@ -114,7 +114,7 @@ pub(super) fn look(window: &Window<'_>, message: &mut OomMessage) {
         // Each kill has a line of its own, right at the message or behind it.
         Writer::KILLER => {
             let behind = window.around(0, LINES.1).lines().find_map(|line| killed(stripped(line).rest.trim()));
-            message.killed = behind.or_else(|| lines().filter_map(killed).last());
+            message.killed = behind.or_else(|| lines().filter_map(killed).next_back());
             message.beside.extend(torchrun(lines()));
         }
         Writer::TENSORFLOW => message.beside.extend(operation(lines())),

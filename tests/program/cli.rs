@@ -621,7 +621,7 @@ fn kind(name: &str) -> String {
 fn plan_leaves_out_an_attempt_of_another_size() {
     let text =
         stdout(&run(&["plan", &kind("retry_in_except.python"), "--at", "batch=8", "--cap", "6GiB"])).replace('\u{a0}', " ");
-    assert!(text.contains("Step 4 needed ") && text.contains("leaves that one out"), "{text}");
+    assert!(text.contains("Step 4 failed: it needed ") && text.contains("leaves out that step"), "{text}");
     // The program ran 40 within this cap, and 80 was too much.
     assert!(text.starts_with("batch 50 fits 6 GiB"), "{text}");
 }
@@ -630,7 +630,7 @@ fn plan_leaves_out_an_attempt_of_another_size() {
 #[test]
 fn oom_says_that_the_pass_that_failed_may_need_no_graph() {
     let text = stdout(&run(&["oom", &kind("pix2pix.python.cap70")])).replace('\u{a0}', " ");
-    assert!(text.contains("is called at pix2pix.py:112, in sample_images") && text.contains("with torch.no_grad():"), "{text}");
+    assert!(text.contains("was called at pix2pix.py:112, in sample_images") && text.contains("with torch.no_grad():"), "{text}");
     // Memory was growing: the least cap that serves this request would not do.
     assert!(text.contains("set_per_process_memory_fraction(1.0)"), "{text}");
 }

@@ -69,8 +69,8 @@ pub struct Program {
     pub probable: Vec<Role>,
 }
 
-/// An attempt that needed far more than the steps before it, whose failure the program caught: a batch of another size. It says nothing of the size
-/// that the recording is of.
+/// An attempt that needed far more than the steps before it, and whose failure the program caught. It was of another size than the one that the user
+/// names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OddAttempt {
     /// Index of its step.
@@ -99,8 +99,8 @@ impl OddAttempt {
     pub(super) fn note(&self) -> String {
         let (needed, others) = (Bytes(self.needed), Bytes(self.others));
         format!(
-            "Step {} needed {needed} and failed, where the steps before it needed at most {others}; the program went on. The plan is about steps like \
-             those and leaves that one out.",
+            "Step {} failed: it needed {needed}, and the steps before it at most {others}. The program went on. This plan leaves out that step and \
+             what came after it.",
             number(self.step)
         )
     }

@@ -428,7 +428,7 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
 
 /// The best supported advice: a setting that was tried, else what the figures force.
 fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, smaller: &[Advice]) {
-    // What an earlier attempt holds has a line that lets it go.
+    // Advice with a line to paste is about an attempt that is held or a graph that nothing needs, not about sizes.
     let is_smaller = smaller.first().is_some_and(|advice| advice.setting.is_none());
     section(ui, if is_smaller { "What to make smaller" } else { "Try first" }, "", false);
     padded(ui, |ui| {

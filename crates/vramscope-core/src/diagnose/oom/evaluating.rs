@@ -8,8 +8,8 @@ use crate::model::{BlockState, DeviceRecording, FrameId, Recording};
 use crate::tables::{DeviceTables, LifetimeId, place_or_function};
 use crate::units::{Bytes, MEBIBYTE};
 
-/// What to do where the pass that failed is called in another function than the passes that a backward pass followed. `None` where it is not, where
-/// none was followed yet, or where the pass holds little. O(lifetimes).
+/// Advice for a failure in a pass that may be an evaluation: it is called in a function whose calls no backward pass has followed, while calls in
+/// other functions were followed by one. `None` otherwise, or where the pass holds little. O(lifetimes).
 pub fn without_backward(
     recording: &Recording,
     device: &DeviceRecording,
@@ -35,8 +35,8 @@ pub fn without_backward(
     }
     let frame = stacks.frame(site)?;
     let sentence = format!(
-        "The pass that failed is called at {}, in {}, where no pass was called yet that a backward pass followed. If none follows, run it without a \
-         graph: most of the {} that it holds then goes.",
+        "The forward pass that failed was called at {}, in {}. So far no backward pass has followed a call from there. If none does, run it without \
+         a graph: most of the {} that it holds is then not kept.",
         place_or_function(stacks, frame),
         stacks.text(frame.name),
         Bytes(bytes)

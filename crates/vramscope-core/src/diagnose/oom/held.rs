@@ -62,7 +62,7 @@ pub(crate) fn held_attempts(
     held
 }
 
-/// Less is not worth a word.
+/// Attempts that made less are not reported.
 const LEAST: u64 = 64 * MEBIBYTE;
 
 /// The attempt that failed at an event, if nearly all that it made is live when the program begins again. That it does shows in the allocations
@@ -124,7 +124,7 @@ pub fn let_go_of_attempts(
     roles: &Roles,
     a: &Autopsy,
 ) -> Option<Advice> {
-    /// A program that fails often holds the last attempts, or none.
+    /// Of a program that fails often the last failures are enough.
     const LOOKED_AT: usize = 16;
     let mut before = device.events.ooms();
     before.retain(|&event| event < a.event);

@@ -212,11 +212,12 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
             }
         };
         // A program that failed on its way up needs more than this request, and a line with the least cap would fail a moment later.
+        let free = a.device_free_known().map_or(String::new(), |free| format!(" {} is free on the device.", Bytes(free)));
         if is_first && helped.and_then(|h| h.remedies.ends_at_failure).is_some_and(|h| h.is_growing) {
             return formula(
                 format!(
-                    "Raise the limit (cap) of this process well above {}, which this request alone needs{fits}: memory was still growing when it \
-                     failed. Record a whole step without the cap to see how much it takes.{raised}",
+                    "Raise the limit (cap) of this process well above {}: this request alone needs that, and memory was still growing when it \
+                     failed.{free} Record a whole step without the cap to see how much it takes.{raised}",
                     Bytes(least).at_least(),
                 ),
                 Some(&format!("torch.{}.set_per_process_memory_fraction(1.0)", a.words.module)),

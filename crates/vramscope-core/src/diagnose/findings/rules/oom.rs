@@ -269,7 +269,7 @@ pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autops
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
-    // What the program can do without stays the first thing to try.
+    // To run the pass without a graph stays the first thing to try.
     if finding.advice.starts_with(IF_NONE_FOLLOWS) {
         finding.advice = format!("{IF_NONE_FOLLOWS}{advice}");
     } else {

@@ -55,7 +55,7 @@ impl NeverUsed {
         let (reserved, event) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
         let active = p.tables.curves.peak(Quantity::Active).0;
         let unused = reserved.saturating_sub(active.max(p.tables.curves.start(Quantity::Reserved)));
-        // Of a large card a smaller share is worth as much.
+        // From 8 GiB on a smaller share is worth a finding.
         let share = |unused: u64| if unused >= 8 * GIBIBYTE { 15 } else { 20 };
         let is_much = |unused: u64| reserved >= 256 * MEBIBYTE && unused * 100 >= reserved * share(unused);
         let is_found = is_much(unused) && is_much(unused.saturating_sub(free_in_private_pools(p, event)));

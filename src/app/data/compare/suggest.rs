@@ -57,13 +57,15 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
-        let peak = &f[end];
-        // Where each step ends with what it began with, its ends would show no change: what it takes on top is the question.
-        if let Some(before) =
-            peak.first.checked_sub(1).filter(|_| is_level(f[first].after, peak.after) && peak.peak > peak.before)
-        {
-            let why = format!("each step ends with what it began with: what step {} had before it, and its peak", number(end));
-            return pair(before, peak.peak_event, why);
+        // Where each step ends with what it began with, its ends would show no change: what the highest takes on top is the question.
+        if is_level(f[first].after, f[end].after) {
+            let highest = table.steps.of(peak).filter(|&step| step > 0 && step < f.len()).unwrap_or(end);
+            let step = &f[highest];
+            let why =
+                format!("each step ends with what it began with: what step {} had before it, and its peak", number(highest));
+            if let Some(found) = step.first.checked_sub(1).and_then(|before| pair(before, step.peak_event, why)) {
+                return Some(found);
+            }
         }
         // The sentence names the rule by which the last step was chosen.
         let last = match (end + 1 < f.len(), goes_on(&end)) {
@@ -131,6 +133,11 @@ mod tests {
         let mut level = table(&[90, 10, 10, 10, 10, 10], 0);
         level.figures.iter_mut().for_each(|f| (f.before, f.after) = (4, 4));
         assert_eq!(pair(&level, 60, None), Some((39, 45)), "before step 5, and its peak");
+        assert_eq!(
+            suggest(&level, 60, None, 25).map(|s| (s.a, s.b)),
+            Some((19, 25)),
+            "before step 3, which has the recording's peak"
+        );
         assert!(suggest(&level, 60, None, 0).is_some_and(|s| s.why.contains("what step 5 had before it")));
     }
 

@@ -186,16 +186,11 @@ pub(super) fn of_all(cx: &ViewContext<'_>) -> &'static str {
 
 /// Index of the finding that comes before where the memory is: an attempt that is held and made others fail, a failure, or else a leak.
 fn shown_first(found: &Arc<Findings>) -> Option<usize> {
-    if found.findings.first().is_some_and(is_of_failure) {
+    if found.findings.first().is_some_and(Finding::is_of_failure) {
         return Some(0);
     }
     let first = |class: Class| found.findings.iter().position(|f| f.class == class);
     first(Class::OutOfMemory).or_else(|| first(Class::Leak))
-}
-
-/// A failure, or what one left behind.
-fn is_of_failure(finding: &Finding) -> bool {
-    finding.class == Class::OutOfMemory || finding.rule == "held_after_failure"
 }
 
 /// Failures and leaks are red.
@@ -393,7 +388,7 @@ fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) -> bool
     let row = ui.scope_builder(UiBuilder::new().id_salt(("ways on", index)), |ui| {
         ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
             ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
-            let (name, command) = match is_of_failure(f) {
+            let (name, command) = match f.is_of_failure() {
                 false => ("Open Leaks", Command::Show(ViewKind::Leaks)),
                 true => ("Open autopsy", Command::Workspace(Workspace::Autopsy)),
             };

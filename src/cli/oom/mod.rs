@@ -13,9 +13,8 @@ use vramscope_core::anatomy::{Composition, made_at};
 use vramscope_core::diagnose::findings::examined;
 use vramscope_core::diagnose::fragmentation::{Blocker, RoomPlan, Servers};
 use vramscope_core::diagnose::oom::{
-    AUTOMATIC_TRIALS_MOST_EVENTS, Autopsy, Closest, Helped, LiveByStack, RoomFrom, Verdict, advice, age, can_be_served_again,
-    closest, examine, let_go_of_attempts, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
-    without_backward,
+    AUTOMATIC_TRIALS_MOST_EVENTS, Autopsy, Closest, Failure, Helped, LiveByStack, RoomFrom, Verdict, advice, age,
+    can_be_served_again, closest, examine, what_to_make_smaller, what_would_have_helped, with_what_to_make_smaller,
 };
 use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, StackId};
@@ -254,8 +253,7 @@ impl At<'_> {
         let At { recording, device, tables, state, roles, .. } = *self;
         let held = self.held();
         let smaller = what_to_make_smaller(a, &held, &recording.stacks);
-        let let_go = let_go_of_attempts(recording, device, tables, roles, a);
-        let let_go = let_go.into_iter().chain(without_backward(recording, device, tables, roles, a));
+        let of_program = Failure { recording, device, tables, roles, autopsy: a }.advice();
         OomEntry {
             device: device.id.index,
             has_segments: a.has_segments,
@@ -308,7 +306,7 @@ impl At<'_> {
             top_live: live(recording, &a.top_live),
             stacks_total: a.top_live.len(),
             live_by_category: by_role(device, &roles.live_by_role(device, tables, a.event)),
-            remedies: let_go.chain(with_what_to_make_smaller(a, advice(a, helped), smaller)).collect(),
+            remedies: of_program.into_iter().chain(with_what_to_make_smaller(a, advice(a, helped), smaller)).collect(),
             held,
         }
     }

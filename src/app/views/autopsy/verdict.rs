@@ -18,8 +18,7 @@ use crate::app::widgets::{
 };
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
-    Advice, Autopsy, Closest, Helped, RoomFrom, Support, advice, best_advice, let_go_of_attempts, what_to_make_smaller,
-    without_backward,
+    Advice, Autopsy, Closest, Failure, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
 };
 use vramscope_core::model::{SizeClass, StackId};
 use vramscope_core::tables::Quantity;
@@ -136,9 +135,9 @@ impl AutopsyView {
         let key = (case.state.event, Identity::of(&roles));
         let found = self.smaller.get(cx.jobs, "what to make smaller", &key, move |_| {
             let held = Composition::at(&data.recording, data.device(), &data.tables, &data.names, &roles, a.event, |_| true);
-            let let_go = let_go_of_attempts(&data.recording, data.device(), &data.tables, &roles, &a);
-            let no_grad = without_backward(&data.recording, data.device(), &data.tables, &roles, &a);
-            Some(let_go.into_iter().chain(no_grad).chain(what_to_make_smaller(&a, &held, &data.recording.stacks)).collect())
+            let failure =
+                Failure { recording: &data.recording, device: data.device(), tables: &data.tables, roles: &roles, autopsy: &a };
+            Some(failure.advice().into_iter().chain(what_to_make_smaller(&a, &held, &data.recording.stacks)).collect())
         });
         found.value.filter(|_| found.is_fresh)
     }

@@ -85,6 +85,11 @@ impl Finding {
         super::rules::LEFT_OVER.contains(&self.rule)
     }
 
+    /// True for a failure, or what one left behind.
+    pub fn is_of_failure(&self) -> bool {
+        self.class == Class::OutOfMemory || self.rule == super::rules::HELD
+    }
+
     /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
     /// [`bytes`](Self::bytes).
     pub fn at_stake(&self) -> u64 {

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Advice, Autopsy, Support};
+use super::{Advice, Failure, Support};
 use crate::anatomy::line_of;
 use crate::anatomy::roles::{Role, Roles};
 use crate::model::{Action, BlockState, DeviceRecording, FrameId, Recording, StackId};
@@ -115,28 +115,25 @@ const WAIT: usize = 4;
 /// And within so many events: a program may fail often.
 const MOST: usize = 1 << 17;
 
-/// What an earlier attempt that is still held takes at a failure, and what lets it go; `None` where that is little. O(blocks that are live at the
-/// failures before it, of which the last are looked at).
-pub fn let_go_of_attempts(
-    recording: &Recording,
-    device: &DeviceRecording,
-    tables: &DeviceTables,
-    roles: &Roles,
-    a: &Autopsy,
-) -> Option<Advice> {
-    /// Of a program that fails often the last failures are enough.
-    const LOOKED_AT: usize = 16;
-    let mut before = device.events.ooms();
-    before.retain(|&event| event < a.event);
-    let held = held_attempts(recording, device, tables, roles, &before[before.len().saturating_sub(LOOKED_AT)..]);
-    let live = held.iter().map(|attempt| (attempt, attempt.bytes_at(tables, a.event)));
-    let live: Vec<_> = live.filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(10) >= a.allocated).collect();
-    let (first, _) = live.first()?;
-    let bytes: u64 = live.iter().map(|(_, bytes)| bytes).sum();
-    let whose = match live.len() {
-        1 => format!("an attempt that failed at event {} and is", count(u64::from(first.failed))),
-        n => format!("{n} attempts that failed before and are"),
-    };
-    let sentence = format!("{} of what is live was made by {whose} still held. {LEAVE}", Bytes(bytes));
-    Some(Advice { sentence, setting: Some(a.words.say(LET_GO).into_owned()), support: Support::Formula })
+impl Failure<'_> {
+    /// What an earlier attempt that is still held takes at a failure, and what lets it go; `None` where that is little. O(blocks that are live at the
+    /// failures before it, of which the last are looked at).
+    pub(super) fn let_go_of_attempts(&self) -> Option<Advice> {
+        let Failure { recording, device, tables, roles, autopsy: a } = *self;
+        /// Of a program that fails often the last failures are enough.
+        const LOOKED_AT: usize = 16;
+        let mut before = device.events.ooms();
+        before.retain(|&event| event < a.event);
+        let held = held_attempts(recording, device, tables, roles, &before[before.len().saturating_sub(LOOKED_AT)..]);
+        let live = held.iter().map(|attempt| (attempt, attempt.bytes_at(tables, a.event)));
+        let live: Vec<_> = live.filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(10) >= a.allocated).collect();
+        let (first, _) = live.first()?;
+        let bytes: u64 = live.iter().map(|(_, bytes)| bytes).sum();
+        let whose = match live.len() {
+            1 => format!("an attempt that failed at event {} and is", count(u64::from(first.failed))),
+            n => format!("{n} attempts that failed before and are"),
+        };
+        let sentence = format!("{} of what is live was made by {whose} still held. {LEAVE}", Bytes(bytes));
+        Some(Advice { sentence, setting: Some(a.words.say(LET_GO).into_owned()), support: Support::Formula })
+    }
 }

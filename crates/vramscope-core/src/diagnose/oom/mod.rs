@@ -8,6 +8,7 @@ mod full;
 mod held;
 mod helped;
 mod live;
+mod of_program;
 mod parts;
 mod to_free;
 mod verdict;
@@ -15,15 +16,14 @@ mod why;
 
 pub use self::autopsy::Autopsy;
 pub use self::closest::{Closest, OneOfStreams, Room, RoomFrom, closest, closest_under, has_segments, knows_reserved};
-pub use self::evaluating::without_backward;
 pub use self::full::{FREE, INSIDE, TENSORS, what_to_make_smaller, with_what_to_make_smaller};
-pub use self::held::let_go_of_attempts;
 pub(crate) use self::held::{LEAVE, LET_GO, held_attempts};
 pub use self::helped::{
     AUTOMATIC_TRIALS_MOST_EVENTS, Advice, Helped, NOT_REPRODUCED, Support, advice, best_advice, can_be_served_again,
     what_would_have_helped,
 };
 pub use self::live::{Age, LiveByStack, age, top_live};
+pub use self::of_program::Failure;
 pub use self::parts::{Fits, Part};
 use self::verdict::{Facts, classify};
 pub use self::verdict::{Test, Verdict};

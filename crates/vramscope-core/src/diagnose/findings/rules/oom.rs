@@ -2,9 +2,7 @@
 
 use crate::anatomy::Composition;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
-use crate::diagnose::oom::{
-    Autopsy, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller, without_backward,
-};
+use crate::diagnose::oom::{Autopsy, Failure, Helped, Support, Verdict, advice, best_advice, free_at, what_to_make_smaller};
 use crate::diagnose::source_limits::allocator_name;
 use crate::model::{Action, DeviceId, DeviceRecording, Format, StackId};
 use crate::tables::Quantity;
@@ -45,7 +43,9 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
         let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
         last.sentence += &smaller.first().map_or(String::new(), |most| format!(" {}", most.sentence));
     }
-    let evaluates = p.ooms.last().and_then(|a| without_backward(p.recording, p.device, p.tables, &p.roles, a));
+    let evaluates = p.ooms.last().and_then(|autopsy| {
+        Failure { recording: p.recording, device: p.device, tables: p.tables, roles: &p.roles, autopsy }.without_backward()
+    });
     if let (Some(last), Some(advice)) = (found.first_mut(), evaluates) {
         last.sentence += &format!(" {}", advice.sentence);
         last.remedy = advice.setting;

@@ -459,7 +459,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
             if h.fails_as_recorded() {
                 passing(ui, cx, h);
             }
-            autopsy.and_then(|a| best_advice(&advice(a, Some(h))).cloned())
+            autopsy.and_then(|a| best_advice(a, &advice(a, Some(h))).cloned())
         }
         Some(None) => {
             ui.add_space(6.0);

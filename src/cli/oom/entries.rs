@@ -34,9 +34,14 @@ pub struct OomReport {
 }
 
 impl OomEntry {
+    /// The verdict for a line of text.
+    pub(in crate::cli) fn why(&self) -> String {
+        if self.verdict == Verdict::Fragmentation.name() { self.headline.to_lowercase() } else { self.verdict.replace('_', " ") }
+    }
+
     /// The size that the finding of it has, and what that is: where no hole fits what is free, else what was requested.
     pub(in crate::cli) fn size(&self) -> String {
-        if self.verdict == Verdict::Fragmentation.name() {
+        if self.headline == Verdict::Fragmentation.title() {
             format!("{} free", Bytes(self.hole_bytes))
         } else {
             format!("{} requested", Bytes(self.requested_bytes))
@@ -146,6 +151,8 @@ pub struct OomEntry {
     /// Who holds a full device; empty where the device was not full.
     pub(in crate::cli) holders: Vec<HolderEntry>,
     pub(in crate::cli) verdict: &'static str,
+    /// The verdict in a few words; says where memory is used up and only pieces are left.
+    pub(in crate::cli) headline: &'static str,
     /// The answer in one or two sentences.
     pub sentence: String,
     pub(in crate::cli) stack: Vec<String>,

@@ -275,6 +275,7 @@ impl At<'_> {
             limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
             holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
             verdict: a.verdict.name(),
+            headline: a.headline(),
             sentence: a.sentence.clone(),
             stack: frames(recording, a.stack),
             requested_at: user_frame(&recording.stacks, a.stack).map(|f| frame_text(&recording.stacks, f)),

@@ -94,7 +94,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
         of.len(),
         named(o.device),
         count(u64::from(o.event)),
-        o.verdict.replace('_', " ")
+        o.why()
     );
     if of.len() > 1 {
         let last = if o.is_last { "The last failure" } else { "An earlier failure" };
@@ -195,7 +195,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
     for o in before.iter().rev() {
         let is_same = |k: &OomEntry| {
             let is_place = if o.stack.is_empty() { k.requested_bytes == o.requested_bytes } else { true };
-            k.verdict == o.verdict && k.stack == o.stack && is_place
+            k.headline == o.headline && k.stack == o.stack && is_place
         };
         match kinds.iter_mut().find(|kind| kind.first().is_some_and(|k| is_same(k))) {
             Some(kind) => kind.push(o),
@@ -226,7 +226,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
         let (first, last) = (events.clone().min().unwrap_or(0), events.max().unwrap_or(0));
         let event = if first == last { count(last) } else { format!("{} to {}", count(first), count(last)) };
         let at = kind.first().and_then(|o| o.requested_at.as_deref()).unwrap_or("no stack recorded");
-        let why = kind.first().map_or("", |o| o.verdict).replace('_', " ");
+        let why = kind.first().map_or(String::new(), |o| o.why());
         table.row([format!("  {} ×", count(kind.len() as u64)), size, why, event, at.to_owned()]);
     }
     let _ = write!(out, "{table}");

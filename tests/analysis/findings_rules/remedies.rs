@@ -213,7 +213,7 @@ fn a_full_device_is_told_what_would_make_room() {
     let recording = t.finish();
     assert_eq!(autopsy(&recording).verdict.name(), "capacity");
     let all = advised(&recording);
-    let best = best_advice(&all).unwrap();
+    let best = best_advice(&autopsy(&recording), &all).unwrap();
     assert_eq!(best.support, Support::Formula, "{all:?}");
     assert!(best.sentence.starts_with("Hold less at that instant: freeing 2"), "{}", best.sentence);
     assert!(all.iter().any(|x| x.support == Support::Simulation && x.sentence.starts_with("No allocator setting")), "{all:?}");

@@ -40,7 +40,7 @@ impl AutopsyView {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 CaseKind::Failure(a) => {
-                    headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
+                    headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
                     requested_at(ui, cx, a.stack);
                     padded(ui, |ui| plan_link(ui, cx));
                     holders(ui, a);
@@ -102,7 +102,7 @@ impl AutopsyView {
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         match &case.kind {
             CaseKind::Failure(a) => {
-                headline(ui, cx, a.verdict.title(), &with_fate(a, events), cx.tokens.red);
+                headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
                 requested_at(ui, cx, a.stack);
                 padded(ui, |ui| plan_link(ui, cx));
                 try_first(ui, cx, a, ready, smaller);
@@ -449,7 +449,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
             Ready::Done(h) => Some(h),
         };
         let all = advice(a, helped);
-        let best = best_advice(&all).filter(|best| smaller.is_empty() || best.setting.is_some());
+        let best = best_advice(a, &all).filter(|best| smaller.is_empty() || best.setting.is_some());
         match best {
             Some(best) => {
                 said(ui, cx, best);

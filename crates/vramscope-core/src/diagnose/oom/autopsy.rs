@@ -35,6 +35,8 @@ pub struct Autopsy {
     pub reserved: u64,
     /// Bytes in blocks that the program holds.
     pub allocated: u64,
+    /// The most that the program held at any earlier event.
+    pub allocated_before: u64,
     /// Bytes in blocks that the program freed and another stream still uses.
     pub pending: u64,
     /// Bytes of other processes on the device; `None` unless a sample near the failure has the figure.
@@ -81,16 +83,48 @@ pub struct Autopsy {
 
 /// Percent of what a process can have, from which on its tensors nearly fill it.
 const NEARLY_FULL: u128 = 90;
+/// Percent from which on pieces of free memory are no reason of their own: another packing would serve a few requests more.
+const FULL: u128 = 95;
 
 /// Whether tensors hold nearly all of what there is.
 pub(super) fn is_nearly_full(held: u64, all: u64) -> bool {
-    u128::from(held) * 100 >= u128::from(all) * NEARLY_FULL
+    is_share(held, all, NEARLY_FULL)
+}
+
+fn is_share(held: u64, all: u64, percent: u128) -> bool {
+    u128::from(held) * 100 >= u128::from(all) * percent
 }
 
 impl Autopsy {
     /// True if tensors hold nearly all that this process can have, so that pieces of free memory are a small part of it.
     pub fn is_nearly_full(&self) -> bool {
-        is_nearly_full(self.allocated, self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free())))
+        is_nearly_full(self.allocated, self.most())
+    }
+
+    /// True where the free memory is in pieces, but the program needs more than it ever held and what it can have is nearly used up:
+    /// the pieces decided which request failed, not that one did.
+    pub fn is_full_in_pieces(&self) -> bool {
+        let is_more = self.allocated.saturating_add(self.requested) > self.allocated_before;
+        self.verdict == Verdict::Fragmentation && !self.is_host && is_more && is_share(self.allocated, self.most(), FULL)
+    }
+
+    /// What this process can have: its cap where one is known, at most what the device has for it.
+    pub fn most(&self) -> u64 {
+        self.limit.map_or_else(|| self.most_free(), |cap| cap.most.min(self.most_free()))
+    }
+
+    /// True where a cap is in the way, and the device itself has room.
+    pub fn is_under_cap(&self) -> bool {
+        self.limit.is_some() && self.device_free >= self.segment
+    }
+
+    /// Why memory ran out, in a few words.
+    pub fn headline(&self) -> &'static str {
+        match (self.is_full_in_pieces(), self.is_under_cap()) {
+            (true, true) => "The cap is used up",
+            (true, false) => "Device nearly full",
+            _ => self.verdict.title(),
+        }
     }
 
     /// Free bytes on the device, to show; `None` if the device's size is unknown.

@@ -123,6 +123,25 @@ pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
     )
 }
 
+/// Why a request failed where what this process can have is used up, but for pieces.
+pub(super) fn in_pieces(a: &Autopsy, request: &str, place: &str) -> String {
+    let pieces = match a.holes.count {
+        1 => "is one piece, smaller than the request".to_owned(),
+        n => format!("is in {} pieces, the largest {}", count(n), Bytes(a.holes.largest)),
+    };
+    let because = match a.limit.filter(|_| a.is_under_cap()) {
+        Some(cap) if cap.is_known() => format!("this process may reserve at most {cap}, and that is used up"),
+        Some(cap) => format!("this process has used up its cap of {}", cap.estimate()),
+        None => format!("the {place} is nearly full"),
+    };
+    let [held, of] = told_apart([a.allocated, if a.is_under_cap() { a.reserved } else { a.most_free() }]);
+    let of = if a.is_under_cap() { format!("{of} it reserved") } else { format!("{of} it could have") };
+    format!(
+        "{request} failed because {because}: tensors hold {held} of the {of}, more than at any time before. The {} that is free {pieces}.",
+        Bytes(a.holes.bytes)
+    )
+}
+
 /// Roles that get advice, and the share of all live bytes from which one does.
 const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
@@ -168,7 +187,11 @@ fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
 pub fn with_what_to_make_smaller(a: &Autopsy, advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
     let mut all = advice;
     let supported = all.iter().take_while(|x| x.support == Support::Simulation).count();
-    let at = (supported + usize::from(a.verdict == Verdict::Cap)).min(all.len());
+    let at = match a.is_full_in_pieces() {
+        true => usize::from(a.is_under_cap()),
+        false => supported + usize::from(a.verdict == Verdict::Cap),
+    };
+    let at = at.min(all.len());
     all.splice(at..at, smaller);
     all
 }

@@ -158,7 +158,14 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     let helped = tried.filter(|h| h.fails_as_recorded());
     // Said once, of the first that rests on a replay.
     let mut warning = helped.map_or(String::new(), Helped::warning);
-    let mut all: Vec<Advice> = helped.map_or_else(Vec::new, |h| simulated(h, true, &mut warning));
+    let mut all: Vec<Advice> = Vec::new();
+    let is_full = a.is_full_in_pieces();
+    let served = |all: &mut Vec<Advice>, certain: bool, warning: &mut String| {
+        all.extend(helped.map_or_else(Vec::new, |h| simulated(h, certain, warning)));
+    };
+    if !is_full {
+        served(&mut all, true, &mut warning);
+    }
     let formula = |sentence: String, setting: Option<&str>| Advice {
         sentence,
         setting: setting.map(str::to_owned),
@@ -167,7 +174,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     let segment = Bytes(a.segment);
     let cap = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment);
     // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
-    let is_first = a.verdict == Verdict::Cap;
+    let is_first = a.verdict == Verdict::Cap || a.is_full_in_pieces();
     let raise = |cap: CapRange, warning: &mut String| {
         // Nobody set this cap: the plan asked whether the run fits into it.
         if let Some(needs) = a.needs {
@@ -232,7 +239,10 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         )
     };
     all.extend(cap.filter(|_| is_first).map(|cap| raise(cap, &mut warning)));
-    all.extend(helped.map_or_else(Vec::new, |h| simulated(h, false, &mut warning)));
+    if is_full {
+        served(&mut all, true, &mut warning);
+    }
+    served(&mut all, false, &mut warning);
     all.extend(cap.filter(|_| !is_first).map(|cap| raise(cap, &mut warning)));
     match a.verdict {
         Verdict::TooLarge => all.push(formula(
@@ -286,9 +296,13 @@ fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
 }
 
 /// The advice to show if there is room for one: the first with a line to copy, otherwise the first that says what to do. "No
-/// setting helps" is not shown if anything else is known. [`advice`] puts certain advice first.
-pub fn best_advice(all: &[Advice]) -> Option<&Advice> {
+/// setting helps" is not shown if anything else is known. [`advice`] puts certain advice first. No setting is the answer where all
+/// there is is used up.
+pub fn best_advice<'a>(a: &Autopsy, all: &'a [Advice]) -> Option<&'a Advice> {
     let does = || all.iter().find(|x| x.support == Support::Formula);
+    if a.is_full_in_pieces() {
+        return does().or(all.first());
+    }
     all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
 }
 

@@ -34,7 +34,7 @@ use super::fragmentation::{
 use super::vendor::Words;
 use crate::inference::{CapFrom, Caps};
 use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample};
-use crate::tables::{DeviceTables, State};
+use crate::tables::{DeviceTables, Quantity, State};
 
 /// Live blocks as large as the request, from which on it is one of many: a loop or a row of layers makes the next one too.
 const MANY_ALIKE: usize = 8;
@@ -137,6 +137,10 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         device_free,
         reserved,
         allocated: state.totals.allocated,
+        allocated_before: tables
+            .curves
+            .peak_in(device, &tables.lifetimes, Quantity::Allocated, 0, event)
+            .map_or(tables.curves.start(Quantity::Allocated), |(bytes, _)| bytes),
         pending: state.totals.active.saturating_sub(state.totals.allocated),
         others,
         outside,

@@ -14,6 +14,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
         held => format!("it had reserved {}, with {} free inside", Bytes(held), Bytes(a.holes.bytes)),
     };
     match a.verdict {
+        Verdict::Fragmentation if a.is_full_in_pieces() => full::in_pieces(a, &request, place),
         Verdict::Fragmentation => {
             let pieces = match a.holes.count {
                 1 => "it is one piece, smaller than the request".to_owned(),

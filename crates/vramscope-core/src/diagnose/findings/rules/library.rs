@@ -95,12 +95,17 @@ pub(super) fn replaces_its_state(p: &RuleInput<'_>) -> bool {
 /// How to checkpoint the layers of the model that made most of some activations: the library's own switch where it has one.
 pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'static str, &'static str) {
     let stacks = &p.recording.stacks;
-    let is_of = |b: &BlockAt, library: &str| {
+    let is_of = |b: &BlockAt, library: &str, method: &str| {
         let frames = p.stack_of(b.lifetime).map(|stack| stacks.frames(stack)).unwrap_or_default();
-        frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| stacks.text(f.file).replace('\\', "/").contains(library))
+        frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| {
+            stacks.text(f.file).replace('\\', "/").contains(library) && (method.is_empty() || stacks.text(f.name) == method)
+        })
     };
     let all: u64 = blocks.iter().map(|b| b.size).sum();
-    let is_most = |library| blocks.iter().filter(|b| is_of(b, library)).map(|b| b.size).sum::<u64>().saturating_mul(2) > all;
+    let is_most_in = |library, method| {
+        blocks.iter().filter(|b| is_of(b, library, method)).map(|b| b.size).sum::<u64>().saturating_mul(2) > all
+    };
+    let is_most = |library| is_most_in(library, "");
     if is_most("transformers/models/") {
         let advice = match is_most("/peft/") {
             true => {
@@ -112,7 +117,8 @@ pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'sta
         };
         return ("model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})", advice);
     }
-    if is_most("timm/models/") {
+    // Every whole model of timm has this method. A model of the user's own that is made of timm's blocks has no such switch.
+    if is_most_in("timm/models/", "forward_features") {
         return (
             "model.set_grad_checkpointing()",
             "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",

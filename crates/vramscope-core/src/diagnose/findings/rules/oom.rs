@@ -156,6 +156,8 @@ impl All {
 fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     let a = failures[0];
     let title = match a.verdict {
+        Verdict::Fragmentation if a.is_full_in_pieces() && a.is_under_cap() => "Out of memory: the process's own cap is used up",
+        Verdict::Fragmentation if a.is_full_in_pieces() => "Out of memory: the device is nearly full",
         Verdict::Fragmentation => "Out of memory: no hole fits",
         Verdict::Cap => "Out of memory: the process's own cap",
         Verdict::Capacity => "Out of memory: the device is full",
@@ -165,7 +167,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         Verdict::TooLarge => "Out of memory: more than this process could get",
         Verdict::Unknown => "Out of memory",
     };
-    let bytes = if a.verdict == Verdict::Fragmentation { a.holes.bytes } else { a.requested };
+    let bytes = if a.verdict == Verdict::Fragmentation && !a.is_full_in_pieces() { a.holes.bytes } else { a.requested };
     let is_past = a.survived && all.ooms.last() != Some(&a.event);
     let title = if is_past { title.replace("Out of memory", "Survived failure") } else { title.to_owned() };
     let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
@@ -264,7 +266,7 @@ const IF_NONE_FOLLOWS: &str = "Do this if no backward pass follows that pass. Ot
 /// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
-    let best = best_advice(&all);
+    let best = best_advice(a, &all);
     let advice = match best {
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
@@ -281,7 +283,7 @@ pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autops
     if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
         finding.advice = format!("{} {}", finding.advice, none.sentence);
     }
-    if helped.is_none() && a.verdict == Verdict::Fragmentation {
+    if helped.is_none() && a.verdict == Verdict::Fragmentation && !a.is_full_in_pieces() {
         finding.advice = format!("What-if tries other settings on these very requests. {}", finding.advice);
     }
 }

@@ -271,6 +271,11 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
         ("half_manual.python", 4, false),
         ("graphed.python", 5, false),
         ("dit_ema.python", 5, false),
+        ("ddpm.python.cap70", 1, false),
+        ("lucid.python.cap70", 1, false),
+        ("detr.python.cap70", 3, false),
+        ("dit.python.cap70", 1, false),
+        ("supcon.python", 5, false),
     ];
     for (name, count, leaks) in expected {
         let read = Read::of(&format!("kinds/{name}"));

@@ -150,6 +150,8 @@ pub struct OomEntry {
     pub(in crate::cli) limit_span_bytes: Option<[u64; 2]>,
     /// Who holds a full device; empty where the device was not full.
     pub(in crate::cli) holders: Vec<HolderEntry>,
+    /// The size in PyTorch's own message, which is that of the segment it asked the device for: "Tried to allocate 20.00 MiB".
+    pub(in crate::cli) tried_bytes: u64,
     pub(in crate::cli) verdict: &'static str,
     /// The verdict in a few words; says where memory is used up and only pieces are left.
     pub(in crate::cli) headline: &'static str,

@@ -111,6 +111,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     }
     for (label, value, is_told) in [
         ("request", o.requested_bytes, true),
+        ("in PyTorch's message", o.tried_bytes, Bytes(o.tried_bytes).to_string() != Bytes(o.requested_bytes).to_string()),
         ("largest hole", o.largest_hole_bytes, o.has_segments),
         ("free in holes", o.hole_bytes, o.has_segments),
         ("free in other pools", o.other_hole_bytes, o.has_segments && o.other_hole_bytes > 0),

@@ -9,6 +9,7 @@ mod peaks;
 mod recording;
 mod remedies;
 mod samples;
+mod strangers;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,6 +20,12 @@ use vramscope_core::diagnose::findings::{Finding, RULES, as_table, diagnose};
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
+
+/// A recording of the tests, by its name without an ending.
+fn of_tests(name: &str) -> Recording {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+}
 
 fn findings(recording: &Recording) -> Vec<Finding> {
     let progress = Progress::new();

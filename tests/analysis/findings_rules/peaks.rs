@@ -1,6 +1,6 @@
 //! What makes a peak, and what fills a device that is full.
 
-use super::{said, silent};
+use super::{of_tests, said, silent};
 use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
 use vramscope_core::anatomy::roles::Rules;
@@ -268,11 +268,6 @@ fn gradients_that_stay_are_told() {
     let found = said(&recorded("../kinds/kept_models.python"), "gradients_kept");
     let after = found.saving.unwrap().after;
     assert!(after.abs_diff(1_719_132_160) <= 32 << 20, "{after}");
-}
-
-fn of_tests(name: &str) -> Recording {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
 }
 
 /// A search over settings keeps the model of each trial. An average of the weights is no earlier model.

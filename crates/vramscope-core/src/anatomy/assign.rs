@@ -88,7 +88,21 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     forward::decide(case, &weights, &gradients, &mut of);
     stepped::decide(case, &mut of);
     kept_results(case, &mut of);
+    trials(case, &mut of);
     of
+}
+
+/// What cuDNN makes to try an algorithm, and frees at once.
+fn trials(case: &Case<'_>, of: &mut [Decided]) {
+    let trials: FxHashSet<u32> = case.device.events.granted_trials().into_iter().collect();
+    if trials.is_empty() {
+        return;
+    }
+    for id in (0..case.rows()).map(LifetimeId).filter(|&id| trials.contains(&case.born(id))) {
+        if matches!(of[id.0 as usize].0, Role::Temporaries | Role::Activations | Role::Unknown) {
+            of[id.0 as usize] = (Role::Workspaces, Because::Trial);
+        }
+    }
 }
 
 /// What a program without training makes right behind a forward pass and keeps for long, such as predictions in a list. The inputs of the
@@ -221,7 +235,9 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     for run in &case.phases.runs {
         for id in run.ids() {
             let sense = case.sense(id);
-            if !(run.part == Part::Load || sense.makes_weights) || sense.bits & CACHE != 0 {
+            // DDP makes its buckets where it wraps the model.
+            let is_bucket = sense.bits & (COLLECTIVE | REDUCES) == COLLECTIVE | REDUCES;
+            if !(run.part == Part::Load || sense.makes_weights) || sense.bits & CACHE != 0 || is_bucket {
                 continue;
             }
             let (born, gone) = (case.born(id), case.gone(id));

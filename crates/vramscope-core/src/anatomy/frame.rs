@@ -271,7 +271,10 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(NAMED_CACHE, !is_library && (name.contains("cache") || name.contains("Cache")));
     let in_ddp = has(&["nn/parallel/distributed.py"]) && !named(&["forward", "_run_ddp_forward"]);
     set(COLLECTIVE, has(COLLECTIVES) || has(FSDP) || in_ddp);
-    set(REDUCES, named(&["foreach_reduce", "_reduce_grad", "post_backward"]) || name.contains("reduce_scatter"));
+    set(
+        REDUCES,
+        named(&["foreach_reduce", "_reduce_grad", "post_backward", "_ddp_init_helper"]) || name.contains("reduce_scatter"),
+    );
     set(WORKSPACE, name.contains("workspace"));
     let activates = ["sdpa_attention_forward", "scaled_dot_product_attention", "gelu", "relu", "silu", "softmax", "log_softmax"];
     // Autocast casts no weights of these.

@@ -246,7 +246,7 @@ fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
 pub(super) fn optimizers(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> usize {
     let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
     let senses = runs.flat_map(|run| run.rows.0..run.rows.1).map(|row| phases.of_row(device, tables, row));
-    senses.filter(|s| s.part == Part::Optimizer).filter_map(|s| s.stepper).collect::<FxHashSet<_>>().len()
+    senses.filter(|s| s.part == Part::Optimizer && !s.clips).filter_map(|s| s.stepper).collect::<FxHashSet<_>>().len()
 }
 
 /// Where each step of the optimizer ends, of the place that calls it most often: a program may have several optimizers.
@@ -360,13 +360,22 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some((Steps::of_bounds(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
 }
 
+/// Fewer lines than this before the first iteration may be made once for all calls.
+const LEAST_BEFORE: usize = 3;
+
 /// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first
 /// stack of the first call tells, with how often it comes before that line.
-fn begins<T: PartialEq>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u32) -> T) -> Vec<u32> {
+fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u32) -> T) -> Vec<u32> {
     let (Some(&first), Some(&start)) = (rows.first(), starts.first()) else { return starts };
     // What something else comes before begins a call.
     if rows.binary_search(&start.wrapping_sub(1)).is_err() {
         return starts;
+    }
+    // A call that fails in a loop of its own over layers has made once what comes before the loop.
+    let (before, after) = rows.split_at(rows.partition_point(|&row| row < start));
+    let once: FxHashSet<T> = before.iter().map(|&row| stack_of(row)).collect();
+    if starts.len() > 1 && once.len() >= LEAST_BEFORE && !after.iter().any(|&row| once.contains(&stack_of(row))) {
+        return vec![first];
     }
     let of_first = stack_of(first);
     let like_first: Vec<u32> = rows.iter().copied().filter(|&row| stack_of(row) == of_first).collect();

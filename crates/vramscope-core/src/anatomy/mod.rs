@@ -36,7 +36,7 @@ mod tests;
 pub use composition::{Composition, LineHeld, ModuleHeld, RoleHeld};
 pub use over_time::RoleColumn;
 pub use phases::{Phase, Phases, Run};
-pub use places::{OwnBlocks, Which, line_of, made_at, made_in};
+pub use places::{OwnBlocks, Which, function_of, line_of, made_at, made_in};
 pub use repeats::Repeats;
 pub(crate) use role::Because;
 pub use role::Role;

@@ -8,9 +8,9 @@ use super::sense::Part;
 use super::{Anatomy, Role};
 use crate::anatomy::modules::module_class;
 use crate::anatomy::roles::Roles;
-use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable};
+use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTable, StrId};
 use crate::tables::naming::{is_compiled, is_of_operators};
-use crate::tables::{DeviceTables, LifetimeId, StackNames};
+use crate::tables::{DeviceTables, LifetimeId, StackNames, is_framework};
 
 /// What decides the rows of a block: blocks with equal keys are in the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -234,6 +234,16 @@ pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
         file.ends_with(".py") && !is_of_operators(file)
     };
     stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
+}
+
+/// The file and the name of the function of the program's line, and the line that calls it: methods of several classes of a file are all
+/// called `forward`. `None` where no line is told. O(depth).
+pub fn function_of(stacks: &StackTable, stack: StackId) -> Option<(StrId, StrId, Option<FrameId>)> {
+    let line = line_of(stacks, stack)?;
+    let frame = stacks.frame(line)?;
+    let around = stacks.frames(stack).iter().skip_while(|f| **f != line).skip(1);
+    let caller = around.copied().find(|f| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f)));
+    Some((frame.file, frame.name, caller))
 }
 
 /// The modules which a forward stack goes through, outermost first: by their class where the recording names them, else by the lines

@@ -193,6 +193,8 @@ pub(crate) enum Because {
     LibraryFrame,
     /// As large as a library's workspace, made once, kept.
     LibrarySize,
+    /// Freed at once, and the same call emptied the cache after it.
+    Trial,
     /// A frame of a collective.
     CollectiveFrame,
     /// A frame of a key-value cache.
@@ -252,6 +254,7 @@ impl Because {
                 | B::KeptByGraph
                 | B::HalfOfWeight
                 | B::LibrarySize
+                | B::Trial
                 | B::LivesIntoForward
                 | B::KeptResult
                 | B::AsLargeAsGradient
@@ -333,6 +336,9 @@ impl Because {
             }
             B::LibraryFrame => "A library made it for its own use.",
             B::LibrarySize => "It is as large as a cuBLAS workspace, was made once, and was kept.",
+            B::Trial => {
+                "It was freed at once, and the same call emptied the cache after it: cuDNN tries algorithms so when torch.backends.cudnn.benchmark is on."
+            }
             B::CollectiveFrame => "A collective made it.",
             B::CacheFrame => "Code of a key-value cache made it.",
             B::GrowsByCopy => {

@@ -49,6 +49,16 @@ impl Code {
         Code { pytorch: join(self.pytorch), hf_trainer: join(self.hf_trainer), lightning: join(self.lightning) }
     }
 
+    /// A batch in parts of at most `part` samples, in passes without training.
+    pub fn of_parts(part: u64) -> Self {
+        let lines = format!("results = [model(x) for x in batch.split({part})]");
+        Code {
+            pytorch: lines.clone(),
+            hf_trainer: format!("TrainingArguments(..., per_device_eval_batch_size={part})"),
+            lightning: lines,
+        }
+    }
+
     /// A batch of `whole` samples in several passes, of at most `part` each, whose gradients add up.
     pub fn of_passes(passes: u64, part: u64, whole: u64) -> Self {
         // The parts of a data loader are equal.
@@ -146,19 +156,19 @@ impl Change {
                 "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # in the module's forward",
             ]),
             Change::NoForeach => own([
-                "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, foreach=False)",
-                "Trainer(..., optimizers=(torch.optim.AdamW(model.parameters(), lr=lr, foreach=False), None))",
-                "return torch.optim.AdamW(self.parameters(), lr=lr, foreach=False)  # in configure_optimizers",
+                "optimizer = torch.optim.AdamW(..., foreach=False)  # your own class and arguments, with foreach=False",
+                "Trainer(..., optimizers=(torch.optim.AdamW(..., foreach=False), None))  # with your own arguments",
+                "return torch.optim.AdamW(..., foreach=False)  # in configure_optimizers: your own arguments, with foreach=False",
             ]),
             Change::Fused => own([
-                "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
+                "optimizer = torch.optim.AdamW(..., fused=True)  # your own class and arguments, with fused=True",
                 "TrainingArguments(..., optim=\"adamw_torch_fused\")",
-                "return torch.optim.AdamW(self.parameters(), lr=lr, fused=True)  # in configure_optimizers",
+                "return torch.optim.AdamW(..., fused=True)  # in configure_optimizers: your own arguments, with fused=True",
             ]),
             Change::EightBit => own([
-                "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=lr)",
+                "optimizer = bitsandbytes.optim.AdamW8bit(...)  # your own arguments; also Adam8bit, SGD8bit, Lion8bit, RMSprop8bit",
                 "TrainingArguments(..., optim=\"adamw_bnb_8bit\")",
-                "return bitsandbytes.optim.AdamW8bit(self.parameters(), lr=lr)  # in configure_optimizers",
+                "return bitsandbytes.optim.AdamW8bit(...)  # in configure_optimizers: your own arguments; also Adam8bit, SGD8bit, Lion8bit",
             ]),
             Change::Sgd => own([
                 "optimizer = torch.optim.SGD(model.parameters(), lr=lr)",
@@ -171,7 +181,7 @@ impl Change {
                 "# Lightning does this already; with manual optimization: optimizer.zero_grad(set_to_none=True) behind optimizer.step()",
             ]),
             Change::InBackward => own([
-                "optimizers = {p: torch.optim.AdamW([p], lr=lr, foreach=False) for p in model.parameters()}\n\
+                "optimizers = {p: torch.optim.AdamW([p], lr=lr, foreach=False) for p in model.parameters()}  # your own class and arguments\n\
                  def step(p): optimizers[p].step(); optimizers[p].zero_grad()\n\
                  for p in model.parameters(): p.register_post_accumulate_grad_hook(step)",
                 "# Trainer steps behind the backward pass; its layer-wise optimizers (optim=\"galore_adamw_layerwise\") step inside",
@@ -216,9 +226,9 @@ impl Change {
                 "# Lightning's validation_step has no graph; around calls of your own: with torch.no_grad():",
             ]),
             Change::FusedAttention => own([
-                "out = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # instead of softmax(q @ k.mT) @ v",
+                "out = F.scaled_dot_product_attention(q, k, v)  # instead of softmax(q @ k.mT) @ v; with a causal mask: is_causal=True",
                 "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")",
-                "out = F.scaled_dot_product_attention(q, k, v, is_causal=True)  # in the module's forward",
+                "out = F.scaled_dot_product_attention(q, k, v)  # in the module's forward; with a causal mask: is_causal=True",
             ]),
             Change::Release => own([
                 "total += loss.item(); outputs.append(out.detach().cpu())  # numbers, or copies on the host",

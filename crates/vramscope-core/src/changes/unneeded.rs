@@ -4,8 +4,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::draft::{Draft, Draw, Edits};
 use super::requests::NEVER;
-use crate::anatomy::{Phase, Role, line_of};
-use crate::model::{FrameId, StackId, StrId};
+use crate::anatomy::{Phase, Role, function_of, line_of};
+use crate::model::{FrameId, StackId, StackTable};
 use crate::units::MEBIBYTE;
 
 /// Forward passes without a backward pass keep no graph: a tensor goes when its line makes the next one, and at the end of its pass. False if
@@ -52,10 +52,7 @@ pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
     let stacks = program.stacks;
     let stack = |r: &Draw| program.rows[r.of as usize].stack;
     let size = |r: &Draw| program.rows[r.of as usize].size;
-    let function = |stack: StackId| -> Option<(StrId, StrId)> {
-        let frame = stacks.frame(line_of(stacks, stack)?)?;
-        Some((frame.file, frame.name))
-    };
+    let function = |stack: StackId| function_of(stacks, stack);
     let all = || (0..stacks.len() as u32).map(StackId);
     let softmaxes: FxHashSet<StackId> = all().filter(|&stack| is_of_scores(draft, stack)).collect();
     let functions: FxHashSet<_> = softmaxes.iter().filter_map(|&stack| function(stack)).collect();
@@ -63,9 +60,17 @@ pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
     // The scores themselves: a softmax and its input have one size, autocast keeps a copy of half of it.
     let made = draft.rows.iter().filter(is_of_pass).filter(|r| softmaxes.contains(&stack(r)) && size(r) >= MEBIBYTE);
     let sizes: FxHashSet<u64> = made.map(size).collect();
+    // Where a layer's queries are as large as its scores only a softmax tells them apart.
+    let is_layer = |r: &Draw| is_of_layer(stacks, stack(r)) && function(stack(r)).is_some_and(|f| functions.contains(&f));
+    let is_ambiguous = draft.rows.iter().filter(|r| sizes.contains(&size(r))).any(is_layer);
+    let casts = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
     let is_score = |r: &Draw| {
         let bytes = size(r);
-        let is_size = sizes.contains(&bytes) || sizes.contains(&(bytes * 2)) || sizes.contains(&(bytes / 2));
+        if is_ambiguous {
+            return is_of_pass(&r) && sizes.contains(&bytes) && softmaxes.contains(&stack(r));
+        }
+        let is_cast = || casts && (sizes.contains(&(bytes * 2)) || sizes.contains(&(bytes / 2)));
+        let is_size = sizes.contains(&bytes) || is_cast();
         let is_made_there = || function(stack(r)).is_some_and(|f| functions.contains(&f)) || softmaxes.contains(&stack(r));
         let is_way_back = || r.phase == Phase::Backward && r.role == Role::Temporaries && sizes.contains(&bytes);
         is_of_pass(&r) && is_size && (is_made_there() || is_way_back())
@@ -75,6 +80,12 @@ pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
         draft.rows[row].drop_it();
     }
     !scores.is_empty()
+}
+
+/// True for a stack of a linear layer or a convolution.
+fn is_of_layer(stacks: &StackTable, stack: StackId) -> bool {
+    let is_layer = |file: &str| ["nn/modules/linear.py", "nn/modules/conv.py"].iter().any(|layer| file.ends_with(layer));
+    stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).any(|f| is_layer(stacks.text(f.file)))
 }
 
 /// True for a stack of a softmax in a module or a function of attention, that is no loss's and no fused kernel's.

@@ -111,6 +111,8 @@ impl<'a> Reader<'a> {
             unmatched: 0,
         };
         reader.find_private_segments();
+        let events = &device.events;
+        reader.out.trials = events.refused_trials().into_iter().chain(events.granted_trials()).collect();
         for segment in &mut reader.out.start {
             for block in segment.blocks.iter_mut().filter(|b| b.is_in_use()) {
                 block.slot = reader.out.slots;

@@ -178,12 +178,14 @@ impl Replay {
                         (Step::Alloc { slot }, _) => slots[slot as usize] = served,
                         // The program went on without this block.
                         (_, Some(block)) => {
-                            end.rescued_event.get_or_insert(i as u32);
+                            if !requests.trials.contains(&(i as u32)) {
+                                end.rescued_event.get_or_insert(i as u32);
+                            }
                             a.free(block);
                         }
                         _ => {}
                     }
-                    if served.get().is_none() {
+                    if served.get().is_none() && !requests.trials.contains(&(i as u32)) {
                         if end.oom_request.is_none() {
                             end.oom_request = Some(end.requests - 1);
                             end.oom_event = Some(i as u32);

@@ -95,6 +95,8 @@ pub struct Known {
     pub(super) retries: Vec<Retry>,
     /// Requests before which a graph capture began, which empties the cache first.
     pub(crate) captures: FxHashSet<EventId>,
+    /// Trials of cuDNN, refused or granted: the program goes on without them.
+    pub(crate) trials: FxHashSet<EventId>,
     /// Requests that went to a private pool.
     pub(crate) private: FxHashMap<EventId, PoolKey>,
     /// Handles needed: the most blocks alive at once.

@@ -221,64 +221,7 @@ impl EventTable {
         Some((*self.time_us.first()?, *self.time_us.last()?))
     }
 
-    /// The allocation that a call made in place of a request that was refused: smaller, of the same stack and stream, with nothing
-    /// between, and freed at once. cuDNN tries its algorithms so, and the program does not fail. `None` for every other event.
-    pub fn got_instead(&self, refused: EventId) -> Option<EventId> {
-        /// A trial is of the same kind of work: what is far smaller is another request.
-        const MOST_TIMES: u64 = 16;
-        let next = self.trials_around(refused)?.end;
-        let sizes = self.size[refused as usize] / MOST_TIMES..self.size[refused as usize];
-        let is_smaller = self.is_alloc_like(next, refused) && sizes.contains(&self.size[next]);
-        let is_freed = self.action.get(next + 1) == Some(&Action::FreeRequested) && self.address[next + 1] == self.address[next];
-        (is_smaller && is_freed).then_some(next as EventId)
-    }
-
-    /// True for a request that was refused without a failure: its call went on with less, or was one of several that cuDNN tried before it
-    /// took an algorithm that needs no or little memory. Those are of several sizes, with nothing between them, and the call goes on; a
-    /// program that fails frees something first.
-    pub fn is_refused_trial(&self, event: EventId) -> bool {
-        /// With fewer a program may try sizes itself.
-        const FEWEST: usize = 4;
-        let goes_on = |trials: std::ops::Range<usize>| {
-            let refused = || trials.clone().filter(|&at| self.action[at] == Action::Oom);
-            let is_varied = || refused().any(|at| self.size[at] != self.size[event as usize]);
-            refused().count() >= FEWEST && is_varied() && self.is_alloc_like(trials.end, event)
-        };
-        self.got_instead(event).is_some() || self.trials_around(event).is_some_and(goes_on)
-    }
-
-    /// True where an event allocates with the stack and on the stream of another.
-    fn is_alloc_like(&self, at: usize, other: EventId) -> bool {
-        let other = other as usize;
-        self.action.get(at) == Some(&Action::Alloc)
-            && self.stack[at] == self.stack[other]
-            && self.stream[at] == self.stream[other]
-    }
-
-    /// A refused request with those before and after it of the same stack and stream, between which the cache may have been given back but
-    /// nothing was allocated or freed. `None` for another event.
-    fn trials_around(&self, refused: EventId) -> Option<std::ops::Range<usize>> {
-        /// Events on each side; a program that fails thousands of times in a row is not searched to its end for each.
-        const MOST: usize = 64;
-        let i = refused as usize;
-        if self.action.get(i) != Some(&Action::Oom) {
-            return None;
-        }
-        let is_like = |at: &usize| match self.action[*at] {
-            Action::Oom => self.stack[*at] == self.stack[i] && self.stream[*at] == self.stream[i],
-            action => action.grows_reserved() || action.shrinks_reserved(),
-        };
-        let before = (0..i).rev().take(MOST).take_while(is_like).count();
-        let after = (i + 1..self.len()).take(MOST).take_while(is_like).count();
-        Some(i - before..i + 1 + after)
-    }
-
-    /// Requests that were [refused without a failure](Self::is_refused_trial). O(events).
-    pub fn refused_trials(&self) -> Vec<EventId> {
-        self.refused().filter(|&event| self.is_refused_trial(event)).collect()
-    }
-
-    fn refused(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
+    pub(super) fn refused(&self) -> impl DoubleEndedIterator<Item = EventId> + '_ {
         (0..self.len()).filter(|&i| self.action[i] == Action::Oom).map(|i| i as EventId)
     }
 

@@ -20,6 +20,7 @@ mod segment;
 mod source_totals;
 mod stack;
 mod stats;
+mod trials;
 mod version;
 
 pub use annotation::{Annotation, Annotations};

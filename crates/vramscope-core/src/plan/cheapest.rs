@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::changes::{Changed, predict};
 use super::names::is_batch;
 use super::{Plan, Predicted, Setting, Size};
-use crate::anatomy::Role;
+use crate::anatomy::{Phase, Role};
 use crate::changes::{Change, Code, Cost, Trust, edit, titled};
 use crate::inference::whatif::SUGGESTED;
 use crate::units::MEBIBYTE;
@@ -46,6 +46,8 @@ pub struct Passes {
     pub of_part: Predicted,
     /// Bytes of gradients that wait for the other passes and are not there at the peak of one.
     pub kept: u64,
+    /// Whether they are passes of training, whose gradients add up.
+    pub trains: bool,
 }
 
 impl Passes {
@@ -59,17 +61,21 @@ impl Passes {
         (self.of_part.peak_reserved_bytes + self.kept).div_ceil(MEBIBYTE) * MEBIBYTE
     }
 
-    /// `gradient accumulation, 2 × 32`.
+    /// `gradient accumulation, 2 × 32`, or `the batch in parts, 2 × 32`.
     pub fn title(&self) -> String {
+        let what = if self.trains { "gradient accumulation" } else { "the batch in parts" };
         if self.passes * self.part > self.whole {
-            return format!("gradient accumulation, {} passes of at most {}", self.passes, self.part);
+            return format!("{what}, {} passes of at most {}", self.passes, self.part);
         }
-        format!("gradient accumulation, {} \u{d7} {}", self.passes, self.part)
+        format!("{what}, {} \u{d7} {}", self.passes, self.part)
     }
 
     /// What to paste.
     pub fn code(&self) -> Code {
-        Code::of_passes(self.passes, self.part, self.whole)
+        match self.trains {
+            true => Code::of_passes(self.passes, self.part, self.whole),
+            false => Code::of_parts(self.part),
+        }
     }
 }
 
@@ -157,8 +163,9 @@ impl Plan {
         let part = whole.div_ceil(passes.max(1));
         let of_part = self.at(&size.with(name, part), &Setting { limit: None, ..setting.clone() });
         let role = |role: &str| of_part.by_role.get(role).copied().unwrap_or(0);
-        let kept = role("weights").saturating_sub(role("gradients"));
-        Some(Passes { passes, part, whole, of_part, kept, cost: self.cost_of_passes(passes, part) })
+        let trains = self.programs[self.largest].rows.iter().any(|row| row.phase == Phase::Backward);
+        let kept = if trains { role("weights").saturating_sub(role("gradients")) } else { 0 };
+        Some(Passes { passes, part, whole, of_part, kept, trains, cost: self.cost_of_passes(passes, part) })
     }
 
     /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.

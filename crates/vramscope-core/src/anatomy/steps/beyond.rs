@@ -51,6 +51,7 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
         let has_stacks = device.events.stack.iter().any(|stack| stack.is_some());
         let is_one = match device.events.failure_at_end() {
             Some(_) if !has_stacks => allocations(last, n) > 0,
+            Some(_) if begins_a_step(device, &steps, last) => true,
             failure => (has_stacks || failure.is_some()) && allocates,
         };
         if is_one && !matches!(steps.source, StepSource::Range(_)) {
@@ -99,6 +100,15 @@ fn ends_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
     let is_step = of(start, first).any(|stack| between.contains(&stack));
     let known = after.intersection(&between).count();
     is_step && known * 2 > after.len() && !of(start, first).any(|stack| after.contains(&stack))
+}
+
+/// Whether the lines that run after the last marked step ran in steps before. O(events).
+fn begins_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
+    let of = |from, to| allocations(device, from, to).filter(|stack| stack.is_some());
+    let Some(&start) = steps.bounds.first() else { return false };
+    let after: FxHashSet<StackId> = of(last, device.events.len() as u32).collect();
+    let before: FxHashSet<StackId> = of(start, last).collect();
+    after.intersection(&before).count() * 2 > after.len()
 }
 
 /// What a stack says of the steps outside the marked ones.

@@ -123,7 +123,7 @@ pub fn diagnose(
     }
     // What a more particular rule is about is not told again as short-lived.
     for general in [self::rules::SPIKE, self::rules::TEMPORARIES] {
-        let is_general = |f: &Finding| f.rule == general || f.rule == self::rules::TEMPORARIES;
+        let is_general = |f: &Finding| [general, self::rules::TEMPORARIES, self::rules::BATCH].contains(&f.rule);
         let particular = findings.iter().filter(|f| f.class == Class::Peak && !is_general(f));
         let told: Vec<LifetimeId> = particular.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
         let is_told = |f: &Finding| f.place.lifetimes.first().is_some_and(|id| told.contains(id));
@@ -160,7 +160,9 @@ pub fn diagnose(
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP, self::rules::ZERO_BEFORE_STEP].contains(&f.rule);
-        let is_mistake = self::rules::MISTAKES.contains(&f.rule) && f.at_stake().saturating_mul(10) >= peak;
+        // A short-lived block with a line to paste is cuDNN's search, which one line ends.
+        let is_search = f.rule == self::rules::SPIKE && f.remedy.is_some();
+        let is_mistake = (self::rules::MISTAKES.contains(&f.rule) || is_search) && f.at_stake().saturating_mul(10) >= peak;
         let rank = if causes(f) { Class::OutOfMemory } else { rank(f, &input) };
         (!is_limit, rank, !causes(f), !is_last(f), !is_mistake, saved, f.rule)
     });

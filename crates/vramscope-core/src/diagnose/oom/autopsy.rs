@@ -105,7 +105,9 @@ impl Autopsy {
     /// the pieces decided which request failed, not that one did.
     pub fn is_full_in_pieces(&self) -> bool {
         let is_more = self.allocated.saturating_add(self.requested) > self.allocated_before;
-        self.verdict == Verdict::Fragmentation && !self.is_host && is_more && is_share(self.allocated, self.most(), FULL)
+        // Of a cap that is only known as a range its lower end, or what was reserved.
+        let all = self.limit.map_or(self.most(), |cap| cap.least.max(self.reserved).min(self.most()));
+        self.verdict == Verdict::Fragmentation && !self.is_host && is_more && is_share(self.allocated, all, FULL)
     }
 
     /// What this process can have: its cap where one is known, at most what the device has for it.

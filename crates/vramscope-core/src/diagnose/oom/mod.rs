@@ -137,10 +137,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         device_free,
         reserved,
         allocated: state.totals.allocated,
-        allocated_before: tables
-            .curves
-            .peak_in(device, &tables.lifetimes, Quantity::Allocated, 0, event)
-            .map_or(tables.curves.start(Quantity::Allocated), |(bytes, _)| bytes),
+        allocated_before: allocated_before(device, tables, event),
         pending: state.totals.active.saturating_sub(state.totals.allocated),
         others,
         outside,
@@ -166,6 +163,19 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     autopsy.sentence = why::sentence(&autopsy);
     autopsy.parts = parts::parts(&autopsy, &device.settings.conf);
     Some(autopsy)
+}
+
+/// The most that was allocated before an event, but for trials of cuDNN, which the program does not need. O(events).
+fn allocated_before(device: &DeviceRecording, tables: &DeviceTables, event: u32) -> u64 {
+    let mut most = tables.curves.start(Quantity::Allocated);
+    let mut from = 0;
+    for trial in device.events.granted_trials().into_iter().filter(|&trial| trial < event).chain([event]) {
+        let peak = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Allocated, from, trial);
+        most = peak.map_or(most, |(bytes, _)| most.max(bytes));
+        // The block is gone two events later.
+        from = trial.saturating_add(2);
+    }
+    most
 }
 
 /// What a request has to have from the device beyond what is reserved: under a cap a segment's size, also where expandable

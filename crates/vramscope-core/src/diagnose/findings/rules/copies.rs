@@ -4,6 +4,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 
 use super::at_peak::{peak, together};
+use super::shared::{CONVOLVES, LINEAR};
 use super::structure::NeverUsed;
 use crate::diagnose::counterfactual::{Saving, peak_after};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
@@ -49,7 +50,9 @@ fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<
 /// The lines that each make one buffer of at least a mebibyte again and again, each time larger and beside the one before. O(lifetimes).
 pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
     const FEWEST: u64 = 8;
-    let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE);
+    // A layer computes its result anew: it grows with the input, and is no copy.
+    let is_computed = |id: LifetimeId| p.flags_of(id) & (LINEAR | CONVOLVES) != 0;
+    let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE && !is_computed(id));
     places.retain(|line, x| {
         let differs = x.sizes.len() as u64 * 5 >= x.number().min(MOST_SIZES) * 4;
         line.is_some() && x.number() >= FEWEST && differs && copied(p, &x.ids) * 5 >= x.number() * 4

@@ -157,7 +157,7 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
 
 /// True where the cache is emptied after cuDNN tried an algorithm (`torch.backends.cudnn.benchmark`): the block freed just before was made
 /// just before by the same operation, which is a convolution or, without a Python stack, one of the backward pass.
-pub(super) fn is_search(p: &RuleInput<'_>, event: usize) -> bool {
+fn is_search(p: &RuleInput<'_>, event: usize) -> bool {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     let stack_of = |event: usize| events.stack.get(event).copied().unwrap_or(StackId::NONE);
     let stack = stack_of(event);

@@ -6,14 +6,14 @@ use super::TEMPORARIES;
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::backward::keeps_backward_graph;
 use super::copies::is_grown;
-use super::shared::{FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
+use super::shared::{CONVOLVES, FUSED, JOINS, LINEAR, LOSS, MATH, MULTIPLIES, OPERAND, SDPA, SOFTMAX};
 use crate::anatomy::roles::Role;
 use crate::anatomy::steps::StepSource;
-use crate::anatomy::{Phase, line_of};
+use crate::anatomy::{Phase, function_of, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
-use crate::tables::{BlockAt, LifetimeId, NO_EVENT, is_framework, place_or_function};
+use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Nothing below one part in this many of the peak is reported here.
@@ -386,15 +386,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     // Where PyTorch's own attention has no fused kernel, as for a bias, it keeps scores too: calling it is no advice then.
     let is_of_pass =
         |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.flags(stack_of(id)) & SDPA == 0;
-    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too. Methods of several
-    // classes of a file are all called `forward`: the line that calls one tells which it is.
-    let function = |stack: StackId| {
-        let (stacks, line) = (&p.recording.stacks, line_of(&p.recording.stacks, stack)?);
-        let frame = stacks.frame(line)?;
-        let around = stacks.frames(stack).iter().skip_while(|f| **f != line).skip(1);
-        let caller = around.copied().find(|f| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f)));
-        Some((frame.file, frame.name, caller))
-    };
+    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too.
+    let function = |stack: StackId| function_of(&p.recording.stacks, stack);
     let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX && p.roles.anatomy.phases.is_in_module(stack);
     let all = (0..p.recording.stacks.len() as u32).map(StackId);
     let of_fused: FxHashSet<_> = all.filter(|&stack| p.flags(stack) & FUSED != 0).filter_map(function).collect();
@@ -405,7 +398,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let function = function(stack_of(id));
         let is_fused = function.is_some_and(|f| of_fused.contains(&f));
         let flags = p.flags(stack_of(id));
-        let is_operand = flags & OPERAND == OPERAND || flags & LINEAR != 0;
+        let is_operand = flags & OPERAND == OPERAND || flags & (LINEAR | CONVOLVES) != 0;
         is_of_pass(id) && !is_fused && !is_operand && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
     };
     // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
@@ -439,16 +432,28 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(size) = largest(stacks_of.clone()).or_else(|| largest(of_step())) else { return Vec::new() };
     // Without autocast nothing makes copies of half the size: such blocks are tensors of another shape.
     let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
+    // Where a layer's queries are as large as its scores only a softmax tells them apart.
+    let is_layer = |id: LifetimeId| {
+        let (stack, of) = (stack_of(id), function(stack_of(id)));
+        lifetimes.requested(p.device, id) == size
+            && p.flags(stack) & (LINEAR | CONVOLVES) != 0
+            && of.is_some_and(|f| of_softmax.contains(&f))
+    };
+    let is_ambiguous = !of_softmax.is_empty() && (0..lifetimes.len() as u32).map(LifetimeId).any(is_layer);
     // The graph of the pass before the recording keeps as many, without a stack.
     let is_score = |id: LifetimeId| {
         let requested = lifetimes.requested(p.device, id);
+        if is_ambiguous {
+            return requested == size && is_of_pass(id) && is_softmax(stack_of(id));
+        }
         let is_older = requested == size && p.roles.is_of_older_graph(id);
         is_older || ((requested == size || (casts && requested == size / 2)) && is_attention(id))
     };
     let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
     // The backward pass makes blocks of the same size, without a Python stack.
     let is_way_back = |id: LifetimeId| {
-        lifetimes.requested(p.device, id) == size
+        !is_ambiguous
+            && lifetimes.requested(p.device, id) == size
             && p.roles.of(id) == Role::Temporaries
             && p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
     };

@@ -164,12 +164,12 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
             .bytes_of("temporaries", bytes)
             .bytes_of("peak", peak)
             .at(place)
-            .remedy(&format!("torch.optim.{optimizer}(model.parameters(), {way})"))
+            .remedy(&format!("torch.optim.{optimizer}(..., {way})"))
             .advice(match is_fused {
                 true => {
-                    "fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries."
+                    "Add it to the call that you have. fused=True updates in one kernel, foreach=False one parameter after the other: neither needs the temporaries."
                 }
-                false => "foreach=False updates one parameter after the other, without temporaries of all of them at once.",
+                false => "Add it to the call that you have. foreach=False updates one parameter after the other, without temporaries of all of them at once.",
             })
             .check("The spike inside each optimizer step is gone."),
     ]

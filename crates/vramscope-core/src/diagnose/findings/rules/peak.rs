@@ -4,7 +4,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::at_peak::{LEAST, Layers, held, lines, made_at, of_role, peak, place, probably, saving, step_of};
 use super::copies::is_grown;
-use super::flushes::is_search;
 use super::kept::keeps_unused_graph;
 use super::library::checkpointing_of;
 use super::shared::{JOINS, LOSS, VAE};
@@ -27,6 +26,9 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let (live, _) = held(p, |_| true);
     let Some(largest) = live.first().filter(|b| is_short(b.lifetime)) else { return Vec::new() };
     let peak = peak(p);
+    if let Some(finding) = search(p, largest) {
+        return vec![finding];
+    }
     let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b.lifetime)).collect();
     let bytes = largest.size * blocks.len() as u64;
     if largest.size < 256 * MEBIBYTE || (largest.size * 3 < peak && bytes * 2 < peak) {
@@ -81,13 +83,6 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         .at(place(p, &blocks));
     // Only the program's own tensors can be cut into parts.
     if is_workspace {
-        let gone = p.tables.lifetimes.gone(largest.lifetime) as usize;
-        if is_search(p, gone.saturating_add(1)) {
-            return vec![finding
-                .remedy("torch.backends.cudnn.benchmark = False")
-                .advice("cuDNN probably tries its fastest algorithms, and the cache is emptied after each trial: that is what benchmark = True does. Without it cuDNN chooses by rules, and some convolutions may be slower.")
-                .check("No such block, and a lower peak.")];
-        }
         return vec![finding
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
             .check("The workspace is smaller, or gone.")];
@@ -108,6 +103,35 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     };
     vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
+}
+
+/// Scratch memory with which cuDNN tries an algorithm, where the peak is lower without such trials.
+fn search(p: &RuleInput<'_>, largest: &BlockAt) -> Option<Finding> {
+    let lifetimes = &p.tables.lifetimes;
+    let trials: FxHashSet<u32> = p.device.events.granted_trials().into_iter().collect();
+    let is_trial = |id: LifetimeId| trials.contains(&lifetimes.born(id));
+    if !is_trial(largest.lifetime) || largest.size < 256 * MEBIBYTE {
+        return None;
+    }
+    let without = saving(p, |id, size| if is_trial(id) { 0 } else { size });
+    if without.bytes().saturating_mul(10) < peak(p) {
+        return None;
+    }
+    let says = format!(
+        "{} of the {} at the peak is scratch memory with which cuDNN probably tried one algorithm for a convolution. It was freed at once.",
+        Bytes(largest.size),
+        Bytes(peak(p)),
+    );
+    let advice = "That is what torch.backends.cudnn.benchmark = True does for each new shape. Without it cuDNN chooses by rules, and some \
+                  convolutions may be slower.";
+    let finding = Finding::new(super::SPIKE, Class::Peak, "cuDNN's search for algorithms makes the peak", largest.size)
+        .says(says)
+        .bytes_of("scratch memory", largest.size)
+        .bytes_of("peak active", peak(p))
+        .at(place(p, &[largest]))
+        .remedy("torch.backends.cudnn.benchmark = False");
+    let check = format!("{}.", without.falls());
+    Some(finding.saves("Without the trials", without).advice(advice).check(&check))
 }
 
 /// The decoder of an image model, on the whole image at once.

@@ -28,6 +28,8 @@ pub(super) const JOINS: u16 = 1 << 9;
 pub(super) const MATH: u16 = 1 << 12;
 /// A frame is of a linear layer: what it makes is no score, also inside attention.
 pub(super) const LINEAR: u16 = 1 << 13;
+/// The same of a convolution.
+pub(super) const CONVOLVES: u16 = 1 << 14;
 
 /// A frame copies a tensor into another layout.
 const CLONES: u16 = 1 << 10;
@@ -63,6 +65,9 @@ fn mark(name: &str, file: &str) -> u16 {
     }
     if name == "aten::linear" || name.contains("_ops::linear::") || file.ends_with("nn/modules/linear.py") {
         marks |= LINEAR;
+    }
+    if file.ends_with("nn/modules/conv.py") {
+        marks |= CONVOLVES;
     }
     if name.contains("_scaled_dot_product_attention_math") {
         marks |= MATH;

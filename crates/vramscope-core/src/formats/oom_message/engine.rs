@@ -203,8 +203,10 @@ impl Pattern {
         let f = &message.figures;
         let has_a_card = f.capacity.or(f.free).or(f.limit).or(f.allocated).or(f.reserved).is_some() || message.counts_tokens();
         let is_mentioned = || super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
-        let is_literal =
-            super::evidence::is_guide(window) || super::evidence::is_in_code(window) || !has_a_card && is_mentioned();
+        let is_literal = super::evidence::is_guide(window)
+            || super::evidence::is_in_code(window)
+            || super::evidence::is_shown(window, self.row.anchor)
+            || !has_a_card && is_mentioned();
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,

@@ -18,6 +18,7 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
     is_literal(window, words)
         || is_alert_rule(window)
         || is_patch(window)
+        || is_other_error(window)
         || halves(window, words).is_some_and(|(before, after)| {
             let is_noted = || is_noted(window, &before, &after) || !has_figures && is_release_note(window, &before, &after);
             let is_told = !tells("first person", &before) && (is_noted() || is_catalogue(window));
@@ -48,13 +49,58 @@ pub(super) fn is_in_code(window: &Window<'_>) -> bool {
     }
     let opens = window.around(COMMENT, 0).lines().rev().find(|line| !is_quoted(line));
     let is_open = |line: &str| {
-        [" = (", " = [", " = {"].iter().any(|end| line.ends_with(end)) || line.contains("new ") && line.ends_with('(')
+        [" = (", " = [", " = {", " ="].iter().any(|end| line.ends_with(end)) || line.contains("new ") && line.ends_with('(')
     };
     opens.is_some_and(|line| is_open(line.trim_end()))
 }
 
 /// Lines above and below an example that a guide explains.
 const GUIDE: usize = 16;
+
+/// True for an error of Python's of another kind, which only names one of memory: `KeyError: 'out of memory'`, and for the title of an issue
+/// in a list of them.
+fn is_other_error(window: &Window<'_>) -> bool {
+    const OTHERS: [&str; 10] = [
+        "ImportError: cannot import name ",
+        "ModuleNotFoundError: ",
+        "KeyError: ",
+        "AttributeError: ",
+        "AssertionError: expected ",
+        "NameError: ",
+        "SyntaxError: ",
+        "TypeError: ",
+        "IndexError: ",
+        "FileNotFoundError: ",
+    ];
+    let line = window.raw_line().trim_start();
+    // pytest begins the lines of an error with a letter.
+    let line = line.strip_prefix("E  ").map_or(line, str::trim_start);
+    OTHERS.iter().any(|other| line.starts_with(other)) || captured!(r"^[-*] (#\d+) ", line).is_some_and(|[_]| true)
+}
+
+/// True for an example of an error, whatever figures it has.
+pub(super) fn is_shown(window: &Window<'_>, words: &str) -> bool {
+    is_example(window) || halves(window, words).is_some_and(|(before, _)| is_quoted_example(&before))
+}
+
+/// True for an example that the line above introduces, or the first line above the list that it is in: `a line such as:`.
+fn is_example(window: &Window<'_>) -> bool {
+    let is_listed = is_in_list(window);
+    let above = window.around(EXAMPLE, 0).to_ascii_lowercase();
+    let is_item = |line: &str| captured!(r"^\s*([-*+•]|\d+\. )", line).is_some_and(|[_]| true);
+    let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_listed && is_item(line));
+    let introduces = above.lines().rev().skip(1).map(str::trim).find(|line| !skipped(line));
+    introduces.is_some_and(|line| line.ends_with(':') && tells("introduces", line) && !tells("first person", line))
+}
+
+/// Lines above an example that may introduce it.
+const EXAMPLE: usize = 8;
+
+/// True for words in quotes behind what says that they may come: ``if you see `ValueError: …` ``.
+fn is_quoted_example(before: &str) -> bool {
+    let is_open = ['`', '"'].iter().any(|&quote| before.matches(quote).count() % 2 == 1);
+    is_open && tells("may come", before) && !tells("first person", before)
+}
 
 /// True for a changed line of a patch, which is code or documentation.
 fn is_patch(window: &Window<'_>) -> bool {

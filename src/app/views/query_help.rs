@@ -21,8 +21,11 @@ const NAMES: usize = 2000;
 /// The words of a recording, found once.
 #[derive(Default)]
 pub struct QueryWords {
-    /// Keyed by where the roles lie in memory.
-    examples: Derived<Option<Identity>, Vec<Example>>,
+    /// Keyed by where the roles lie in memory, and by the cursor when the list was last open: counting at each place of a cursor that moves
+    /// is for nobody.
+    examples: Derived<(Option<Identity>, u32), Vec<Example>>,
+    /// That cursor.
+    counted_at: u32,
     /// Names of annotations, numbers left off, each once.
     annotations: Derived<usize, Vec<String>>,
     /// Why a query matches nothing. The cursor and the markers are in the key if the answer depends on them.
@@ -43,6 +46,9 @@ impl QueryWords {
         let names: Vec<&str> = (0..cx.data.names.len().min(NAMES)).map(|i| cx.data.names.text(i)).collect();
         let annotations = self.annotations(cx);
         let annotations: Vec<&str> = annotations.iter().map(String::as_str).collect();
+        if Popup::is_any_open(ui.ctx()) {
+            self.counted_at = cx.shared.cursor;
+        }
         let examples = self.examples(cx);
         let steps = cx.data.known_steps().map_or(0, |s| s.len());
         let known = Vocabulary { stacks: &names, annotations: &annotations, steps, streams: cx.data.device().streams.len() };
@@ -81,8 +87,8 @@ impl QueryWords {
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {
         let roles = cx.roles.cloned();
-        let key = roles.as_ref().map(Identity::of);
-        let (data, cursor) = (Arc::clone(cx.data), Some(cx.shared.cursor));
+        let key = (roles.as_ref().map(Identity::of), self.counted_at);
+        let (data, cursor) = (Arc::clone(cx.data), Some(self.counted_at));
         let shown = self.examples.get(cx.jobs, "examples of queries", &key, move |progress| {
             let scope = Scope {
                 roles: roles.as_deref(),

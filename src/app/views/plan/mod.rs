@@ -358,6 +358,7 @@ impl PlanView {
         let caption = match all - scene.idle as u64 {
             // How far it is stands in the header, where runs are counted.
             _ if tried < all => format!("{of}, being tried"),
+            helping if fails && scene.is_hopeless => format!("{helping} of {of} lower its peak"),
             helping => format!("{helping} of {of} would help"),
         };
         let mut page = if has_right { 0 } else { self.page };

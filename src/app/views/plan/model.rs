@@ -218,7 +218,7 @@ impl PlanView {
         let own_figures = scene
             .at_wanted()
             .map(|p| Figures { largest: scene.fits.map(|f| [f.0, f.1]), ..Figures::of_point(p, "", &scene.plan, limit) });
-        let first = Row {
+        let mut first = Row {
             kind: Kind::Own,
             title: "as recorded".to_owned(),
             is_best: false,
@@ -267,6 +267,10 @@ impl PlanView {
                     Some(Answer::Cheapest(found)) if passes.is_some() && found.as_ref().is_none_or(|f| is_dearer(&f.0)) => {
                         best = passes;
                     }
+                    // A setting alone has its row.
+                    Some(Answer::Cheapest(Some((changes, conf)))) if changes.is_empty() => {
+                        best = Some(Kind::Setting(conf.clone()))
+                    }
                     Some(Answer::Cheapest(Some((changes, conf)))) => {
                         best = Some(Kind::Changes(changes.clone(), conf.clone()));
                         if changes.contains('+') || conf != own {
@@ -300,6 +304,13 @@ impl PlanView {
         }
         for row in &mut rows {
             row.is_best = best.as_ref() == Some(&row.kind);
+        }
+        // What is told for the low end of an estimated cap depends on the cap where its high end is enough.
+        let most = self.estimate.filter(|cap| cap.least == limit && !cap.is_known()).map_or(0, |cap| cap.most);
+        for figures in rows.iter_mut().chain([&mut first]).filter_map(|row| row.figures.as_mut()) {
+            if figures.outcome == Outcome::Fails && figures.peak <= most {
+                (figures.outcome, figures.ends) = (Outcome::May, "may fit");
+            }
         }
         let is_by_hand = |row: &Row| !row.is_best && Some(&row.kind) == self.row.as_ref() && !is_listed(&row.kind, &own);
         let rank = |row: &Row| match row.figures.as_ref().map(|f| &f.outcome) {

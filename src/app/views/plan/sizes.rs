@@ -117,7 +117,16 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
                 let least = peaks.min().map_or(String::new(), |least| {
                     format!(": the least that one of them needs is {}, and there is {}", Bytes(least), Bytes(scene.limit))
                 });
-                say(format!("No change that was tried makes {} fit{least}. ", scene.named(scene.wanted)), Ink::Plain);
+                let may = scene.rows.iter().find(|r| r.figures.as_ref().is_some_and(|f| f.outcome == Outcome::May));
+                match may {
+                    Some(row) => {
+                        say("Nothing that was tried is sure to make it fit. ".to_owned(), Ink::Plain);
+                        say(format!("This may: {}. ", means(row)), Ink::Strong);
+                    }
+                    None => {
+                        say(format!("No change that was tried makes {} fit{least}. ", scene.named(scene.wanted)), Ink::Plain);
+                    }
+                }
             }
             None => say("Trying what would make it fit\u{2026} ".to_owned(), Ink::Plain),
         }

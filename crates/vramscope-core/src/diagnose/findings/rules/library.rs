@@ -124,6 +124,13 @@ pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'sta
             "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",
         );
     }
+    // The loop over the layers is torchvision's, so the user has no line to change.
+    if is_most("torchvision/models/") {
+        return (
+            "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))",
+            "It is in torch.distributed.algorithms._checkpoint.checkpoint_wrapper; Block is the class of the layers, such as Bottleneck or BasicBlock of a ResNet. Or use a smaller micro-batch with accumulation; BatchNorm then sees fewer samples at once.",
+        );
+    }
     if is_most("diffusers/models/") {
         return (
             "unet.enable_gradient_checkpointing()",

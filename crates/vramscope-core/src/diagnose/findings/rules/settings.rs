@@ -33,7 +33,7 @@ pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Hel
     let in_code = in_code(finding.rule)?;
     if helped.own.oom || helped.remedies.ends_at_failure.is_some() {
         // Peaks up to a failure do not compare.
-        return Some((format!("The settings that serve this recording are listed with its failure. {in_code}"), None));
+        return Some((format!("The failure's finding lists the settings that would help. {in_code}"), None));
     }
     let own = helped.own.peak_reserved_bytes;
     let passing = || helped.remedies.passing();

@@ -151,8 +151,9 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
-    let mut at_peak = 0;
-    for event in [at, end, p.peak_event] {
+    let (mut at_peak, mut at_failure) = (0, 0);
+    let failure = p.ooms.last().map(|a| a.event);
+    for event in [at, end, p.peak_event].into_iter().chain(failure) {
         let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
         let (mut pinned, mut live, mut segments, mut lifetimes) = (0u64, 0u64, 0usize, Vec::new());
         for s in state.segments.iter().filter(|s| !s.is_expandable && s.size >= 20 * MEBIBYTE) {
@@ -168,14 +169,17 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
         if event == p.peak_event {
             at_peak = pinned;
         }
+        if Some(event) == failure {
+            at_failure = pinned;
+        }
         if best.as_ref().is_none_or(|b| pinned > b.0) {
             best = Some((pinned, live, segments, event, lifetimes));
         }
     }
     let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
     let reserved = p.tables.curves.peak(Quantity::Reserved).0;
-    // Where the peak uses that room again, and no request failed, it costs nothing.
-    let costs_nothing = at_peak * 4 < pinned && p.ooms.is_empty();
+    // Where the peak uses that room again, and a request that failed found it used, it costs nothing.
+    let costs_nothing = at_peak * 4 < pinned && at_failure * 4 < pinned;
     if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 || costs_nothing {
         return Vec::new();
     }
@@ -187,7 +191,8 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
         bytes: pinned,
         saving: None,
         sentence: format!(
-            "{} of live blocks keep {} of free memory from going back to the device: {} less than a fifth full.",
+            "At event {}, {} of live blocks keep {} of free memory from going back to the device: {} less than a fifth full.",
+            count(u64::from(event)),
             Bytes(live),
             Bytes(pinned),
             counted(segments as u64, "segment is", "segments are"),

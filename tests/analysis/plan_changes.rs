@@ -96,6 +96,27 @@ fn checkpointed_models_come_out_as_they_ran() {
     }
 }
 
+/// nanoGPT makes four passes a step and measures its loss between some steps, without a graph: each pass of training is changed for itself.
+/// With its blocks checkpointed it reserved 12,914 MiB and allocated 10,065,669,632 bytes.
+#[test]
+fn each_of_several_passes_of_a_step_is_changed() {
+    let plan = plan_of(&[recorded("nanogpt", "batch=12")]).unwrap();
+    let planned = |change: &str| {
+        let changes = Change::parse(change).unwrap();
+        plan.change(&changes, &Size::of("batch", 12), &setting("", None), None).unwrap()
+    };
+    let (c, real) = (planned("checkpoint"), 10_065_669_632.0 / MIB);
+    assert!((c.peak_allocated_bytes as f64 / MIB / real - 1.0).abs() < 0.005, "{}", c.peak_allocated_bytes);
+    is_inside(&c, 12_914.0, real);
+    let c = planned("chunks:8");
+    assert!(c.reason.is_none() && c.saves_bytes > 5 << 30, "{c:?}");
+    assert_eq!(
+        planned("no_grad").saves_bytes,
+        0,
+        "the passes that measure have no graph already, and those of training need theirs"
+    );
+}
+
 /// The true reason, where a change cannot be made.
 #[test]
 fn a_change_that_cannot_be_made_says_why() {

@@ -168,7 +168,7 @@ impl Peak {
             by_line: held.lines.iter().take(LISTED).map(Held::from).collect(),
             other_lines: Others::of(held.lines.iter().skip(LISTED).map(|l| (l.bytes, l.count))),
             by_module: held.modules.iter().take(LISTED).map(Held::from).collect(),
-            sentence: sentence(&held, when, &anatomy.words_at(event)),
+            sentence: sentence(&held, when, &anatomy.words_of_peak(device, tables, event)),
         }
     }
 }

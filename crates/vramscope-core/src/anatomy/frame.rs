@@ -301,7 +301,9 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         || low.starts_with("valid")
         || low == "test"
         || low.ends_with("_eval")
-        || low.contains("validation");
+        || low.contains("validation")
+        // nanoGPT's, and its many descendants'.
+        || low == "estimate_loss";
     let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
     set(EVALUATES, (tests && !is_library) || loops);
     let in_training = named(&["training_step", "_inner_training_loop"]) || has(&["loops/training_epoch_loop.py"]);

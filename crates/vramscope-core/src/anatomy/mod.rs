@@ -45,7 +45,7 @@ pub use sense::Part;
 
 use crate::anatomy::steps::{StepSource, Steps, number};
 use crate::model::{DeviceRecording, Recording, StackId};
-use crate::tables::DeviceTables;
+use crate::tables::{DeviceTables, Quantity};
 
 /// What a program was doing on one device.
 #[derive(Debug, Default)]
@@ -128,6 +128,25 @@ impl Anatomy {
                 }
             },
             _ => words,
+        }
+    }
+
+    /// [`words_at`](Self::words_at) of the peak, with the first step that peaked as high: `in the backward pass of step 17 (step 2 peaked as
+    /// high)`. O(steps).
+    pub fn words_of_peak(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> String {
+        /// A counter or a log makes a part in this many.
+        const ODD: u64 = 1000;
+        let words = self.words_at(event);
+        let peak = |step: usize| {
+            let bounds = self.steps.bounds.get(step..step + 2)?;
+            Some(tables.curves.peak_in(device, &tables.lifetimes, Quantity::Active, bounds[0], bounds[1])?.0)
+        };
+        let Some((step, high)) = self.steps.of(event).and_then(|step| Some((step, peak(step)?))) else { return words };
+        let is_as_high = |&step: &usize| peak(step).is_some_and(|bytes| bytes.abs_diff(high) <= high / ODD);
+        let before = (0..step).find(is_as_high);
+        match before.filter(|_| !words.is_empty()) {
+            Some(first) => format!("{words} (step {} peaked as high)", number(first)),
+            None => words,
         }
     }
 

@@ -278,11 +278,13 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let last = draft.steps();
     let mut is_any = false;
     let mut edits = Edits::default();
-    for step in u32::from(draft.program.steps > 0)..=last {
-        let Some((from, end)) = draft.reach(step, Phase::Forward) else { continue };
+    let passes: Vec<Pass> = (u32::from(draft.program.steps > 0)..=last).flat_map(|step| draft.passes(step)).collect();
+    for pass in passes {
+        let (step, (from, end)) = (pass.step, pass.forward);
         // The first pass makes the libraries' workspaces too.
         let is_of_pass = |role: Role| !matches!(role, Role::Weights | Role::OptimizerState | Role::Workspaces);
-        let forward = draft.of_step(step, |r| r.phase == Phase::Forward && r.born != NEVER && is_of_pass(r.role));
+        let is_in = |born: u32| (from..=end).contains(&born);
+        let forward = draft.of_step(step, |r| r.phase == Phase::Forward && is_in(r.born) && is_of_pass(r.role));
         let most = forward.iter().map(|&r| draft.size(r)).max().unwrap_or(0);
         // Logits come last in the forward pass, and nothing there is as large.
         let tail = from + (end - from) * 4 / 5;
@@ -294,7 +296,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
             continue;
         }
         is_any = true;
-        let back = draft.reach(step, Phase::Backward).map_or(end, |(first, stop)| first + (stop - first) / 10);
+        let back = pass.backward.map_or(end, |(first, stop)| first + (stop - first) / 10);
         let gradients = draft.of_step(step, |r| {
             matches!(r.phase, Phase::Backward | Phase::Between)
                 && (end..=back).contains(&r.born)
@@ -303,11 +305,12 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
         // The last layer's gradient is a sum over the parts: it is there from the first part on.
-        let of_head = draft.of_step(step, |r| r.role == Role::Gradients && r.phase == Phase::Backward && r.born <= back);
+        let of_head =
+            draft.of_step(step, |r| r.role == Role::Gradients && r.phase == Phase::Backward && (end..=back).contains(&r.born));
         if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
             let born = draft.rows[head as usize].born;
             // Behind the first request of the backward pass, which is where others look for its beginning.
-            let begin = draft.reach(step, Phase::Backward).map_or(end, |(first, _)| first);
+            let begin = pass.backward.map_or(end, |(first, _)| first);
             let sum = edits.make_again(draft, head, begin + 1);
             edits.free_again(sum, born + 1);
         }

@@ -13,14 +13,16 @@ use crate::tables::{LifetimeId, Lifetimes};
 pub(crate) const NEVER: u32 = u32::MAX;
 
 /// The blocks that a graph keeps and that no backward pass uses. What is live at a failure that ends the recording counts only where an
-/// earlier pass had no backward pass either: nobody knows what would have come next.
+/// earlier pass of the same line had no backward pass either: nobody knows what would have come next.
 pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &Roles) -> FxHashSet<LifetimeId> {
     let ids = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.is_kept_by_graph(id));
     let Some(failure) = device.events.failure_at_end() else { return ids.collect() };
     let run = roles.anatomy.phases.runs.iter().rfind(|run| run.events.0 <= failure);
     let start = run.map_or(failure, |run| run.events.0);
     let (over, open): (FxHashSet<_>, FxHashSet<_>) = ids.partition(|&id| lifetimes.gone(id) < start);
-    if over.is_empty() { over } else { over.into_iter().chain(open).collect() }
+    let line = |&id: &LifetimeId| roles.anatomy.phases.called_at(lifetimes.stack(device, id));
+    let lines: FxHashSet<_> = open.iter().map(line).collect();
+    if over.iter().any(|id| lines.contains(&line(id))) { over.into_iter().chain(open).collect() } else { over }
 }
 
 /// One request of a program.

@@ -8,7 +8,7 @@ use super::shared::{CONVOLVES, LINEAR};
 use super::structure::NeverUsed;
 use crate::diagnose::counterfactual::{Saving, peak_after};
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
-use crate::model::{BlockState, FrameId};
+use crate::model::{BlockState, FrameId, StackId};
 use crate::tables::{LifetimeId, Quantity, own_frame};
 use crate::units::{Bytes, MEBIBYTE, count};
 
@@ -35,9 +35,13 @@ impl AllocatingLine {
 fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<Option<FrameId>, AllocatingLine> {
     let lifetimes = &p.tables.lifetimes;
     let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
+    // Few stacks make many blocks.
+    let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
     for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_one(id)) {
         let size = lifetimes.requested(p.device, id);
-        let place = places.entry(own_frame(&p.recording.stacks, lifetimes.stack(p.device, id))).or_default();
+        let stack = lifetimes.stack(p.device, id);
+        let line = *lines.entry(stack).or_insert_with(|| own_frame(&p.recording.stacks, stack));
+        let place = places.entry(line).or_default();
         place.ids.push(id);
         place.bytes = place.bytes.saturating_add(size);
         if (place.sizes.len() as u64) < MOST_SIZES {

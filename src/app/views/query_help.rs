@@ -21,8 +21,8 @@ const NAMES: usize = 2000;
 /// The words of a recording, found once.
 #[derive(Default)]
 pub struct QueryWords {
-    /// Keyed by where the roles lie in memory, and by the cursor when the list was last open: counting at each place of a cursor that moves
-    /// is for nobody.
+    /// Keyed by where the roles lie in memory, and by the cursor when the list was last open: while nobody sees the list, a moving cursor
+    /// must not make it count again.
     examples: Derived<(Option<Identity>, u32), Vec<Example>>,
     /// That cursor.
     counted_at: u32,

@@ -142,7 +142,13 @@ fn first_is_the_verdict(path: &Path) -> bool {
         assert_eq!(a.verdict, forced(device, a, a.holes.bytes, a.holes.largest), "{}", name(path));
         assert!(first.sentence.starts_with(&a.sentence), "{}: {}", name(path), first.sentence);
         let says = match a.verdict {
-            Verdict::Fragmentation if a.is_full_in_pieces() => "up",
+            Verdict::Fragmentation if a.is_full_in_pieces() => {
+                if a.is_under_cap() {
+                    "cap is used up"
+                } else {
+                    "nearly full"
+                }
+            }
             Verdict::Fragmentation => "no hole fits",
             Verdict::Cap => "own cap",
             Verdict::Capacity => "is full",

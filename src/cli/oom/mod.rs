@@ -274,7 +274,7 @@ impl At<'_> {
             stream: self.device.stream_handle(a.servers.stream.unwrap_or_default()),
             limit_span_bytes: a.limit.map(|r| [r.least, r.most]),
             holders: a.holders().into_iter().map(|(name, bytes)| HolderEntry { name, bytes }).collect(),
-            tried_bytes: a.segment,
+            tried_bytes: a.message_bytes(),
             verdict: a.verdict.name(),
             headline: a.headline(),
             sentence: a.sentence.clone(),

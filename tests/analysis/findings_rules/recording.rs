@@ -81,6 +81,21 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     (0..8).for_each(|i| t.oom((4096 - i) * MIB, MIB, tries));
     t.alloc(16 * MIB, goes_on);
     assert_eq!(t.finish().devices[0].events.ooms().len(), 8);
+    // So does one that halves its batch and keeps what it gets in the end.
+    let mut t = Tape::new();
+    (1..5).for_each(|i| t.oom((4096 >> i) * MIB, MIB, tries));
+    t.alloc(16 * MIB, tries);
+    assert_eq!(t.finish().devices[0].events.ooms().len(), 4);
+    // A line that fails again and again, to the end.
+    let mut t = Tape::new();
+    (0..1000).for_each(|i| t.oom((4096 + i * 7 % 13) * MIB, MIB, tries));
+    assert_eq!(t.finish().devices[0].events.ooms().len(), 1000);
+    // What is freed at once before a request that finds no room is no trial.
+    let mut t = Tape::new();
+    let block = t.alloc(512 * MIB, tries);
+    t.free(block);
+    t.oom(4096 * MIB, MIB, tries);
+    assert!(t.finish().devices[0].events.granted_trials().is_empty());
     // Failures by the thousand are not each searched to their end.
     let mut t = Tape::new();
     let stack = t.stack(&[("/home/me/train.py", "main")]);

@@ -360,7 +360,7 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some((Steps::of_bounds(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
 }
 
-/// Fewer lines than this before the first iteration may be made once for all calls.
+/// At least so many lines before the first iteration show the beginning of a call; fewer may be set-up that is done once.
 const LEAST_BEFORE: usize = 3;
 
 /// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first
@@ -371,7 +371,7 @@ fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of:
     if rows.binary_search(&start.wrapping_sub(1)).is_err() {
         return starts;
     }
-    // A call that fails in a loop of its own over layers has made once what comes before the loop.
+    // A loop over layers inside one call: what comes before it was made once. So it looks where the first call fails.
     let (before, after) = rows.split_at(rows.partition_point(|&row| row < start));
     let once: FxHashSet<T> = before.iter().map(|&row| stack_of(row)).collect();
     if starts.len() > 1 && once.len() >= LEAST_BEFORE && !after.iter().any(|&row| once.contains(&stack_of(row))) {

@@ -132,7 +132,7 @@ impl Anatomy {
     }
 
     /// [`words_at`](Self::words_at) of the peak, with the first step that peaked as high: `in the backward pass of step 17 (step 2 peaked as
-    /// high)`. O(steps).
+    /// high)`. O(steps), a few cells of the curve each.
     pub fn words_of_peak(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> String {
         /// A counter or a log makes a part in this many.
         const ODD: u64 = 1000;

@@ -57,7 +57,7 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     // what earlier rounds made.
     let generates = matches!(case.steps.source, StepSource::Generation(_));
     let behind_second = case.steps.bounds.get(2).filter(|_| !generates).copied().unwrap_or(NO_EVENT);
-    // Not so what outlives several rounds and the last pass: the model of a program that ends.
+    // What is freed only after the last pass is no leftover either, also of rounds: it is the model, freed as the program ends.
     let ends = phases.runs.last().filter(|_| case.steps.len() > 1).map_or(NO_EVENT, |run| run.events.1);
     let behind_second = behind_second.min(ends);
     for id in ids() {

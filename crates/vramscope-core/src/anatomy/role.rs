@@ -337,7 +337,7 @@ impl Because {
             B::LibraryFrame => "A library made it for its own use.",
             B::LibrarySize => "It is as large as a cuBLAS workspace, was made once, and was kept.",
             B::Trial => {
-                "It was freed at once, and the same call emptied the cache after it: cuDNN tries algorithms so when torch.backends.cudnn.benchmark is on."
+                "It was freed at once, and the same call emptied the cache after it. This is how cuDNN tries algorithms when torch.backends.cudnn.benchmark is on."
             }
             B::CollectiveFrame => "A collective made it.",
             B::CacheFrame => "Code of a key-value cache made it.",

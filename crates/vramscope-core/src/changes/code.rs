@@ -226,7 +226,7 @@ impl Change {
                 "# Lightning's validation_step has no graph; around calls of your own: with torch.no_grad():",
             ]),
             Change::FusedAttention => own([
-                "out = F.scaled_dot_product_attention(q, k, v)  # instead of softmax(q @ k.mT) @ v; with a causal mask: is_causal=True",
+                "out = F.scaled_dot_product_attention(q, k, v)  # instead of softmax(q @ k.mT / sqrt(d)) @ v; with a causal mask: is_causal=True",
                 "model = AutoModel.from_pretrained(name, attn_implementation=\"sdpa\")",
                 "out = F.scaled_dot_product_attention(q, k, v)  # in the module's forward; with a causal mask: is_causal=True",
             ]),

@@ -126,6 +126,8 @@ impl<'a> Draft<'a> {
     pub(crate) fn passes(&self, step: u32) -> Vec<Pass> {
         /// A stretch of the forward pass begins another one if it makes one in this many of the requests that the largest makes.
         const SHARE: usize = 8;
+        /// A step of more is none that accumulates gradients, and each pass looks at all requests of its step.
+        const MOST: usize = 256;
         let is_of_pass = |r: &Draw| r.born != NEVER && matches!(r.phase, Phase::Forward | Phase::Backward);
         let mut rows: Vec<Draw> = self.of_step(step, is_of_pass).into_iter().map(|r| self.rows[r as usize]).collect();
         rows.sort_unstable_by_key(|r| r.born);
@@ -134,6 +136,9 @@ impl<'a> Draft<'a> {
         let most = forward.map(|s| s.len()).max().unwrap_or(0);
         let mut passes: Vec<Pass> = Vec::new();
         for stretch in stretches {
+            if passes.len() > MOST {
+                break;
+            }
             let reach = (stretch[0].born, stretch[stretch.len() - 1].born);
             match passes.last_mut() {
                 Some(pass) if stretch[0].phase == Phase::Backward => {
@@ -146,6 +151,7 @@ impl<'a> Draft<'a> {
                 _ => {}
             }
         }
+        passes.truncate(MOST);
         passes
     }
 

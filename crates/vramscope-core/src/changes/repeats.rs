@@ -183,7 +183,9 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         // The backward pass makes one call again at a time.
         let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
         let mut places: Vec<String> = Vec::new();
-        for place in instances.iter().filter_map(|i| place_of(call, *i.all.first()?)) {
+        // A call without a graph, as before training, keeps nothing, and checkpointing changes nothing there.
+        let kept = instances.iter().filter(|i| !i.inner.is_empty());
+        for place in kept.filter_map(|i| place_of(call, *i.all.first()?)) {
             if !places.contains(&place) {
                 places.push(place);
             }

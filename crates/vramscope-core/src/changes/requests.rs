@@ -21,8 +21,8 @@ pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &
     let start = run.map_or(failure, |run| run.events.0);
     let (over, open): (FxHashSet<_>, FxHashSet<_>) = ids.partition(|&id| lifetimes.gone(id) < start);
     let line = |&id: &LifetimeId| roles.anatomy.phases.called_at(lifetimes.stack(device, id));
-    let lines: FxHashSet<_> = open.iter().map(line).collect();
-    if over.iter().any(|id| lines.contains(&line(id))) { over.into_iter().chain(open).collect() } else { over }
+    let known: FxHashSet<_> = over.iter().map(line).collect();
+    over.into_iter().chain(open.into_iter().filter(|id| known.contains(&line(id)))).collect()
 }
 
 /// One request of a program.

@@ -8,7 +8,7 @@ use super::event::{Action, EventId, EventTable};
 /// With fewer a program may try sizes itself.
 const FEWEST: usize = 4;
 /// From so many on, in no order of sizes, it is a search also where the call makes nothing after it.
-const MANY: usize = 8;
+const MANY: usize = 16;
 /// Events on each side; a program that fails thousands of times in a row is not searched to its end for each.
 const MOST: usize = 64;
 /// A trial is of the same kind of work: what is far smaller is another request.
@@ -32,10 +32,15 @@ impl EventTable {
             let sizes: Vec<u64> = trials.clone().filter(|&at| self.action[at] == Action::Oom).map(|at| self.size[at]).collect();
             let is_varied = || sizes.iter().any(|&size| size != self.size[event as usize]);
             let is_in_order = || sizes.is_sorted() || sizes.iter().rev().is_sorted();
-            let makes_more = self.is_like(trials.end, event, Action::Alloc);
-            // The next request, of another line, may be the one that fails.
-            let goes_on = || matches!(self.action.get(trials.end), Some(Action::Alloc | Action::Oom));
-            sizes.len() >= FEWEST && is_varied() && (makes_more || (sizes.len() >= MANY && !is_in_order() && goes_on()))
+            // A program that tries ever smaller sizes keeps what it gets.
+            let makes_more =
+                || self.is_like(trials.end, event, Action::Alloc) && (!is_in_order() || self.is_freed_at_once(trials.end));
+            // The next request, of another line, may be the one that fails. One of this line shows only that the run is longer.
+            let goes_on = || {
+                matches!(self.action.get(trials.end), Some(Action::Alloc | Action::Oom))
+                    && !self.is_like(trials.end, event, Action::Oom)
+            };
+            sizes.len() >= FEWEST && is_varied() && (makes_more() || (sizes.len() >= MANY && !is_in_order() && goes_on()))
         };
         self.got_instead(event).is_some() || self.trials_around(event).is_some_and(goes_on)
     }
@@ -76,11 +81,15 @@ impl EventTable {
         found
     }
 
-    /// True where segments go back to the device because the request that follows found no room: it takes more than any of them had.
+    /// True where segments go back to the device because the request that follows found no room: it fails all the same, or takes a segment
+    /// that is larger than each of them. Of expandable segments only missing pages are taken, so there every growth counts.
     fn is_retry(&self, release: usize) -> bool {
-        let next = (release..self.len()).find(|&at| !self.action[at].shrinks_reserved());
-        let Some(next) = next.filter(|&at| self.action[at].grows_reserved()) else { return false };
-        (release..next).all(|at| self.size[at] < self.size[next])
+        let Some(next) = (release..self.len()).find(|&at| !self.action[at].shrinks_reserved()) else { return false };
+        match self.action[next] {
+            Action::Oom => !self.is_refused_trial(next as EventId),
+            Action::SegmentMap => true,
+            action => action.grows_reserved() && (release..next).all(|at| self.size[at] < self.size[next]),
+        }
     }
 
     /// True for an allocation whose block the next two events free.

@@ -193,7 +193,11 @@ impl Program {
                     asks.push(Ask::Alloc(row));
                     // A request that failed has no block: its phase tells what it was for.
                     let is_failing = step == ReplayStep::Failing;
-                    let role = if is_failing { role_of_failed(roles.anatomy.phase_at(event as u32)) } else { roles.of(id) };
+                    let phase = match is_failing {
+                        true => roles.anatomy.phase_at(event as u32),
+                        false => roles.anatomy.phases.of(id),
+                    };
+                    let role = if is_failing { role_of_failed(phase) } else { roles.of(id) };
                     rows.push(Row {
                         size: device.events.size[event].max(1),
                         born: at,
@@ -205,7 +209,7 @@ impl Program {
                         role,
                         is_master: !is_failing && roles.is_master_copy(id),
                         is_unneeded: !is_failing && unneeded.contains(&id),
-                        phase: roles.anatomy.phases.of(id).unwrap_or(Phase::Between),
+                        phase: phase.unwrap_or(Phase::Between),
                         event: event as u32,
                         ..Row::OLDER
                     });
@@ -304,16 +308,17 @@ impl Program {
     }
 }
 
-/// The roles that are inferred of most of what they hold at the peak.
+/// The role of a request that failed, by what the program was doing.
 fn role_of_failed(phase: Option<Phase>) -> Role {
     match phase {
-        Some(Phase::Forward | Phase::Evaluation | Phase::Generation) => Role::Activations,
-        Some(Phase::Backward | Phase::Optimizer) => Role::Temporaries,
+        Some(Phase::Forward) => Role::Activations,
+        Some(Phase::Backward | Phase::Optimizer | Phase::Evaluation | Phase::Generation) => Role::Temporaries,
         Some(Phase::Load) => Role::Weights,
         Some(Phase::Capture | Phase::Between) | None => Role::Unknown,
     }
 }
 
+/// The roles that are inferred of most of what they hold at the peak.
 fn probable_roles(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles) -> Vec<Role> {
     let peak = tables.curves.peak(Quantity::Active).1;
     let mut held: FxHashMap<Role, [u64; 2]> = FxHashMap::default();

@@ -404,9 +404,9 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         KeyValue::new("cap of this process", &cap.to_string()).show(ui);
     }
     let rounding = a.allocated.saturating_sub(a.live_requested);
-    let is_rounded = Bytes(a.segment).to_string() != Bytes(a.requested).to_string();
+    let is_rounded = Bytes(a.message_bytes()).to_string() != Bytes(a.requested).to_string();
     for (name, value, is_told) in [
-        ("in PyTorch's message", a.segment, is_rounded),
+        ("in PyTorch's message", a.message_bytes(), is_rounded),
         ("reserved", a.reserved, a.has_segments),
         ("allocated", a.allocated, true),
         ("requested", a.live_requested, tells_requested),

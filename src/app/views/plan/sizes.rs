@@ -117,7 +117,8 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
                 let least = peaks.min().map_or(String::new(), |least| {
                     format!(": the least that one of them needs is {}, and there is {}", Bytes(least), Bytes(scene.limit))
                 });
-                let may = scene.rows.iter().find(|r| r.figures.as_ref().is_some_and(|f| f.outcome == Outcome::May));
+                let mut others = scene.rows.iter().filter(|r| r.kind != super::scene::Kind::Own);
+                let may = others.find(|r| r.figures.as_ref().is_some_and(|f| f.outcome == Outcome::May));
                 match may {
                     Some(row) => {
                         say("Nothing that was tried is sure to make it fit. ".to_owned(), Ink::Plain);

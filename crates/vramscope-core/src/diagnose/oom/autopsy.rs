@@ -35,7 +35,7 @@ pub struct Autopsy {
     pub reserved: u64,
     /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// The most that the program held at any earlier event.
+    /// The most that the program held at any earlier event, without trials of cuDNN; worked out for [`Verdict::Fragmentation`] only.
     pub allocated_before: u64,
     /// Bytes in blocks that the program freed and another stream still uses.
     pub pending: u64,
@@ -118,6 +118,13 @@ impl Autopsy {
     /// True where a cap is in the way, and the device itself has room.
     pub fn is_under_cap(&self) -> bool {
         self.limit.is_some() && self.device_free >= self.segment
+    }
+
+    /// The size in PyTorch's own message, "Tried to allocate 20.00 MiB", which is that of the segment; the request's where there is no such
+    /// message. Bytes.
+    pub fn message_bytes(&self) -> u64 {
+        let has_message = !self.is_host && self.needs.is_none() && self.has_segments;
+        if has_message { self.segment } else { self.requested }
     }
 
     /// Why memory ran out, in a few words.

@@ -137,7 +137,7 @@ pub(super) fn in_pieces(a: &Autopsy, request: &str, place: &str) -> String {
     let [held, of] = told_apart([a.allocated, if a.is_under_cap() { a.reserved } else { a.most_free() }]);
     let of = if a.is_under_cap() { format!("{of} it reserved") } else { format!("{of} it could have") };
     format!(
-        "{request} failed because {because}: tensors hold {held} of the {of}, more than at any time before. The {} that is free {pieces}.",
+        "{request} failed because {because}: tensors hold {held} of the {of}, and with this request it would be more than at any time before. The {} that is free {pieces}.",
         Bytes(a.holes.bytes)
     )
 }

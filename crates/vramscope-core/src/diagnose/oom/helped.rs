@@ -206,11 +206,11 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         let at_least = a.device_free_known().map(|free| free.saturating_add(a.reserved));
         let (fraction, share) = match (fraction_for(wanted, a.capacity), fraction_for(wanted, at_least)) {
             (Some((fraction, total)), _) => {
-                let share = format!(" The line allows that on this card of {}.", Bytes(total));
+                let share = format!(" The fraction in the line is for this card of {}.", Bytes(total));
                 (fraction, share)
             }
             (None, Some((fraction, total))) => {
-                let share = format!(" The line allows that on a card of {} or more.", Bytes(total));
+                let share = format!(" The fraction in the line is for a card of {} or more.", Bytes(total));
                 (fraction, share)
             }
             (None, None) => {

@@ -137,7 +137,10 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         device_free,
         reserved,
         allocated: state.totals.allocated,
-        allocated_before: allocated_before(device, tables, event),
+        allocated_before: match verdict {
+            Verdict::Fragmentation => allocated_before(device, tables, event, state.totals.allocated.saturating_add(requested)),
+            _ => 0,
+        },
         pending: state.totals.active.saturating_sub(state.totals.allocated),
         others,
         outside,
@@ -165,17 +168,26 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     Some(autopsy)
 }
 
-/// The most that was allocated before an event, but for trials of cuDNN, which the program does not need. O(events).
-fn allocated_before(device: &DeviceRecording, tables: &DeviceTables, event: u32) -> u64 {
-    let mut most = tables.curves.start(Quantity::Allocated);
-    let mut from = 0;
-    for trial in device.events.granted_trials().into_iter().filter(|&trial| trial < event).chain([event]) {
-        let peak = tables.curves.peak_in(device, &tables.lifetimes, Quantity::Allocated, from, trial);
-        most = peak.map_or(most, |(bytes, _)| most.max(bytes));
-        // The block is gone two events later.
-        from = trial.saturating_add(2);
+/// The most that was allocated before an event, but for trials of cuDNN, which the program does not need. `wanted` is what it is compared with:
+/// trials are looked for only where the curve reaches that. O(events) then.
+fn allocated_before(device: &DeviceRecording, tables: &DeviceTables, event: u32, wanted: u64) -> u64 {
+    /// With more of them the curve as it is must do.
+    const MOST: usize = 4096;
+    let peak =
+        |from, to| tables.curves.peak_in(device, &tables.lifetimes, Quantity::Allocated, from, to).map_or(0, |(bytes, _)| bytes);
+    let (start, any) = (tables.curves.start(Quantity::Allocated), peak(0, event));
+    if any < wanted {
+        return start.max(any);
     }
-    most
+    let trials = device.events.granted_trials();
+    let before = trials.get(..trials.partition_point(|&trial| trial < event)).unwrap_or_default();
+    if before.len() > MOST {
+        return start.max(any);
+    }
+    // The block of a trial is gone two events later.
+    let from = std::iter::once(0).chain(before.iter().map(|trial| trial.saturating_add(2)));
+    let to = before.iter().copied().chain([event]);
+    from.zip(to).map(|(from, to)| peak(from, to)).fold(start, u64::max)
 }
 
 /// What a request has to have from the device beyond what is reserved: under a cap a segment's size, also where expandable

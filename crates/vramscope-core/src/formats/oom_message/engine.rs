@@ -205,7 +205,7 @@ impl Pattern {
         let is_mentioned = || super::evidence::is_mentioned(window, self.row.anchor, message.has_figures());
         let is_literal = super::evidence::is_guide(window)
             || super::evidence::is_in_code(window)
-            || super::evidence::is_shown(window, self.row.anchor)
+            || super::evidence::is_shown(window, self.row.anchor, has_a_card)
             || !has_a_card && is_mentioned();
         let is_told = !is_literal
             && match self.row.trust {

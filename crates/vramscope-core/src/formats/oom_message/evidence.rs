@@ -78,9 +78,10 @@ fn is_other_error(window: &Window<'_>) -> bool {
     OTHERS.iter().any(|other| line.starts_with(other)) || captured!(r"^[-*] (#\d+) ", line).is_some_and(|[_]| true)
 }
 
-/// True for an example of an error, whatever figures it has.
-pub(super) fn is_shown(window: &Window<'_>, words: &str) -> bool {
-    is_example(window) || halves(window, words).is_some_and(|(before, _)| is_quoted_example(&before))
+/// True for an example of an error. With all figures of a card it is one only in a list, or in quotes: a report may begin with "the output:" too.
+pub(super) fn is_shown(window: &Window<'_>, words: &str, has_a_card: bool) -> bool {
+    is_example(window) && (!has_a_card || is_in_list(window))
+        || halves(window, words).is_some_and(|(before, _)| is_quoted_example(&before))
 }
 
 /// True for an example that the line above introduces, or the first line above the list that it is in: `a line such as:`.

@@ -433,11 +433,13 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     // Without autocast nothing makes copies of half the size: such blocks are tensors of another shape.
     let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
     // Where a layer's queries are as large as its scores only a softmax tells them apart.
+    let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
     let is_layer = |id: LifetimeId| {
-        let (stack, of) = (stack_of(id), function(stack_of(id)));
+        let stack = stack_of(id);
         lifetimes.requested(p.device, id) == size
             && p.flags(stack) & (LINEAR | CONVOLVES) != 0
-            && of.is_some_and(|f| of_softmax.contains(&f))
+            && is_of_pass(id)
+            && *known.entry(stack).or_insert_with(|| function(stack).is_some_and(|f| of_softmax.contains(&f)))
     };
     let is_ambiguous = !of_softmax.is_empty() && (0..lifetimes.len() as u32).map(LifetimeId).any(is_layer);
     // The graph of the pass before the recording keeps as many, without a stack.

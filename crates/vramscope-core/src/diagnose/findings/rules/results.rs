@@ -193,7 +193,7 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
                         "They are of {} positions of a prompt, and the passes behind it make those of one.",
                         count(all / one)
                     ),
-                    None => format!("They are of {} positions, and what the program makes of them is of one.", count(all / one)),
+                    None => format!("They are the scores of {} positions, and the program uses those of one.", count(all / one)),
                 },
             ))
             .saves("With the scores of one position alone", saving)

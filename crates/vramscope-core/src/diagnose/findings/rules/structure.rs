@@ -148,12 +148,14 @@ impl Sizes {
 
 /// Segments that are nearly empty except for small long-lived blocks.
 pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
+    const FAILURES: usize = 8;
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
     let (mut at_peak, mut at_failure) = (0, 0);
-    let failure = p.ooms.last().map(|a| a.event);
-    for event in [at, end, p.peak_event].into_iter().chain(failure) {
+    // The last failures, of which one may have found the memory pinned.
+    let failures: Vec<u32> = p.ooms.iter().rev().take(FAILURES).map(|a| a.event).collect();
+    for event in [at, end, p.peak_event].into_iter().chain(failures.iter().copied()) {
         let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
         let (mut pinned, mut live, mut segments, mut lifetimes) = (0u64, 0u64, 0usize, Vec::new());
         for s in state.segments.iter().filter(|s| !s.is_expandable && s.size >= 20 * MEBIBYTE) {
@@ -169,8 +171,8 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
         if event == p.peak_event {
             at_peak = pinned;
         }
-        if Some(event) == failure {
-            at_failure = pinned;
+        if failures.contains(&event) {
+            at_failure = at_failure.max(pinned);
         }
         if best.as_ref().is_none_or(|b| pinned > b.0) {
             best = Some((pinned, live, segments, event, lifetimes));

@@ -16,8 +16,10 @@ use super::watched::{Watched, watched};
 use super::{not_written, open_stats, open_with, print, print_json};
 use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
+use vramscope_core::diagnose::oom::examine;
 use vramscope_core::diagnose::stats_check::{StatsVerdict, judge_stats};
 use vramscope_core::diagnose::vendor::Words;
+use vramscope_core::inference::Caps;
 use vramscope_core::model::{
     Action, BlockState, CATEGORIES, Clock, DeviceRecording, LoadWarning, MemoryStats, PoolId, Progress, Recording, StatsKind,
     WarningKind,
@@ -228,6 +230,9 @@ pub(super) struct Oom {
     pub(super) requested_bytes: u64,
     /// Null where the source does not tell it (profiler traces, RMM logs).
     pub(super) device_free_bytes: Option<u64>,
+    /// Why it failed, of a device's last one: what `oom` says first, and has in its JSON.
+    #[serde(skip)]
+    pub(super) why: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -409,15 +414,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         allocated_bytes: level(Quantity::Allocated),
         requested_bytes: device.can_show.requested.is_known().then(|| level(Quantity::Requested)),
         is_over_failures: events.last_oom().is_some_and(|event| events.allocates_after(event)),
-        ooms: events
-            .ooms()
-            .into_iter()
-            .map(|event| Oom {
-                event,
-                requested_bytes: events.size[event as usize],
-                device_free_bytes: events.device_free_known(event),
-            })
-            .collect(),
+        ooms: ooms(device, tables)?,
         doing: Doing::of(recording, device, tables)?,
         bands: bands(device),
         watched: watched(device),
@@ -425,6 +422,24 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
     };
     summary.reserved_bytes.is_known = device.source_totals.mapped > 0 || text::knows_reserved(&summary);
     Ok(summary)
+}
+
+/// The device's failures, the last of them with its reason.
+fn ooms(device: &DeviceRecording, tables: &DeviceTables) -> Result<Vec<Oom>, String> {
+    let events = &device.events;
+    let of = |event: u32| Oom {
+        event,
+        requested_bytes: events.size[event as usize],
+        device_free_bytes: events.device_free_known(event),
+        why: None,
+    };
+    let mut all: Vec<Oom> = events.ooms().into_iter().map(of).collect();
+    if let Some(last) = all.last_mut() {
+        let caps = Caps::of(device, None, &Progress::default()).map_err(|e| e.to_string())?;
+        let state = tables.states.at(device, &tables.lifetimes, last.event);
+        last.why = examine(device, tables, last.event, &state, &caps).map(|a| a.sentence);
+    }
+    Ok(all)
 }
 
 fn some_event(event: u32) -> Option<u32> {

@@ -1,6 +1,6 @@
 //! A summary in words: the answer in the first line, then its figures.
 
-use super::{Bands, DeviceSummary, Level, Summary};
+use super::{Bands, DeviceSummary, Level, Oom, Summary};
 use crate::cli::watched::Watched;
 use crate::cli::{Table, quoted};
 use vramscope_core::diagnose::counted::{GROUPS, HOST_GROUPS, SCALARS};
@@ -25,7 +25,7 @@ pub(super) fn of(s: &Summary) -> String {
     let is_one = s.devices.len() == 1;
     for (device, doing) in s.in_order().filter(|d| matters(s, d)).filter_map(|d| Some((d, d.doing.as_ref()?))) {
         let whose = if is_one { String::new() } else { format!("{}: ", device.label) };
-        if s.devices.iter().any(|d| !d.ooms.is_empty()) {
+        if failed(s).is_some_and(|(device, _)| !device.is_over_failures) {
             out += &format!("  {whose}{}.\n", doing.peak());
         }
         let limit = doing.limit("");
@@ -145,26 +145,42 @@ fn bands_text(b: &Bands, clock: Clock) -> String {
     format!("{table}    together {} at most, at {time}{of}\n", Bytes(b.peak_bytes))
 }
 
-/// The answer in one sentence.
+/// The last failure of the first device that has one.
+fn failed(s: &Summary) -> Option<(&DeviceSummary, &Oom)> {
+    s.in_order().find_map(|d| Some((d, d.ooms.last()?)))
+}
+
+/// The answer in one or two sentences.
 fn headline(s: &Summary) -> String {
-    if let Some((device, oom)) = s.in_order().find_map(|d| Some((d, d.ooms.last()?))) {
-        let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
-        let more = if total > 1 { format!(" (the last of {total} out-of-memory events)") } else { String::new() };
-        return format!(
-            "{} ran out of memory at event {}{more}: a request for {} failed{}{}. \
-             Why: vramscope oom {}",
-            device.label,
-            count(u64::from(oom.event)),
-            Bytes(oom.requested_bytes),
-            if device.is_over_failures { ", and the program went on" } else { "" },
-            if knows_reserved(device) {
-                format!("; at most {} was reserved", Bytes(device.reserved_bytes.peak))
-            } else {
-                String::new()
-            },
-            quoted(&s.file)
-        );
+    let total: usize = s.devices.iter().map(|d| d.ooms.len()).sum();
+    match failed(s) {
+        Some((device, oom)) if device.is_over_failures => {
+            let (event, size) = (count(u64::from(oom.event)), Bytes(oom.requested_bytes));
+            let which = match total {
+                1 => format!("A request for {size} failed at event {event}"),
+                _ => format!("{} requests failed, the last at event {event} for {size}", count(total as u64)),
+            };
+            format!("{} {which}, and the program went on. Why: vramscope oom {}", peaks(s), quoted(&s.file))
+        }
+        Some((device, oom)) => {
+            let more = if total > 1 { format!(" (the last of {total} out-of-memory events)") } else { String::new() };
+            let why = match &oom.why {
+                Some(why) => format!("{}{}", why[..1].to_lowercase(), &why[1..]),
+                None => format!("a request for {} failed.", Bytes(oom.requested_bytes)),
+            };
+            format!(
+                "{} ran out of memory at event {}{more}: {why} What to do: vramscope oom {}",
+                device.label,
+                count(u64::from(oom.event)),
+                quoted(&s.file)
+            )
+        }
+        None => peaks(s),
     }
+}
+
+/// What each device held at most.
+fn peaks(s: &Summary) -> String {
     if let [one] = &s.counters[..] {
         return one.sentence.clone();
     }

@@ -97,3 +97,56 @@ fn a_first_pass_that_fails_is_one_call() {
     let at_peak = roles.live_by_role(device, &tables, tables.curves.peak_event());
     assert_eq!(at_peak[Role::Buckets.index()].bytes >> 20, 497);
 }
+
+/// Layers in a loop of `forward`, and chunks of one batch: the first forward pass, which failed. Nothing leaks, and nothing is an evaluation.
+#[test]
+fn parts_of_a_first_pass_are_no_steps() {
+    for name in ["yolov3", "nerf"] {
+        let recording = of_tests(&format!("kinds/{name}.python.cap70"));
+        let device = &recording.devices[0];
+        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
+        assert_eq!(roles.anatomy.steps.len(), 1, "{name}");
+        silent(&recording, "leak");
+        silent(&recording, "unused_graph");
+        let held = said(&recording, "activations");
+        assert!(held.saving.is_some(), "{name}: {}", held.sentence);
+    }
+}
+
+/// Another process and a driver that keeps the last MiB: 37.13 MiB were free, a segment of 36 MiB was refused, and no cap was set.
+#[test]
+fn a_few_mib_more_than_the_request_are_no_room_on_a_full_card() {
+    let recording = of_tests("kinds/whisper.python.full");
+    let (a, _) = failure(&recording);
+    assert_eq!((a.verdict, a.limit), (Verdict::Capacity, None), "{}", a.sentence);
+    assert!(a.device_free > a.segment);
+}
+
+/// The backward pass failed before the layers that checkpointing would help. Of the whole program it was counted: 3.03 GiB.
+#[test]
+fn a_failure_in_the_backward_pass_keeps_the_advice_to_checkpoint() {
+    let found = said(&of_tests("kinds/convnext.python.cap98"), "activations");
+    let after = found.saving.unwrap().after;
+    assert!((2_900..3_100).contains(&(after >> 20)), "{after}");
+}
+
+/// Queries larger than the scores, and graph attention, which adds what it compares: no fused attention gives what would be told.
+#[test]
+fn what_no_fused_attention_computes_is_no_score() {
+    for name in ["patchtst.python", "pygat.python.cap70"] {
+        silent(&of_tests(&format!("kinds/{name}")), "attention_scores");
+    }
+}
+
+/// Adafactor keeps rows and columns for the matrices, all of which it updates.
+#[test]
+fn a_factored_state_is_no_sign_of_frozen_weights() {
+    silent(&of_tests("kinds/bart_adafactor.python"), "untrained_gradients");
+}
+
+/// `h = F.relu(h)` in a loop over eight layers is one operation at a time.
+#[test]
+fn a_line_in_a_loop_is_no_formula() {
+    silent(&of_tests("kinds/nerf.python"), "written_out");
+}

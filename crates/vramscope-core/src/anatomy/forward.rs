@@ -14,6 +14,10 @@ use crate::tables::{LifetimeId, NO_EVENT};
 const STACKS_OF_A_GRAPH: usize = 5;
 /// Or at least so many blocks of fewer.
 const BLOCKS_OF_A_GRAPH: usize = 4;
+/// In a pass that failed: blocks of at least so many stacks,
+const STACKS_OF_A_FAILURE: usize = 3;
+/// and so many of them.
+const BLOCKS_OF_A_FAILURE: usize = 32;
 /// And at least one in this many of the pass's blocks.
 const SHARE_OF_A_GRAPH: usize = 5;
 /// Maximum number of blocks that one operator makes: copies of its arguments, a workspace, its result.
@@ -28,6 +32,8 @@ struct Pass {
     leads_to_backward: bool,
     /// A request failed in it, and the program trains: it would have led to a backward pass.
     is_cut: bool,
+    /// A request failed at its end.
+    fails: bool,
 }
 
 /// Decides the forward blocks that nothing else has decided. O(lifetimes).
@@ -57,7 +63,9 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let rest = || kept.iter().filter(|id| !copies.contains(id));
             let stacks: FxHashSet<StackId> = rest().map(|&id| stack(id)).collect();
             let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
-            (stacks.len() >= STACKS_OF_A_GRAPH || is_known()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
+            // The layers of a loop in `forward` have few stacks. Before a failure nothing else keeps so many blocks.
+            let is_failed = || pass.fails && stacks.len() >= STACKS_OF_A_FAILURE && rest().count() >= BLOCKS_OF_A_FAILURE;
+            (stacks.len() >= STACKS_OF_A_GRAPH || is_known() || is_failed()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
         // A pass that failed would have had its backward pass.
         let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass, &trained_calls) };
@@ -241,7 +249,7 @@ fn passes(case: &Case<'_>) -> Vec<Pass> {
 fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure: Option<u32>) -> Pass {
     let last = case.born(LifetimeId(rows.1 - 1));
     if let Some(failure) = failure.filter(|_| run.phase != Phase::Evaluation && case.phases.has(Part::Backward)) {
-        return Pass { rows, kept_after: failure, leads_to_backward: true, is_cut: true };
+        return Pass { rows, kept_after: failure, leads_to_backward: true, is_cut: true, fails: true };
     }
     // The backward pass of the same step, also where other parts of forward come before it.
     let next = backward.get(backward.partition_point(|&b| b <= last)).copied();
@@ -249,7 +257,7 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure:
     let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
     let is_next_run = rows.1 == run.rows.1 && next.is_some_and(|b| b == run.events.1);
     let backward = next.filter(|&b| run.phase != Phase::Evaluation && (is_next_run || b < step_ends));
-    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some(), is_cut: false }
+    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some(), is_cut: false, fails: failure.is_some() }
 }
 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of

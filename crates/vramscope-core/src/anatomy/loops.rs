@@ -319,7 +319,8 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
         .filter(|(_, rows)| rows.len() * LEAST_SHARE >= all)
         .map(|(frame, rows)| {
             let starts = iterations(stacks, device, tables, phases, &rows);
-            Site { frame, starts: begins(&rows, starts, |row| around_call(stacks, device, tables, phases, row).0), rows }
+            let starts = begins(&rows, starts, |row| around_call(stacks, device, tables, phases, row).0);
+            Site { frame, starts: without_parts(device, tables, phases, &rows, starts), rows }
         })
         .collect();
     leave_out_frozen_models(&mut sites, tables);
@@ -391,6 +392,31 @@ fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of:
     starts
 }
 
+/// Where calls begin, without the parts of one forward pass: layers in a loop of `forward`, or chunks of one batch. They keep their graphs, and
+/// nothing is allocated between them; a loop over batches moves the next one there.
+fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32], starts: Vec<u32>) -> Vec<u32> {
+    let lifetimes = &tables.lifetimes;
+    // What rounds of generation keep is their cache.
+    let generates = |row: &u32| phases.of_row(device, tables, *row).bits & (GENERATES | CACHE) != 0;
+    if starts.iter().any(generates) {
+        return starts;
+    }
+    let Some(last) = rows.last().map(|&row| lifetimes.born(LifetimeId(row))) else { return starts };
+    let at = |start: u32| rows.partition_point(|&row| row < start);
+    let keeps_most = |rows: &[u32]| {
+        let bytes = |row: &u32| lifetimes.requested(device, LifetimeId(*row));
+        // What goes before the next allocation is a workspace, or one that was tried.
+        let stays = |row: &u32| lifetimes.gone(LifetimeId(*row)) > lifetimes.born(LifetimeId(*row)).saturating_add(2);
+        let kept = rows.iter().filter(|&&row| lifetimes.gone(LifetimeId(row)) > last).map(bytes).sum::<u64>();
+        kept.saturating_mul(2) > rows.iter().filter(|row| stays(row)).map(bytes).sum()
+    };
+    let is_part = |before: u32, start: u32| {
+        rows.binary_search(&start.wrapping_sub(1)).is_ok() && keeps_most(&rows[at(before)..at(start)])
+    };
+    let is_call = |&i: &usize| i == 0 || !is_part(starts[i - 1], starts[i]);
+    (0..starts.len()).filter(is_call).map(|i| starts[i]).collect()
+}
+
 /// Nothing was trained yet, but some calls keep what they make for a backward pass: they are of the model that is trained. Those
 /// beside them that keep nothing are of frozen models, as a reference or an embedder, and begin no step.
 fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
@@ -439,8 +465,12 @@ fn around_call<'a>(
     frames.split_at(frames.len().min(phases.sense(stack).inside as usize))
 }
 
-/// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; 1 without one.
+/// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; all of them, where each has
+/// another caller; else 1.
 fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
+    if callers.iter().collect::<FxHashSet<_>>().len() == callers.len() {
+        return callers.len().max(1);
+    }
     let comes_again = |n: &usize| callers.iter().skip(*n).zip(callers).all(|(later, earlier)| later == earlier);
     match (1..=callers.len() / 2).find(comes_again) {
         Some(n) if callers.len().is_multiple_of(n) => n,

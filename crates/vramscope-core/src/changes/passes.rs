@@ -50,17 +50,20 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
         // A part of the program may have run backward before.
         let over = found.instances.last().map_or(0, |last| last.end);
         let has_backward = pass.backward.is_some_and(|(_, last)| last >= over);
-        for (i, (instance, begin)) in found.instances.iter().zip(begins).enumerate() {
-            if !has_backward {
-                // The recording ends before the backward pass, which makes one layer at a time again: the last one stays for it.
-                for &row in instance.inner.iter().filter(|_| i + 1 < found.instances.len()) {
-                    edits.free_at(draft, row, instance.end);
-                    bytes += draft.size(row);
-                    requests += 1;
+        let last_layer = found.instances.len().saturating_sub(1);
+        for (i, (instance, &begin)) in found.instances.iter().zip(&begins).enumerate() {
+            let is_kept_whole = || instance.inner.iter().all(|&row| draft.rows[row as usize].freed == NEVER);
+            let Some(begin) = begin.filter(|_| has_backward) else {
+                // The recording ends before the backward pass of this layer, which makes one layer at a time again: the last one stays for it.
+                if i < last_layer && (!has_backward || (last_step && is_kept_whole())) {
+                    for &row in &instance.inner {
+                        edits.free_at(draft, row, instance.end);
+                        bytes += draft.size(row);
+                        requests += 1;
+                    }
                 }
                 continue;
-            }
-            let Some(begin) = begin else { continue };
+            };
             let is_kept = |row: u32| instance.inner.contains(&row) || (saves_result && instance.result == Some(row));
             // Recomputing stops where the last tensor is made that the backward pass needs.
             let stop = instance.all.iter().rposition(|&row| is_kept(row)).map_or(0, |at| at + 1);

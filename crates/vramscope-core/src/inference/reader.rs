@@ -11,7 +11,7 @@ use super::cap_range::Bounds;
 use super::requests::{EMPTY_CACHE, Known, LATER, Requests, Retry, SKIP, Step, step_of};
 use super::start;
 use crate::allocator::Growth;
-use crate::model::{Action, Cancelled, DeviceRecording, PoolKey, Progress, StackId};
+use crate::model::{Action, Cancelled, DeviceRecording, EventTable, PoolKey, Progress, StackId};
 
 /// Pages of an expandable segment's large pool.
 const PAGE: u64 = 20 << 20;
@@ -239,8 +239,8 @@ impl<'a> Reader<'a> {
         let segment = self.device.settings.conf.segment_size(rounded);
         let refused = self.reserved.saturating_add(segment);
         self.out.refused = Some(self.out.refused.map_or(refused, |r| r.min(refused)));
-        if available < segment {
-            let room = self.reserved + available;
+        if !EventTable::has_room(available, segment) {
+            let room = (self.reserved + available).min(refused.saturating_sub(1));
             self.out.device_room = Some(self.out.device_room.map_or(room, |r| r.min(room)));
         } else if let Some(whole) = self.device.capacity.filter(|&whole| refused > whole) {
             // Profiler traces do not tell what was free; what the whole device has not got, no cap needs to refuse.
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
             // Where the device itself had no room for it, the failure tells nothing of a cap.
             let events = &self.device.events;
             let segment = || self.device.settings.conf.segment_size(events.size[u.request]);
-            let was_full = is_failure && events.device_free(u.request as u32).is_some_and(|free| free < segment());
+            let was_full = is_failure && events.device_free(u.request as u32).is_some_and(|free| !EventTable::has_room(free, segment()));
             if is_refused && !was_full && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
                 // What a full device refuses bounds no cap; the failure itself has told the room there was.
@@ -380,7 +380,7 @@ impl<'a> Reader<'a> {
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
                 // Once the device itself was full, that explains the retries too; they do not show a cap.
-                let may_be_cap = if is_failure { events.address[u.request] >= segment } else { self.out.device_room.is_none() };
+                let may_be_cap = if is_failure { EventTable::has_room(events.address[u.request], segment) } else { self.out.device_room.is_none() };
                 if fits_device && may_be_cap {
                     self.out.bounds.refused_before(u.request as u32, u.needed);
                 }

@@ -208,9 +208,11 @@ impl WhatIf<'_> {
             let peaks = (stats.reserved_bytes.all.peak, stats.active_bytes.all.peak);
             Ok(run.oom_request.is_none().then_some(peaks))
         };
-        let Some((peak_reserved, peak_active_bytes)) = passes(None)? else { return Ok(None) };
-        // Nothing below the active peak can pass, and the reserved peak surely does, with the check on whole segments.
-        let mut fails = (peak_active_bytes / STEP).saturating_sub(1);
+        let Some((peak_reserved, mut peak_active_bytes)) = passes(None)? else { return Ok(None) };
+        // Nothing below the active peak can pass, but with trials of workspaces in it, which a limit may refuse.
+        let has_trials = !self.requests().trials.is_empty();
+        let mut fails = if has_trials { 0 } else { (peak_active_bytes / STEP).saturating_sub(1) };
+        // The reserved peak surely passes, with the check on whole segments.
         let mut works = peak_reserved.div_ceil(STEP);
         while passes(Some(works * STEP))?.is_none() {
             fails = works;
@@ -219,7 +221,10 @@ impl WhatIf<'_> {
         while works - fails > 1 {
             let middle = fails + (works - fails) / 2;
             match passes(Some(middle * STEP))? {
-                Some(_) => works = middle,
+                Some((_, active)) => {
+                    works = middle;
+                    peak_active_bytes = active;
+                }
                 None => fails = middle,
             }
         }

@@ -11,6 +11,8 @@ const FEWEST: usize = 4;
 const MANY: usize = 16;
 /// Events on each side; a program that fails thousands of times in a row is not searched to its end for each.
 const MOST: usize = 64;
+/// A recording with stacks has one in so many events.
+const NEAR: usize = 4096;
 /// A trial is of the same kind of work: what is far smaller is another request.
 const MOST_TIMES: u64 = 16;
 
@@ -25,8 +27,7 @@ impl EventTable {
     }
 
     /// True for a request that was refused without a failure: its call went on with less, or was one of several that cuDNN tried before it
-    /// took an algorithm that needs no or little memory. Those are of several sizes, with nothing between them, and the program goes on; a
-    /// program that fails frees something first.
+    /// took an algorithm that needs no or little memory. Nothing is between them, and the program goes on; a program that fails frees something first.
     pub fn is_refused_trial(&self, event: EventId) -> bool {
         let goes_on = |trials: Range<usize>| {
             let sizes: Vec<u64> = trials.clone().filter(|&at| self.action[at] == Action::Oom).map(|at| self.size[at]).collect();
@@ -40,9 +41,24 @@ impl EventTable {
                 matches!(self.action.get(trials.end), Some(Action::Alloc | Action::Oom))
                     && !self.is_like(trials.end, event, Action::Oom)
             };
-            sizes.len() >= FEWEST && is_varied() && (makes_more() || (sizes.len() >= MANY && !is_in_order() && goes_on()))
+            (sizes.len() >= FEWEST && is_varied() && (makes_more() || (sizes.len() >= MANY && !is_in_order() && goes_on())))
+                || (sizes.len() > 1 && self.keeps_its_output(&trials, event))
         };
         self.got_instead(event).is_some() || self.trials_around(event).is_some_and(goes_on)
+    }
+
+    /// True where the call has made its output just before the requests, and the next event is another allocation. A call that fails lets its
+    /// output go first; a loop that makes as many blocks as there is room for makes them all alike.
+    fn keeps_its_output(&self, trials: &Range<usize>, event: EventId) -> bool {
+        // Without a stack it is of the backward pass, if others near it have one.
+        let i = event as usize;
+        if !self.stack[i.saturating_sub(NEAR)..=i].iter().any(|stack| stack.is_some()) {
+            return false;
+        }
+        let is_mapping = |at: &usize| self.action[*at].grows_reserved() || self.action[*at].shrinks_reserved();
+        let before = (0..trials.start).rev().take(MOST).find(|at| !is_mapping(at));
+        let is_output = |at: usize| self.is_like(at, event, Action::Alloc) && self.size[at] != self.size[event as usize];
+        before.is_some_and(is_output) && self.action.get(trials.end) == Some(&Action::Alloc)
     }
 
     /// Requests that were [refused without a failure](Self::is_refused_trial). O(events).

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 
 use super::leaks::growth;
 use super::oom::{Autopsy, Helped, examine};
-use crate::anatomy::Phase;
+use crate::anatomy::{Phase, line_of};
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
 use crate::diagnose::limits;
@@ -167,7 +167,10 @@ pub fn diagnose(
         (!is_limit, rank, !causes(f), !is_last(f), !is_mistake, saved, f.rule)
     });
     if let Some(event) = device.events.failure_at_end() {
-        with_failed_request(&mut findings, device.events.size[event as usize]);
+        let stack = device.events.stack[event as usize];
+        with_failed_request(&mut findings, device.events.size[event as usize], |id| {
+            line_of(&recording.stacks, tables.lifetimes.stack(device, id)) == line_of(&recording.stacks, stack)
+        });
     }
     let untold = untold(&input);
     let of_model = of_model(&input);
@@ -203,12 +206,18 @@ fn leave_out(findings: &mut Vec<Finding>, rule: &str, other: &str) {
 }
 
 /// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
-fn with_failed_request(findings: &mut [Finding], request: u64) {
+fn with_failed_request(findings: &mut [Finding], request: u64, is_same_line: impl Fn(LifetimeId) -> bool) {
     let mut is_first = true;
     for finding in findings {
         let Some(saving) = finding.saving.filter(|s| !s.is_nothing()) else { continue };
         // Without the attempt that is held the request that failed has much more room than that.
         if finding.rule == self::rules::HELD {
+            continue;
+        }
+        // What a library gathers it does not ask for then.
+        if finding.rule == self::rules::GATHERED && finding.place.lifetimes.first().is_some_and(|&id| is_same_line(id)) {
+            is_first = false;
+            finding.verify = format!("The run gets past the request of {}.", Bytes(request));
             continue;
         }
         if std::mem::take(&mut is_first) {

@@ -149,7 +149,7 @@ impl Autopsy {
     /// The smallest cap, in bytes, that this failure rules out, as it does every larger one: with it the request would have got a
     /// segment, because the device had room. `None` if the figures rule none out.
     pub fn cap_below(&self) -> Option<u64> {
-        let had_room = self.device_free_known().is_some_and(|free| free >= self.segment);
+        let had_room = self.device_free_known().is_some_and(|free| EventTable::has_room(free, self.segment));
         let rules_out = self.has_segments && !self.is_host && had_room && self.holes.largest < self.requested;
         rules_out.then_some(self.reserved.saturating_add(self.segment))
     }

@@ -71,7 +71,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let reserved = state.totals.reserved;
     let has_segments = has_segments(tables);
     // Where the device itself has no room, requests that failed at other times say nothing of a cap.
-    let limit = caps.at(event).filter(|cap| cap.from != CapFrom::Refusals || device_free >= segment);
+    let limit = caps.at(event).filter(|cap| cap.from != CapFrom::Refusals || EventTable::has_room(device_free, segment));
     let others = sample_near(device, event, |s| s.others);
     let outside = sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved));
     let room = limit.map(|cap| cap.least.saturating_sub(reserved));

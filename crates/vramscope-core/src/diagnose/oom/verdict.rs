@@ -97,7 +97,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     // Everything of this process given back, the device would have this much.
     let most = f.capacity.unwrap_or(f.device_free.saturating_add(f.reserved));
     let fits_device = f.requested <= most;
-    let on_device = f.device_free >= f.segment;
+    let on_device = EventTable::has_room(f.device_free, f.segment) || (f.is_limited && f.device_free >= f.segment);
     let in_holes = f.own.bytes >= f.requested;
     // Free memory in holes and on the device together, were it in one piece. What is left of the device and smaller than a
     // segment is of use only with them.

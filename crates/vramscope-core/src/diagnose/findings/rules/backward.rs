@@ -154,6 +154,8 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     const LARGER: u64 = 8;
     /// Bytes of a row: fewer are labels.
     const LEAST_ROW: u64 = 32;
+    /// So many inputs and lookups are compared.
+    const MOST_SIZES: usize = 32;
     /// Bytes of an index: int64 and int32.
     const INDICES: [u64; 2] = [8, 4];
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
@@ -186,9 +188,16 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let found = looked_up.iter().find_map(|&id| tables.iter().find_map(|&table| Some((id, table, rows(size(id), table)?))));
     let Some((line, table, (read, all))) = found else { return Vec::new() };
-    // A head that has the same weight, or one as large, gives every row a gradient.
-    let is_score = |id: LifetimeId| [2, 4].iter().any(|width| read.saturating_mul(all).saturating_mul(*width) == size(id));
-    if number(Role::Weights, table) != 1 || of_step().any(is_score) {
+    // A head that has the same weight, or one as large, gives every row a gradient. Its scores have a row for each id of some input.
+    let numbers: BTreeSet<u64> = inputs.iter().flat_map(|ids| INDICES.map(|width| ids / width)).filter(|&n| n > 0).collect();
+    let numbers: BTreeSet<u64> = numbers.into_iter().rev().take(MOST_SIZES).collect();
+    let outs = looked_up.iter().rev().take(MOST_SIZES).map(|&id| size(id));
+    let widths: BTreeSet<u64> =
+        outs.flat_map(|out| numbers.iter().filter(move |&n| out.is_multiple_of(*n)).map(move |n| out / n)).collect();
+    let heads = widths.into_iter().filter(|&width| width >= LEAST_ROW && table.is_multiple_of(width)).map(|width| table / width);
+    let scores: BTreeSet<u64> =
+        heads.flat_map(|all| numbers.iter().flat_map(move |n| [2, 4].map(|width| n.saturating_mul(all).saturating_mul(width)))).collect();
+    if number(Role::Weights, table) != 1 || of_step().any(|id| scores.contains(&size(id))) {
         return Vec::new();
     }
     let is_its = |id: LifetimeId| p.roles.of(id) == Role::Gradients && size(id) == table;

@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::GATHERED;
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
 use crate::anatomy::Phase;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
@@ -108,7 +109,7 @@ fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
         counted(blocks.len() as u64, "block", "blocks"),
         gatherer.says
     );
-    let finding = Finding::new("gathered", Class::Peak, gatherer.title, bytes).says(says);
+    let finding = Finding::new(GATHERED, Class::Peak, gatherer.title, bytes).says(says);
     Some(
         finding
             .saves(gatherer.with, saving(p, |id, size| if is_gathered(id) { 0 } else { size }))

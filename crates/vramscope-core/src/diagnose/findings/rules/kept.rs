@@ -13,6 +13,7 @@ use crate::anatomy::{Phase, function_of, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{Format, FrameId, StackId};
+use crate::tables::naming::is_of_operators;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
@@ -412,10 +413,21 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_trace = p.recording.source.format == Format::KinetoTrace;
     let is_product = |stack: &StackId| !is_trace || p.flags(*stack) & MULTIPLIES != 0;
     let is_scores = |stacks: &FxHashSet<StackId>| {
-        let are_named = stacks.iter().filter(|stack| is_named(stack)).count() >= 2 && stacks.iter().any(is_product);
-        are_named || stacks.iter().any(|&stack| is_softmax(stack))
+        let are_named = || stacks.iter().filter(|stack| is_named(stack)).count() >= 2 && stacks.iter().any(is_product);
+        // Where the same function has a softmax of another size, these are its queries, keys or values.
+        let has_softmax = || stacks.iter().any(|&stack| function(stack).is_some_and(|f| of_softmax.contains(&f)));
+        // Graph attention adds what it compares and puts it through an activation: no fused kernel computes that.
+        let is_additive = stacks.iter().any(|&stack| is_in_activation(p, stack));
+        !is_additive && (stacks.iter().any(|&stack| is_softmax(stack)) || (are_named() && !has_softmax()))
     };
-    let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| of.into_iter().filter(|(_, s)| is_scores(s)).map(|s| s.0).max();
+    // Names alone do not tell scores from queries, keys and values where one function makes tensors of several sizes. A cast halves a size.
+    let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| {
+        let found: Vec<(u64, bool)> =
+            of.into_iter().filter(|(_, s)| is_scores(s)).map(|(size, s)| (size, s.iter().any(|&stack| is_softmax(stack)))).collect();
+        let (largest, is_sure) = found.iter().copied().max()?;
+        let is_same = |other: u64| [largest, largest / 2].contains(&other);
+        (is_sure || is_trace || found.iter().all(|&(size, _)| is_same(size))).then_some(largest)
+    };
     // In the backward pass of one layer most of its scores are gone, and gradients of their size are there.
     let of_step = || {
         let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> =
@@ -537,6 +549,17 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     if blocks.iter().any(|b| ![size / 2, size, size * 2].contains(&b.size)) {
         return Vec::new();
     }
+    // A line that makes one tensor each time, as `h = F.relu(h)` in a loop over layers, is one operation already.
+    let (mut made, mut executions, mut was_its) = (0, 0, false);
+    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| step_of(p, id) == step) {
+        let is_line = call(stack_of(id)) == Some(frames);
+        executions += usize::from(is_line && !was_its);
+        made += usize::from(is_line && is_its(id));
+        was_its = is_line;
+    }
+    if made < 2 * executions {
+        return Vec::new();
+    }
     // The layer that runs at that moment may have given some back.
     let tensors = (blocks.len() as u64).div_ceil(runs);
     let smallest = blocks.iter().map(|b| b.size).min().unwrap_or(size);
@@ -561,6 +584,14 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
             .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
             .check("The line keeps one tensor a layer."),
     ]
+}
+
+/// True within one of PyTorch's activation functions.
+fn is_in_activation(p: &RuleInput<'_>, stack: StackId) -> bool {
+    const NAMES: [&str; 5] = ["leaky_relu", "relu", "elu", "tanh", "sigmoid"];
+    let stacks = &p.recording.stacks;
+    let mut frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
+    frames.any(|f| NAMES.contains(&stacks.text(f.name)) && is_of_operators(stacks.text(f.file)))
 }
 
 /// True for a line that calls operators itself, not a PyTorch module that computes many.

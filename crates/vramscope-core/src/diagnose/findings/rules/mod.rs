@@ -43,6 +43,7 @@ pub(super) const TRUNCATED: &str = "truncated";
 pub(super) const FIRST_STEP: &str = "first_step";
 /// The rule of failed attempts that are held, which cause the failures of the next ones.
 pub(super) const HELD: &str = "held_after_failure";
+pub(super) const GATHERED: &str = "gathered";
 /// The rule that is silent about blocks that another finding is about.
 pub(super) const TEMPORARIES: &str = "temporaries";
 /// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.

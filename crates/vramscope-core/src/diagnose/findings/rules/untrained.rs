@@ -54,12 +54,12 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     made.sort_by_key(|&id| !(from..after).contains(&lifetimes.born(id)));
     let mut of_size: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     made.iter().for_each(|&id| of_size.entry(size(id)).or_default().0 += 1);
-    let mut is_all_matched = true;
+    let mut unmatched = 0;
     for id in live(Role::OptimizerState) {
         match of_size.get_mut(&size(id)) {
             Some(of) => of.1 += 1,
             // A counter of steps is a number.
-            None => is_all_matched &= size(id) <= NUMBER,
+            None => unmatched += usize::from(size(id) > NUMBER),
         }
     }
     // Adam keeps two blocks for each weight, SGD with momentum one. Two models may have weights of one size.
@@ -88,7 +88,11 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     let blocks = of_size.values().map(|&of| without(of)).sum();
     let bytes = of_size.iter().map(|(size, &of)| size * without(of) as u64).sum();
     // A head alone trains, or an image that the network looks at: few match, and all of the state does.
-    let fewest = if is_all_matched { 1 } else { FEWEST };
+    let fewest = if unmatched == 0 { 1 } else { FEWEST };
+    // Adafactor keeps a row and a column for a matrix, and a whole block for vectors alone: it updates them all.
+    if untrained.iter().map(|&id| size(id)).min() > trained.iter().map(|&id| size(id)).max() {
+        return None;
+    }
     let is_enough = trained.len() >= fewest && untrained.len() >= FEWEST && bytes >= LEAST_GRADIENTS;
     let last_trained = trained.iter().map(|&id| lifetimes.born(id)).filter(|&born| born != NO_EVENT).max()?;
     let of_twin = is_twin.then_some(trained.len());

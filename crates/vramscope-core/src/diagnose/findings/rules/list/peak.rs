@@ -1,6 +1,6 @@
 //! What makes up the peak.
 
-use super::super::{BATCH, FIRST_STEP, Rule, SPIKE, TEMPORARIES, UNTRAINED, ZERO_BEFORE_STEP};
+use super::super::{BATCH, FIRST_STEP, GATHERED, Rule, SPIKE, TEMPORARIES, UNTRAINED, ZERO_BEFORE_STEP};
 use super::super::{
     autocast, backward, beside, broadcast, copies, evaluation, gathered, kept, loss, optimizer, peak, rebuilt, results, untrained,
 };
@@ -128,7 +128,7 @@ pub(super) const RULES: &[Rule] = &[
         run: kept::written_out,
     },
     Rule {
-        name: "gathered",
+        name: GATHERED,
         class: Class::Peak,
         finds: "What a library gathers on the GPU: the Trainer's predictions, generate()'s scores",
         when: "blocks at the peak made by Transformers' trainer_pt_utils.py, or at least 16 of one size by its generation/utils.py: ≥ 64 MiB and ≥ 10 % of it",

@@ -9,6 +9,7 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Batch, Cell, Column, Cut, Table, Term, Width, label, pane};
+use vramscope_core::anatomy::Role;
 use vramscope_core::diagnose::fragmentation::{Blocker, facts_of};
 use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::{BlockState, DeviceRecording};
@@ -222,7 +223,7 @@ pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>
     let words = role_words(cx.data, roles, id);
     let Some(own) = cx.data.names.index(cx.data.tables.lifetimes.stack(cx.data.device(), id)) else {
         let place = segment.map(|segment| format!("in segment {}", count(segment as u64 + 1)));
-        return (words.unwrap_or_else(|| "role unknown".to_owned()), place.into_iter().collect());
+        return (words.unwrap_or_else(|| Role::Unknown.text().to_owned()), place.into_iter().collect());
     };
     let made = place_name(cx.data, roles, id);
     let own = Some(cx.data.names.text(own)).filter(|own| !own.contains(&made));

@@ -56,7 +56,7 @@ fn without_asides(text: &str) -> String {
 /// The sentence that has a figure, after "May help." where it begins so; otherwise the cause.
 fn with_figure(text: &str) -> String {
     let sentences = || text.split_inclusive(". ").map(str::trim_end);
-    let doubt = text.starts_with("May help.").then_some("May help. ").unwrap_or_default();
+    let doubt = if text.starts_with("May help.") { "May help. " } else { "" };
     match sentences().find(|s| s.contains(NBSP)) {
         Some(said) => format!("{doubt}{}", first_sentence(said, LONG_REMEDY)),
         None => first_sentence(text, LONG_REMEDY),

@@ -40,7 +40,7 @@ pub(in crate::app) fn draw(ui: &mut Ui, tokens: &Tokens) -> bool {
 const GESTURES: [(&str, &str); 14] = [
     ("move", "hover: outline, tooltip, and a ghost line at that instant in all views"),
     ("click", "select what is under the pointer and set the cursor there"),
-    ("drag", "pan"),
+    ("drag", "pan; where all of the recording is shown, choose a range"),
     ("wheel", "zoom at the pointer"),
     ("Shift wheel", "pan"),
     ("Ctrl wheel", "zoom bytes or addresses"),

@@ -330,6 +330,11 @@ impl Document {
         self.left.1 = true;
     }
 
+    /// The newest of what was left is an arrangement.
+    pub fn has_left_a_layout(&self) -> bool {
+        matches!(self.left.0.last(), Some(Left::Layout(..)))
+    }
+
     /// Goes back to the previous workspace or arrangement; false when there is none.
     pub fn go_back(&mut self) -> bool {
         match self.left.0.pop() {

@@ -41,16 +41,19 @@ fn least_of(kind: ViewKind) -> Vec2 {
         ViewKind::Contents => vec2(200.0, 150.0),
         ViewKind::Flame => vec2(340.0, 120.0),
         ViewKind::Compare => vec2(420.0, 160.0),
-        ViewKind::Events | ViewKind::Allocations => vec2(320.0, 130.0),
+        ViewKind::Events | ViewKind::Allocations => vec2(320.0, 190.0),
         ViewKind::Plan => vec2(640.0, 360.0),
         ViewKind::WhatIf | ViewKind::Autopsy | ViewKind::Live => vec2(420.0, 220.0),
-        ViewKind::Accounting | ViewKind::Leaks | ViewKind::Steps => vec2(240.0, 150.0),
+        ViewKind::Accounting | ViewKind::Leaks | ViewKind::Steps => vec2(240.0, 190.0),
     }
 }
 
 /// From this width on the memory column cuts no role's name and has its links in one row. It gets this width if no other pane has
 /// to shrink for it.
 const MEMORY_NAMES: f32 = 272.0;
+
+/// The most a column beside the pictures is worth: in a wide window they get the rest.
+const MOST_BESIDE: f32 = 480.0;
 
 /// What was changed for the room there is.
 pub struct Fitted {
@@ -124,7 +127,12 @@ impl Fitted {
             needs[memory] = needs[memory].max(MEMORY_NAMES.min(needs[memory] + spare));
         }
         let wishes = linear.shares.split(&children, room);
-        let lengths = divide(&wishes, &needs, room);
+        let is_beside = |&child: &TileId| {
+            let beside = [ViewKind::Memory, ViewKind::Findings, ViewKind::Inspector];
+            linear.dir == LinearDir::Horizontal && matches!(tiles.get(child), Some(Tile::Pane(kind)) if beside.contains(kind))
+        };
+        let beside: Vec<bool> = children.iter().map(is_beside).collect();
+        let lengths = divide(&capped(&wishes, &beside), &needs, room);
         if lengths.iter().zip(&wishes).any(|(a, b)| (a - b).abs() > 0.5) {
             let before = linear.shares.clone();
             let mut given = before.clone();
@@ -156,6 +164,18 @@ fn divide(wishes: &[f32], needs: &[f32], room: f32) -> Vec<f32> {
             None => return lengths,
         }
     }
+}
+
+/// Lengths of which none beside the others is more than it is worth; the others share what that leaves.
+fn capped(wishes: &[f32], beside: &[bool]) -> Vec<f32> {
+    let cap = |(&wish, &is_beside): (&f32, &bool)| if is_beside { wish.min(MOST_BESIDE) } else { wish };
+    let capped: Vec<f32> = wishes.iter().zip(beside).map(cap).collect();
+    let excess = wishes.iter().sum::<f32>() - capped.iter().sum::<f32>();
+    let others: f32 = capped.iter().zip(beside).filter(|(_, b)| !**b).map(|(w, _)| w).sum();
+    if others <= 0.0 {
+        return wishes.to_vec();
+    }
+    capped.iter().zip(beside).map(|(&w, &b)| if b { w } else { w + excess * w / others }).collect()
 }
 
 /// The least size of a tile and all in it that is visible.
@@ -215,6 +235,14 @@ mod tests {
         for kind in ViewKind::all() {
             assert!(GIVES_WAY.contains(&kind) || kind == ViewKind::Timeline, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn columns_beside_the_pictures_stay_narrow_in_a_wide_window() {
+        let beside = [true, false, true];
+        assert_eq!(capped(&[288.0, 992.0, 320.0], &beside), [288.0, 992.0, 320.0]);
+        assert_eq!(capped(&[691.0, 2381.0, 768.0], &beside), [480.0, 2880.0, 480.0]);
+        assert_eq!(capped(&[1000.0, 600.0], &[true, true]), [1000.0, 600.0], "nothing else takes it");
     }
 
     #[test]

@@ -105,7 +105,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
         entry(app, ui, Command::Quit);
     });
     ui.menu_button("Edit", |ui| {
-        for command in [Command::SelectionBack, Command::SelectionForward, Command::Clear] {
+        for command in [Command::Undo, Command::SelectionBack, Command::SelectionForward, Command::Clear] {
             entry(app, ui, command);
         }
         ui.separator();

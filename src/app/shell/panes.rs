@@ -280,7 +280,9 @@ impl Panes<'_> {
         }
         let body = rect.with_min_y(header.rect.bottom());
         if body.is_positive() {
-            let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt(kind));
+            // Where the tree moves the pane to, what it is scrolled to goes with it.
+            let id = egui::Id::unique(("pane", self.workspace.title(), kind));
+            let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).scope_id(id));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
             term::speak_of(child.ctx(), self.cx.data, self.cx.state);
             if let Some((sentence, line)) = without {

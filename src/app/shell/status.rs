@@ -7,7 +7,7 @@ use egui::{Align, Layout, Popup, Response, Sense, Stroke, Ui, UiBuilder, vec2};
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::state::{Command, ViewKind, Workspace, last_known};
 use crate::app::theme::{Tokens, Type, text};
-use crate::app::widgets::{Term, label, menu_item, term};
+use crate::app::widgets::{Term, label, link_with, menu_item, term};
 use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, Format, HelperState, LiveTrack, Sample};
@@ -22,6 +22,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     if let Some(view) = document.and_then(Document::view) {
         load_status(&mut right, tokens, view);
         hidden_status(app, &mut right, tokens);
+        selection_status(app, &mut right);
     }
     if let Some(watch) = &app.watch {
         watch_status(&mut right, tokens, &watch.folder);
@@ -84,6 +85,22 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
             }
             None => cursor_status(&mut items, view),
         },
+    }
+}
+
+/// Where the Inspector is not seen, that it tells of what is selected.
+fn selection_status(app: &App, right: &mut Ui) {
+    let Some(document) = app.active_document() else { return };
+    let is_seen = match app.maximised {
+        Some(only) => only == ViewKind::Inspector,
+        None => !app.hidden.contains(&ViewKind::Inspector) && document.layouts.shows(document.arrangement(), ViewKind::Inspector),
+    };
+    let has_selection = document.view().is_some_and(|view| view.shared.selected().is_some());
+    if has_selection && !is_seen && !matches!(document.workspace, Workspace::Plan | Workspace::WhatIf | Workspace::Live) {
+        right.add_space(12.0);
+        if link_with(right, "selected: show it in the Inspector", Type::Caption, None).clicked() {
+            app.actions.run(Command::Show(ViewKind::Inspector));
+        }
     }
 }
 
@@ -197,6 +214,11 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     }
     figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);
     figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
+    // What other views call in use is both.
+    let pending = state.totals.active.saturating_sub(state.totals.allocated);
+    if pending > 0 {
+        figure(Term::PendingFree, &[("pending free ", false), (&show(pending), true)]);
+    }
     if !view.data.tables.curves.has_all_segments() {
         let free = state.totals.reserved.saturating_sub(state.totals.active);
         figure(Term::Inactive, &[("free inside ", false), (&show(free), true)]);

@@ -7,7 +7,7 @@ use super::tab_names;
 use crate::app::documents::document::{Content, Document};
 use crate::app::state::{Action, Command, DocumentId, Workspace};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, Icon, label, menu_item, selector_button};
+use crate::app::widgets::{Cut, Icon, icon_button, label, menu_item, selector_button};
 use crate::app::window::App;
 
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
@@ -20,17 +20,23 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     } else {
         0.0
     };
-    let tabs_rect = rect.with_max_x(rect.right() - workspaces_width);
+    let mut tabs_rect = rect.with_max_x(rect.right() - workspaces_width);
+    let names = names(ui, app, tabs_rect.width());
+    if tabs_width(ui, app, &names) > tabs_rect.width() {
+        tabs_rect = tabs_rect.with_max_x(tabs_rect.right() - 28.0);
+        all_tabs(app, ui, tabs_rect.right_top());
+    }
     let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
     tabs.set_clip_rect(tabs_rect);
     tabs.spacing_mut().item_spacing.x = 0.0;
-    let names = names(&tabs, app, tabs_rect.width());
     // A tab that comes to the front is brought into view once; after that one may scroll.
     let front = app.active_document().map(|d| d.id);
     let key = egui::Id::unique("tab in front");
     let seen: Option<Option<DocumentId>> = ui.data_mut(|d| d.get_temp(key));
     ui.data_mut(|d| d.insert_temp(key, front));
     let is_new = seen != Some(front);
+    // The wheel moves what has no other way to go.
+    tabs.style_mut().always_scroll_the_only_direction = true;
     egui::ScrollArea::horizontal()
         .id_salt("tabs")
         .scroll_bar_visibility(egui::scroll_area::ScrollBarVisibility::AlwaysHidden)
@@ -95,12 +101,7 @@ fn names(ui: &Ui, app: &App, room: f32) -> Vec<String> {
     if let Some(named) = ui.data(|d| d.get_temp::<Named>(key)).filter(|n| n.room == room && n.titles == titles) {
         return named.names;
     }
-    let width = |names: &[String]| -> f32 {
-        let dots = titles.iter().filter(|t| t.2).count() as f32 * 16.0;
-        let text: f32 = names.iter().map(|n| TAB_AROUND + label::width(ui.painter(), n, Type::Body)).sum();
-        text + dots + TAB_BAR
-    };
-    let fits = |names: &Vec<String>| width(names) <= room;
+    let fits = |names: &Vec<String>| tabs_width(ui, app, names) <= room;
     let short = |of: &[String], most: usize| -> Vec<String> { (0..of.len()).map(|i| tab_names::shorten(of, i, most)).collect() };
     let texts: Vec<&str> = titles.iter().map(|t| t.0.as_str()).collect();
     let paths: Vec<_> = titles.iter().map(|t| t.1.as_deref()).collect();
@@ -113,6 +114,30 @@ fn names(ui: &Ui, app: &App, room: f32) -> Vec<String> {
         .unwrap_or_else(|| short(&bare, 12));
     ui.data_mut(|d| d.insert_temp(key, Named { titles, room, names: names.clone() }));
     names
+}
+
+/// The width of all tabs under these names, and of the button after them.
+fn tabs_width(ui: &Ui, app: &App, names: &[String]) -> f32 {
+    let dots = app.documents.iter().filter(|d| d.has_oom()).count() as f32 * 16.0;
+    let text: f32 = names.iter().map(|n| TAB_AROUND + label::width(ui.painter(), n, Type::Body)).sum();
+    text + dots + TAB_BAR
+}
+
+/// A button that lists all tabs, where they do not fit beside each other.
+fn all_tabs(app: &App, ui: &mut Ui, at: egui::Pos2) {
+    let place = Rect::from_min_size(at, vec2(28.0, TAB_BAR - 1.0));
+    let mut place =
+        ui.new_child(UiBuilder::new().id_salt("all tabs").max_rect(place).layout(Layout::left_to_right(Align::Center)));
+    let button = icon_button(&mut place, Icon::ChevronDown, "All open tabs");
+    Popup::menu(&button).gap(4.0).show(|ui| {
+        ui.set_width(320.0);
+        for (i, document) in app.documents.iter().enumerate() {
+            if menu_item(ui, &document.title, Some(app.documents.at_front() == Some(i)), None, true).clicked() {
+                app.actions.send(Action::Activate(document.id));
+                ui.close();
+            }
+        }
+    });
 }
 
 /// What a tab has around its title: icon, cross, gaps.

@@ -90,7 +90,9 @@ pub enum Command {
     ToggleAxis,
     /// Clear the range, the query or the selection, innermost first. The zoom stays.
     Clear,
-    /// Undo the last change of the visible window or of the selection, whichever came last.
+    /// Undo the last change of the visible window, the selection or the panes, whichever came last.
+    Undo,
+    /// The same, and where a workspace was left last, back to it.
     SelectionBack,
     /// Select again what [`SelectionBack`](Self::SelectionBack) left.
     SelectionForward,
@@ -294,9 +296,13 @@ impl Command {
                 .needs(Needs::Recording)
                 .in_dialogs()
                 .by_press(),
-            C::SelectionBack => says("Undo zoom, selection or workspace")
-                .tip("Takes back the last zoom, selection, change of workspace or move of a pane: whichever came last.")
+            C::Undo => says("Undo zoom, selection or move of a pane")
+                .tip("Takes back whichever came last. It stays in the workspace.")
                 .key(CTRL, Key::Z)
+                .needs(Needs::Recording)
+                .by_press(),
+            C::SelectionBack => says("Back")
+                .tip("To the zoom, selection or workspace before, whichever changed last.")
                 .key(ALT, Key::ArrowLeft)
                 .needs(Needs::Recording)
                 .by_press(),
@@ -387,7 +393,8 @@ mod tests {
         assert_eq!(Command::PreviousPeak.keys(), "[");
         assert_eq!(Command::EventBack.shortcuts().iter().map(written).collect::<Vec<_>>(), [",", "Left"]);
         assert_eq!(Command::Help.shortcuts().iter().map(written).collect::<Vec<_>>(), ["F1", "?"]);
-        assert_eq!(Command::SelectionBack.shortcuts().iter().map(written).collect::<Vec<_>>(), ["Ctrl+Z", "Alt+Left"]);
+        assert_eq!(Command::SelectionBack.shortcuts().iter().map(written).collect::<Vec<_>>(), ["Alt+Left"]);
+        assert_eq!(Command::Undo.keys(), "Ctrl+Z");
     }
 
     #[test]

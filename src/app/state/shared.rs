@@ -183,6 +183,12 @@ impl SharedViewState {
         if self.shows_comparison { self.flags() } else { self.markers }
     }
 
+    /// True when the visible window is the whole axis, so that there is nothing to pan.
+    pub fn shows_all(&self, device: &DeviceRecording) -> bool {
+        let (first, last) = domain(device, self.axis);
+        self.from <= first && self.to >= last
+    }
+
     /// True when the visible window is the chosen range, to the nearest event.
     pub fn shows_range(&self, device: &DeviceRecording) -> bool {
         let Some((first, last)) = self.range else { return false };

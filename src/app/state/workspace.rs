@@ -169,6 +169,12 @@ impl Layouts {
         self.trees.entry(workspace).or_insert_with(|| workspace.default_tree())
     }
 
+    /// True when a view is in front in a workspace.
+    pub fn shows(&self, workspace: Workspace, view: ViewKind) -> bool {
+        let is_in_front = |tree: &Tree<ViewKind>| find(tree, view).is_some_and(|id| tree.active_tiles().contains(&id));
+        self.trees.get(&workspace).map_or_else(|| workspace.starts_with(view), is_in_front)
+    }
+
     /// Restores the default panes of a workspace.
     pub fn reset(&mut self, workspace: Workspace) {
         self.trees.remove(&workspace);
@@ -258,10 +264,10 @@ pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
         tree.make_active(|tile, _| tile == id);
         return;
     }
-    /// Share of the space that a new pane gets.
-    const PART: f32 = 0.3;
     use ViewKind::{Accounting, Allocations, Events, Leaks, Steps};
     let is_wide = |view| matches!(view, Accounting | Allocations | Events | Leaks | Steps);
+    // Share of the space that a new pane gets: a table of a few rows would be no use.
+    let part = if is_wide(view) { 0.42 } else { 0.3 };
     let dir = if is_wide(view) { LinearDir::Vertical } else { LinearDir::Horizontal };
     let came_in = |kind: ViewKind| !workspace.starts_with(kind) && is_wide(kind) == is_wide(view);
     let pane = tree.tiles.insert_pane(view);
@@ -276,10 +282,10 @@ pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
                 // Shares are relative, so the others divide the rest among themselves.
                 let others: f32 = linear.children.iter().map(|&child| linear.shares[child]).sum();
                 linear.add_child(pane);
-                linear.shares.set_share(pane, others * PART / (1.0 - PART));
+                linear.shares.set_share(pane, others * part / (1.0 - part));
                 root
             }
-            _ => split(&mut tree.tiles, dir, &[(root, 1.0 - PART), (pane, PART)]),
+            _ => split(&mut tree.tiles, dir, &[(root, 1.0 - part), (pane, part)]),
         },
     };
     tree.root = Some(root);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+mod brief;
+
 use egui::{Align, Layout, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
 use super::live::figures::{has_only_samples, summary};
@@ -140,7 +142,9 @@ impl FindingsView {
     fn those(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Findings, order: &[usize]) {
         // Settings are tried once something is looked at that they may mend.
         let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
-        let is_wanted = found.findings.get(self.open).is_some_and(wants);
+        // One in short says what to try first.
+        let briefs = order.iter().filter(|_| self.folds).filter_map(|&i| found.findings.get(i).filter(|f| is_red(f)));
+        let is_wanted = found.findings.get(self.open).into_iter().chain(briefs).any(wants);
         let is_short = cx.data.device().events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS;
         let helped = if is_wanted && is_short && can_be_served_again(cx.data.device()) {
             let data = Arc::clone(cx.data);
@@ -352,14 +356,16 @@ fn finding_ui(
             head_clicked = response.clicked();
             ui.add_space(4.0);
             // The autopsy has the whole; what memory is for stands below.
-            let said = if is_brief { first_sentence(&f.sentence) } else { &f.sentence };
-            let body = label::paragraph(ui, said, Type::Body, t.text2);
+            let body = match is_brief {
+                true => label::paragraph(ui, &brief::cause(&f.sentence), Type::Body, t.text1),
+                false => label::paragraph(ui, &f.sentence, Type::Body, t.text2),
+            };
             // The title above takes the focus for both.
             head_clicked |= body.interact(Sense::CLICK).clicked();
             if is_open {
                 evidence(ui, cx, f, index, helped);
             } else if is_brief {
-                head_clicked |= ways_on(ui, cx, f, index);
+                head_clicked |= brief::ways_on(ui, cx, f, index, helped);
             }
         });
     });
@@ -374,32 +380,6 @@ fn finding_ui(
     }
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
     head_clicked
-}
-
-/// Up to the first full stop that another sentence follows.
-fn first_sentence(text: &str) -> &str {
-    let is_end = |&(i, _): &(usize, &str)| text[i + 2..].starts_with(char::is_uppercase);
-    text.match_indices(". ").find(is_end).map_or(text, |(i, _)| &text[..=i])
-}
-
-/// Where to go on from a failure or a leak whose evidence is not shown; true when that is asked for.
-fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize) -> bool {
-    ui.add_space(8.0);
-    let row = ui.scope_builder(UiBuilder::new().id_salt(("ways on", index)), |ui| {
-        ui.with_layout(Layout::left_to_right(Align::Min).with_main_wrap(true), |ui| {
-            ui.spacing_mut().item_spacing = vec2(8.0, 6.0);
-            let (name, command) = match f.is_of_failure() {
-                false => ("Open Leaks", Command::Show(ViewKind::Leaks)),
-                true => ("Open autopsy", Command::Workspace(Workspace::Autopsy)),
-            };
-            if Push::primary(name).show(ui).clicked() {
-                take_there(cx, f);
-                cx.actions.run(command);
-            }
-            Push::outlined("What helps").show(ui).clicked()
-        })
-    });
-    row.inner.inner
 }
 
 fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped: &Tried) {
@@ -561,13 +541,6 @@ fn padded(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_sentence_ends_before_another() {
-        let one = "A request for 12.27\u{a0}GiB failed: 8.86\u{a0}GiB is free.";
-        assert_eq!(first_sentence(&format!("{one} Called from train.py:14 it fits.")), one);
-        assert_eq!([first_sentence(one), first_sentence("")], [one, ""]);
-    }
 
     #[test]
     fn no_more_than_all_is_in_use() {

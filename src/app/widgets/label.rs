@@ -5,6 +5,7 @@ use crate::app::theme::Type;
 use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Align2, Color32, Galley, Painter, Pos2, Rect, Ui, pos2};
 use std::sync::Arc;
+use vramscope_core::units::NBSP;
 
 /// Text format with the style's line height, so that all faces share one baseline.
 pub fn format(kind: Type, colour: Color32) -> TextFormat {
@@ -122,6 +123,13 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
     cut(fits)
 }
 
+/// The text, or as many of its first words as fit: what a sentence or a title is about stands at its beginning.
+pub fn first_words(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
+    let cuts = text.rmatch_indices(' ').map(|(at, _)| format!("{}…", &text[..at]));
+    let mut all = std::iter::once(text.to_owned()).chain(cuts);
+    all.find(|text| width(painter, text, kind) <= room).unwrap_or_else(|| without_middle(painter, text, kind, room))
+}
+
 /// The text, or as much of its end as fits: the file and line of a place, the class of a module. What counts it, as `8 \u{d7}`, stays,
 /// and a cut falls between folders or parts of a name if that loses few letters.
 pub fn without_start(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
@@ -180,6 +188,30 @@ pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, stro
     ui.add(egui::Label::new(job).wrap())
 }
 
+/// A sentence for [`rich_paragraph`] with its figures marked as strong: a number, a no-break space and its unit, or a range up to one.
+pub fn with_strong_figures(sentence: &str) -> String {
+    let words: Vec<&str> = sentence.split(' ').collect();
+    // What closes a clause is not of the figure.
+    let bare = |word: &str| word.trim_end_matches(['.', ',', ';', ':', ')']).len();
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_figure = |i: usize| words.get(i).is_some_and(|w| is_number(w) && w[..bare(w)].contains(NBSP));
+    let mut out: Vec<String> = Vec::with_capacity(words.len());
+    let mut i = 0;
+    while let Some(&word) = words.get(i) {
+        let is_range = is_number(word) && bare(word) == word.len() && words.get(i + 1) == Some(&"to") && is_figure(i + 2);
+        let last = if is_range { i + 2 } else { i };
+        if is_figure(last) {
+            let (figure, rest) = words[last].split_at(bare(words[last]));
+            let from = if is_range { format!("{word} to ") } else { String::new() };
+            out.push(format!("*{from}{figure}*{rest}"));
+        } else {
+            out.push(word.to_owned());
+        }
+        i = last + 1;
+    }
+    out.join(" ")
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Piece {
     Plain,
@@ -234,5 +266,15 @@ mod tests {
             ]
         );
         assert_eq!(pieces(""), []);
+    }
+
+    #[test]
+    fn figures_with_their_units_are_strong_and_nothing_else() {
+        let plain = format!("A request for 500{NBSP}MiB failed: it is in 26 pieces, and the largest is 27{NBSP}MiB.");
+        let strong = format!("A request for *500{NBSP}MiB* failed: it is in 26 pieces, and the largest is *27{NBSP}MiB*.");
+        assert_eq!(with_strong_figures(&plain), strong);
+        let range = format!("has a cap of 1,664 to 2,244{NBSP}MiB, which");
+        assert_eq!(with_strong_figures(&range), format!("has a cap of *1,664 to 2,244{NBSP}MiB*, which"));
+        assert_eq!(with_strong_figures("nothing to say in 26 pieces"), "nothing to say in 26 pieces");
     }
 }

@@ -274,12 +274,17 @@ enum Drag {
 impl Gesture {
     /// Reads the gesture from a response that senses [`egui::Sense::click_and_drag`].
     pub fn read(response: &Response) -> Self {
+        Self::read_where(response, true)
+    }
+
+    /// The same of a plot that may show all there is: with nothing to pan a drag chooses a range.
+    pub fn read_where(response: &Response, pans: bool) -> Self {
         let ctx = &response.ctx;
         let (pointer, origin, modifiers, scroll, zoom) = ctx
             .input(|i| (i.pointer.latest_pos(), i.pointer.press_origin(), i.modifiers, i.smooth_scroll_delta(), i.zoom_delta()));
         if response.drag_started() {
             let start = origin.or(pointer).unwrap_or(response.rect.center());
-            let drag = if modifiers.shift && response.dragged_by(PointerButton::Primary) {
+            let drag = if (modifiers.shift || !pans) && response.dragged_by(PointerButton::Primary) {
                 Drag::Select(start)
             } else if response.dragged_by(PointerButton::Secondary) {
                 Drag::Box(start)

@@ -9,7 +9,7 @@ use crate::app::documents::adding::{Added, Adding, Extra, add_to_first, are_rank
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::jobs::answered;
 use crate::app::state::{DocumentId, Item};
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::{Format, Progress, Recording};
 
 impl App {
     /// Opens files; several opened at once are put together when they are of one run.
@@ -68,10 +68,12 @@ impl App {
     }
 
     fn start_adding(&mut self, to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, from: Option<DocumentId>) {
+        // A watch of the machine that was opened beside a recording is seldom meant for it.
+        let is_quiet = matches!(&extra, Extra::Open(extra) if extra.source.format == Format::Session);
         let progress = Arc::new(Progress::new());
         let shared = Arc::clone(&progress);
         let answer = self.jobs.spawn("add", move || add_to_first(to, extra, &shared));
-        self.additions.running.push(Adding { from, progress, answer });
+        self.additions.running.push(Adding { from, is_quiet, progress, answer });
     }
 
     /// Takes in what was added, and looks whether files that were opened together are all there.
@@ -83,9 +85,10 @@ impl App {
                 at += 1;
                 continue;
             };
-            let from = self.additions.running.remove(at).from;
+            let adding = self.additions.running.remove(at);
             match result {
-                Ok(added) => self.take_in(added, from),
+                Ok(added) => self.take_in(added, adding.from),
+                Err(_) if adding.is_quiet => {}
                 Err(sentence) => self.notices.complain(sentence),
             }
         }
@@ -239,5 +242,11 @@ mod tests {
         assert_eq!(wrong.documents().len(), 2);
         assert!(wrong.notices().any(|n| n.contains("not of the same run")), "{:?}", wrong.notices().collect::<Vec<_>>());
         std::fs::remove_dir_all(&dir).unwrap();
+
+        // A watch of another time was never asked to be part of it.
+        let mut beside = app();
+        beside.open_paths([samples::path("gpt_train.pickle"), samples::path("live.vramscope")]);
+        settle(&mut beside);
+        assert_eq!((beside.documents().len(), beside.notices().count()), (2, 0));
     }
 }

@@ -8,7 +8,7 @@ use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::documents::moving::{fit_selection, go_to, pan, selected_stack, set_axis, set_marker, set_window, zoom};
 use crate::app::settings::ThemeChoice;
 use crate::app::state::shared::domain;
-use crate::app::state::{Action, Axis, Choosing, Command, Item, LiveAction, Needs, ViewKind, workspace};
+use crate::app::state::{Action, Axis, Choosing, Command, Item, LiveAction, Needs, ViewKind, Workspace, workspace};
 use crate::app::widgets::{field, lets_go_of_drawing};
 use vramscope_core::model::StackId;
 use vramscope_core::units::Address;
@@ -136,16 +136,19 @@ impl App {
             // Whatever changed last: the workspace, the zoom, the selection. Where there is no more of it, the workspace.
             Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
             Command::SelectionBack => {
-                let mut went = false;
-                self.with_shared(|shared, data| {
-                    went = shared.zoom_back(data.device());
-                    if !went && shared.selection.can_go_back() {
-                        shared.selection.back();
-                        went = true;
-                    }
-                });
-                if let Some(document) = self.active_document_mut().filter(|_| !went) {
+                if !self.undo_seen()
+                    && let Some(document) = self.active_document_mut()
+                {
                     document.go_back();
+                }
+            }
+            Command::Undo if self.active_document_mut().is_some_and(|d| d.left.1 && d.has_left_a_layout() && d.go_back()) => {}
+            // What is not seen there is not undone there.
+            Command::Undo => {
+                let shows_it =
+                    self.active_document().is_some_and(|d| !matches!(d.workspace, Workspace::WhatIf | Workspace::Plan));
+                if !(shows_it && self.undo_seen()) {
+                    self.notices.mention("Nothing to undo here. Alt+Left goes back to the workspace before.");
                 }
             }
             Command::SelectionForward => self.with_shared(|shared, _| shared.selection.forward()),
@@ -222,6 +225,19 @@ impl App {
         self.run(Command::Show(view), ctx);
     }
 
+    /// Takes back the last zoom or selection; false where there was none.
+    fn undo_seen(&mut self) -> bool {
+        let mut went = false;
+        self.with_shared(|shared, data| {
+            went = shared.zoom_back(data.device());
+            if !went && shared.selection.can_go_back() {
+                shared.selection.back();
+                went = true;
+            }
+        });
+        went
+    }
+
     /// Brings the device that ran out of memory to the front where the one in front did not; it opens at its failure.
     fn show_failed_device(&mut self) -> bool {
         let view = self.active_document().and_then(Document::view).filter(|v| v.data.ooms.is_empty());
@@ -289,7 +305,6 @@ fn without_stack(item: Option<Item>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::app::state::workspace::Workspace;
 
     #[test]
     fn back_returns_from_a_workspace_and_before_that_from_what_was_selected_in_it() {
@@ -310,6 +325,24 @@ mod tests {
         assert_eq!(front(&app), Some((Workspace::Overview, Some(Item::Event(1)))));
         app.run(Command::SelectionBack, &ctx);
         assert_eq!(front(&app).map(|f| f.0), Some(Workspace::Overview));
+    }
+
+    #[test]
+    fn undo_stays_in_the_workspace() {
+        let ctx = Context::default();
+        let mut app = App::synchronous(&ctx);
+        app.open_paths([crate::app::data::samples::path("leak.pickle")]);
+        app.logic(&ctx);
+        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())));
+        app.apply(Action::Select(Some(Item::Event(1))), &ctx);
+        app.apply(Action::Select(Some(Item::Event(2))), &ctx);
+        app.run(Command::Workspace(Workspace::Plan), &ctx);
+        app.run(Command::Undo, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Plan, Some(Item::Event(2)))), "Plan shows no selection, so none is undone");
+        assert!(app.notices.mentioned().is_some_and(|(said, _)| said.contains("Alt+Left")));
+        app.run(Command::Workspace(Workspace::Flame), &ctx);
+        app.run(Command::Undo, &ctx);
+        assert_eq!(front(&app), Some((Workspace::Flame, Some(Item::Event(1)))));
     }
 
     #[test]

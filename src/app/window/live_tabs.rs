@@ -9,6 +9,7 @@ use super::App;
 use crate::app::data::device::prepare;
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::documents::loader::Loading;
+use crate::app::documents::samples::describe;
 use crate::app::live::{LiveFeed, Update};
 use crate::app::state::{Action, Choosing, LiveAction, Workspace};
 use vramscope_core::compare::join::SnapshotProcess;
@@ -126,6 +127,10 @@ impl App {
     /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
     pub(in crate::app) fn save_session(&mut self, path: PathBuf) {
         let id = self.session_to_save.take();
+        // It is found again under the recent files.
+        if let Some(view) = id.and_then(|id| self.documents.find(id)).and_then(|d| d.view()) {
+            self.settings.remember(describe(path.clone(), &view.data));
+        }
         if let Some(feed) = id.and_then(|id| self.documents.find(id)).and_then(|d| d.feed.as_ref()) {
             feed.save_to(path);
         }

@@ -42,7 +42,7 @@ use super::platform::machine::MachineState;
 use super::settings::merging::Kept;
 use super::settings::{Recent, Settings};
 use super::state::action::{Action, Actions};
-use super::state::command::Command;
+use super::state::command::{Command, written};
 use super::state::document_id::DocumentId;
 use super::state::view_kind::ViewKind;
 use super::theme;
@@ -305,6 +305,11 @@ impl App {
             // A slow frame brings several presses of one key at once.
             let presses = ctx.input_mut(|i| i.count_and_consume_key(shortcut.modifiers, shortcut.logical_key));
             let times = if command.moves() { presses } else { presses.min(1) };
+            // Who presses a letter by mistake sees what it did.
+            let is_letter = shortcut.logical_key.name().len() == 1;
+            if times > 0 && is_bare && is_letter && self.is_enabled(command) {
+                self.notices.mention(format!("{}: {}", written(&shortcut), command.text()));
+            }
             for _ in 0..times {
                 self.actions.run(command);
             }

@@ -22,18 +22,27 @@ fn is_level(a: u64, b: u64) -> bool {
 
 /// The pair that Compare starts with, by the first rule that applies: an out-of-memory event against the peak of the step before;
 /// a step that peaks far above the previous one against that one; where memory comes back, the last whole step's beginning and peak; the ends
-/// of the first and the last whole step, far apart in the same phase; without steps, the start and the peak. `None` when there are too few events. O(steps).
+/// of the first and the last whole step, far apart in the same phase; with too few steps, the end or the beginning of the first one, or half of the way, and the
+/// peak. `None` when there are too few events. O(steps).
 pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;
     let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
-    let nothing = if f.is_empty() { "no steps to go by" } else { "too few steps to go by" };
+    // At the start nothing is held: against it all that is live would be new. With few steps it is what the first one leaves, or finds.
+    let ends = f.first().map(|s| (s.end.saturating_sub(1), "the end of step 1"));
+    let begins = f.first().and_then(|s| Some((s.first.checked_sub(1)?, "what step 1 found")));
+    let without = |b: u32, then: &str| {
+        let of_step = ends.into_iter().chain(begins).find(|&(a, _)| a < b);
+        let (a, what) = of_step.unwrap_or((b / 2, "half of the way there"));
+        let nothing = if f.is_empty() { "no steps to go by" } else { "too few steps to go by" };
+        pair(a, b, format!("{nothing}: {what}, and {then}"))
+    };
     if let Some(oom) = oom {
         let before = table.steps.of(oom).and_then(|s| s.checked_sub(1)).and_then(|s| Some((s, f.get(s)?)));
         let with_step = before.and_then(|(s, f)| {
             pair(f.peak_event, oom, format!("the peak of step {}, the one before, and the out-of-memory event", number(s)))
         });
-        return with_step.or_else(|| pair(0, oom, format!("{nothing}: the start of the recording, and the out-of-memory event")));
+        return with_step.or_else(|| without(oom, "the out-of-memory event"));
     }
     // The first step includes set-up, so the others are not measured against it.
     let jump = (2..f.len()).max_by_key(|&i| (f[i].peak, std::cmp::Reverse(i)));
@@ -82,9 +91,9 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     }
     // Event 0 as the peak leaves nothing before it to compare with.
     if peak <= last && peak > 0 {
-        return pair(0, peak, format!("{nothing}: the start of the recording, and its peak"));
+        return without(peak, "the peak");
     }
-    pair(0, last, format!("{nothing}: the start of the recording, and its end"))
+    without(last, "the end")
 }
 
 #[cfg(test)]
@@ -150,11 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn without_steps_the_start_and_the_peak() {
+    fn with_too_few_steps_an_instant_that_holds_something_and_the_peak() {
         let none = table(&[], 0);
-        assert_eq!(pair(&none, 400, None), Some((0, 300)));
-        assert_eq!(pair(&none, 400, Some(200)), Some((0, 200)));
-        assert_eq!(pair(&none, 200, None), Some((0, 199)), "no peak: the end");
+        assert_eq!(pair(&none, 400, None), Some((150, 300)), "half of the way");
+        assert_eq!(pair(&none, 400, Some(200)), Some((100, 200)));
+        assert_eq!(pair(&none, 200, None), Some((99, 199)), "no peak: the end");
+        assert_eq!(pair(&table(&[9, 9], 0), 400, None), Some((9, 300)), "the end of step 1");
+        let mut later = table(&[9], 0);
+        later.figures[0].first = 4;
+        assert_eq!(suggest(&later, 400, None, 8).map(|s| (s.a, s.b)), Some((3, 8)), "before step 1, which has the peak");
         assert!(suggest(&none, 400, None, 300).is_some_and(|s| s.why.starts_with("no steps")));
         assert!(suggest(&table(&[9, 9], 0), 400, None, 300).is_some_and(|s| s.why.starts_with("too few steps")));
         assert_eq!((pair(&none, 1, None), pair(&none, 0, None)), (None, None));

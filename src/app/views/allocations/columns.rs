@@ -4,6 +4,7 @@ use egui::Color32;
 
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
+use crate::app::views::block_name::place_name;
 use crate::app::views::stack_cells::StackCells;
 use crate::app::widgets::{Cell, Column, Width, paint_square};
 use vramscope_core::anatomy::steps::{Steps, number};
@@ -102,14 +103,18 @@ fn name(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     }
 }
 
-/// The place that allocated, and in a wide column where that is.
+/// The place that allocated, as every view names it, and in a wide column the line of the user's own that called it, or where it is.
 fn stack(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     let known = if l.life.stack.is_some() { c.t.text2 } else { c.t.text3 };
-    let place = cx.data.names.of_stack(l.life.stack);
-    let rest = c.from(c.text(place, Type::Mono, known).right() + 10.0);
+    let place = place_name(cx.data, cx.roles.map(|roles| &**roles), l.life.id);
+    let rest = c.from(c.text(&place, Type::Mono, known).right() + 10.0);
     if rest.rect.width() > 80.0 && l.life.stack.is_some() {
-        let inner = StackCells::of(&cx.data.recording.stacks, l.life.stack).allocated_in.beside(place);
-        rest.text(inner, Type::Body, c.t.text3);
+        let own = cx.data.names.of_stack(l.life.stack);
+        let more = match own.contains(&place) {
+            true => StackCells::of(&cx.data.recording.stacks, l.life.stack).allocated_in.beside(&place),
+            false => format!("from {own}"),
+        };
+        rest.text(more, Type::Body, c.t.text3);
     }
 }
 

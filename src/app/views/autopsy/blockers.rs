@@ -7,10 +7,9 @@ use super::segments::mark_going;
 use crate::app::state::{Action, Item};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
-use crate::app::views::block_name::role_words;
+use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Batch, Cell, Column, Cut, Table, Term, Width, label, pane};
 use vramscope_core::anatomy::Role;
-use vramscope_core::anatomy::made_at;
 use vramscope_core::diagnose::fragmentation::{Blocker, facts_of};
 use vramscope_core::diagnose::oom::age;
 use vramscope_core::model::{BlockState, DeviceRecording};
@@ -217,18 +216,18 @@ fn told(cx: &ViewContext<'_>, state: &State, row: &Listed, mut told: Vec<String>
     told
 }
 
-/// What a block is called: the user's own line that made it, else what it is for; and what else tells it: its role, and the line of a
-/// library that the user's own called; without a stack its segment.
+/// What a block is called, as in every view: the line that made it, else what it is for; and what else tells it: its role, and the line
+/// of the user's own code that called a library's; without a stack its segment.
 pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>) -> (String, Vec<String>) {
-    let stack = cx.data.tables.lifetimes.stack(cx.data.device(), id);
-    let role = cx.roles.map_or(Role::Unknown, |roles| roles.of(id));
-    let words = role_words(cx.data, cx.roles.map(|roles| &**roles), id);
-    let Some(own) = cx.data.names.index(stack).map(|i| cx.data.names.text(i).to_owned()) else {
+    let roles = cx.roles.map(|roles| &**roles);
+    let words = role_words(cx.data, roles, id);
+    let Some(own) = cx.data.names.index(cx.data.tables.lifetimes.stack(cx.data.device(), id)) else {
         let place = segment.map(|segment| format!("in segment {}", count(segment as u64 + 1)));
-        return (words.unwrap_or_else(|| role.text().to_owned()), place.into_iter().collect());
+        return (words.unwrap_or_else(|| Role::Unknown.text().to_owned()), place.into_iter().collect());
     };
-    let library = Some(made_at(&cx.data.recording.stacks, &cx.data.names, stack, role)).filter(|line| *line != own);
-    (own, words.into_iter().chain(library).collect())
+    let made = place_name(cx.data, roles, id);
+    let own = Some(cx.data.names.text(own)).filter(|own| !own.contains(&made));
+    (made, words.into_iter().chain(own.map(|own| format!("from {own}"))).collect())
 }
 
 /// The least width of the place in the code.

@@ -193,11 +193,12 @@ impl Settings<'_> {
             (None, _) => String::new(),
         };
         let varies = "may fail: it depends on where the driver puts segments";
+        // Red is the run that failed: a wall of it would hide what helps.
         let groups: [(&str, RowTone, fn(&Remedy) -> bool); 4] = [
             (helps, RowTone::Passes, |r| !r.oom && r.certain),
             (&format!("may help: {doubt}"), RowTone::Passes, |r| !r.oom && !r.certain),
-            (varies, RowTone::Fails, |r| r.oom && r.oom_varies),
-            ("does not help", RowTone::Fails, |r| r.oom && !r.oom_varies),
+            (varies, RowTone::Plain, |r| r.oom && r.oom_varies),
+            ("does not help", RowTone::Plain, |r| r.oom && !r.oom_varies),
         ];
         for (title, tone, is_in) in groups {
             let rows: Vec<&Remedy> = h.remedies.tried.iter().filter(|r| is_in(r)).collect();

@@ -23,7 +23,7 @@ use vramscope_core::diagnose::oom::{
 use vramscope_core::model::{SizeClass, StackId};
 use vramscope_core::tables::Quantity;
 use vramscope_core::tables::{frame_text, user_frame};
-use vramscope_core::units::{Bytes, NBSP, SizeColumn, count};
+use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// The line that catches the next failure.
 const OBSERVER: &str =
@@ -244,32 +244,8 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
         ui.set_width(ui.available_width());
         ui.label(text::display(title).color(ink));
         ui.add_space(4.0);
-        label::rich_paragraph(ui, &with_strong_figures(sentence), Type::Lead, cx.tokens.text2, cx.tokens.text1);
+        label::rich_paragraph(ui, &label::with_strong_figures(sentence), Type::Lead, cx.tokens.text2, cx.tokens.text1);
     });
-}
-
-/// A sentence with its figures marked as strong: a number, a no-break space and its unit, or a range up to one.
-fn with_strong_figures(sentence: &str) -> String {
-    let words: Vec<&str> = sentence.split(' ').collect();
-    // What closes a clause is not of the figure.
-    let bare = |word: &str| word.trim_end_matches(['.', ',', ';', ':', ')']).len();
-    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
-    let is_figure = |i: usize| words.get(i).is_some_and(|w| is_number(w) && w[..bare(w)].contains(NBSP));
-    let mut out: Vec<String> = Vec::with_capacity(words.len());
-    let mut i = 0;
-    while let Some(&word) = words.get(i) {
-        let is_range = is_number(word) && bare(word) == word.len() && words.get(i + 1) == Some(&"to") && is_figure(i + 2);
-        let last = if is_range { i + 2 } else { i };
-        if is_figure(last) {
-            let (figure, rest) = words[last].split_at(bare(words[last]));
-            let from = if is_range { format!("{word} to ") } else { String::new() };
-            out.push(format!("*{from}{figure}*{rest}"));
-        } else {
-            out.push(word.to_owned());
-        }
-        i = last + 1;
-    }
-    out.join(" ")
 }
 
 /// The user's own line that made the request; a click opens it.
@@ -439,7 +415,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
                 CodeWell::new(line).broken(true).copy(true).show(ui);
                 ui.add_space(6.0);
             }
-            label::rich_paragraph(ui, &with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
+            label::rich_paragraph(ui, &label::with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
             ui.add_space(6.0);
         }
         let helped: Option<&Helped> = match ready {
@@ -475,19 +451,4 @@ fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
         ui.add_space(6.0);
     }
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::app::views::autopsy::verdict::{NBSP, with_strong_figures};
-
-    #[test]
-    fn figures_with_their_units_are_strong_and_nothing_else() {
-        let plain = format!("A request for 500{NBSP}MiB failed: it is in 26 pieces, and the largest is 27{NBSP}MiB.");
-        let strong = format!("A request for *500{NBSP}MiB* failed: it is in 26 pieces, and the largest is *27{NBSP}MiB*.");
-        assert_eq!(with_strong_figures(&plain), strong);
-        let range = format!("has a cap of 1,664 to 2,244{NBSP}MiB, which");
-        assert_eq!(with_strong_figures(&range), format!("has a cap of *1,664 to 2,244{NBSP}MiB*, which"));
-        assert_eq!(with_strong_figures("nothing to say in 26 pieces"), "nothing to say in 26 pieces");
-    }
 }

@@ -87,7 +87,8 @@ impl CompareView {
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
         let body = ui.max_rect().with_max_y(ui.max_rect().top() + high);
-        let table = Table::sorted("changes", columns.collect(), &mut self.sort).of(compared).selected(selected);
+        // A click in the flame graph above marks its row and leaves the rest where it is.
+        let table = Table::sorted("changes", columns.collect(), &mut self.sort).of(compared).selected(selected).still();
         let mut out = TableOutput::default();
         pane::inside(ui, body, "rows", |ui| {
             let row =

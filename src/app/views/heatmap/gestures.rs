@@ -28,7 +28,7 @@ impl HeatmapView {
         is_on_word: bool,
     ) {
         let device = cx.data.device();
-        let gesture = Gesture::read(response);
+        let gesture = Gesture::read_where(response, !cx.shared.shows_all(device) || self.addresses.is_some());
         let place = gesture.hover.filter(|_| !egui::Popup::is_any_open(ui)).and_then(|p| canvas.place(p));
         let under = self.item_under(cx, canvas.picture, place.as_ref().filter(|_| !response.dragged()));
         let item = under.map(|u| u.item);

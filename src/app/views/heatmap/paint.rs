@@ -279,15 +279,21 @@ impl Canvas<'_> {
             terms.push((covered, Term::Request));
             taken = Some(covered);
         }
-        let heights = (0..8).map(|i| rect.top() + 9.0 + (rect.height() - 18.0) * i as f32 / 7.0);
-        let place = layout::quietest(rect, width(&name), heights, |place| {
-            let struck = lines.iter().filter(|line| place.y_range().contains(**line)).count() * place.width() as usize;
-            let hidden = taken.is_some_and(|r: Rect| r.expand(2.0).intersects(place)) as usize * 10_000;
-            // The cursor's line runs through all heights.
-            let cut = usize::from(place.x_range().contains(cursor)) * 8;
-            covered_columns(&columns, rect.left(), step, place) + struck + hidden + cut
-        });
-        if let Some(place) = place {
+        let is_over = |place: &Rect| taken.is_some_and(|r: Rect| r.expand(2.0).intersects(*place));
+        let place_of = |name: &str| {
+            let heights = (0..8).map(|i| rect.top() + 9.0 + (rect.height() - 18.0) * i as f32 / 7.0);
+            layout::quietest(rect, width(name), heights, |place| {
+                let struck = lines.iter().filter(|line| place.y_range().contains(**line)).count() * place.width() as usize;
+                let hidden = usize::from(is_over(&place)) * 10_000;
+                // The cursor's line runs through all heights.
+                let cut = usize::from(place.x_range().contains(cursor)) * 8;
+                covered_columns(&columns, rect.left(), step, place) + struck + hidden + cut
+            })
+        };
+        // One name must not hide the other: in a small strip it is short, or left to the tooltip.
+        let short = format!("hole, {}", ticks.unit);
+        let free = [name, short].into_iter().find_map(|name| Some((place_of(&name).filter(|place| !is_over(place))?, name)));
+        if let Some((place, name)) = free {
             let at = place.left_center();
             let covered = paint_chip_in(self.painter, at, Align2::LEFT_CENTER, &name, Type::Caption, t.text2, t.s1);
             terms.push((covered, Term::LargestHole));

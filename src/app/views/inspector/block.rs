@@ -9,7 +9,7 @@ use vramscope_core::anatomy::modules::{module_of, phase};
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::fragmentation::{Servers, blockers};
 use vramscope_core::model::{Action, BlockState, NoteKind, StackId};
-use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, State};
+use vramscope_core::tables::{Lifetime, LifetimeId, NO_EVENT, NO_STACK, State};
 use vramscope_core::units::{Address, Bytes, count, counted};
 
 /// Most lines in a list.
@@ -69,6 +69,10 @@ pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Car
     fact.hint = Some(why.sentence);
     if why.role == Role::Unknown {
         fact = fact.tone(Tone::Quiet);
+    }
+    // Where no stack names it, what it is for does.
+    if why.role != Role::Unknown && card.claim == NO_STACK {
+        card.claim = why.role.words(why.is_probable);
     }
     let at = card.facts.iter().position(|f| f.label == "segment" || f.label == "pool").unwrap_or(card.facts.len());
     card.facts.insert(at, fact);

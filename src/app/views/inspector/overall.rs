@@ -44,7 +44,11 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     let request = request_at(data, state);
     let kind = if device.events.is_empty() { "When it was written".to_owned() } else { format!("At {}", when(data, state)) };
     let has_segments = data.tables.curves.peak(Quantity::Reserved).0 > 0;
-    let claim = if has_segments { format!("in use of {} reserved", Bytes(totals.reserved)) } else { "in use".to_owned() };
+    // Blocks that wait for a stream count, because their memory is not free.
+    let pending = totals.active.saturating_sub(totals.allocated);
+    let pending = if pending > 0 { format!(", {} of it freed and pending", Bytes(pending)) } else { String::new() };
+    let of = if has_segments { format!(" of {} reserved", Bytes(totals.reserved)) } else { String::new() };
+    let claim = format!("in use{of}{pending}");
     let blockers = next_blockers(data, state, None).filter(|_| request.is_some());
     let waiting = state.blocks.iter().filter(|b| b.state == BlockState::PendingFree).collect();
     let asked = |id| only.is_empty() || roles.is_some_and(|roles| only.contains(&roles.of(id)));
@@ -56,7 +60,6 @@ pub(super) fn card(data: &DeviceData, state: &State, roles: Option<&Roles>, only
     };
     Card {
         kind,
-        // Blocks that wait for a stream count, because their memory is not free.
         title: Bytes(totals.active).to_string(),
         claim,
         facts: facts(data, state, roles, request),

@@ -118,6 +118,15 @@ impl View for Memory {
             if selector(ui, "at", &mut at, &names) {
                 self.at = choices.get(at).copied();
             }
+            // The figures stay at their instant while the cursor moves: the way to have them follow it.
+            let is_elsewhere = choices.contains(&At::Cursor) && self.event(cx).0 != cx.shared.cursor;
+            let words = "follow the cursor";
+            if is_elsewhere && ui.available_width() > label::width(ui.painter(), words, Type::Caption) + 60.0 {
+                ui.add_space(6.0);
+                if link_with(ui, words, Type::Caption, None).clicked() {
+                    self.at = Some(At::Cursor);
+                }
+            }
         }
     }
 

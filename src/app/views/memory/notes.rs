@@ -65,7 +65,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let text = format!("{}{saves}", finding.title);
             // The figure stays where the title has no room.
             let room = link.available_width() - label::width(ui.painter(), &saves, Type::Body) - 24.0;
-            let shown = format!("{}{saves}", label::without_middle(ui.painter(), &finding.title, Type::Body, room));
+            let shown = format!("{}{saves}", label::first_words(ui.painter(), &finding.title, Type::Body, room));
             is_clicked = link_with(&mut link, &shown, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);

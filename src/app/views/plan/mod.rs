@@ -123,7 +123,7 @@ impl View for PlanView {
             if self.asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, plan)) {
                 (self.asked, self.runs) = (Some(Arc::clone(plan)), Runs::default());
             }
-            let (scene, mut asks) = self.scene(plan, room, !cx.data.ooms.is_empty());
+            let (scene, mut asks) = self.scene(plan, room, cx.data.last_oom());
             if scene.knows {
                 let cards = room::LISTED.iter().copied().chain(self.more_card).filter_map(room::card);
                 asks.extend(cards.map(|card| left::largest_ask(&scene, &scene.own, Room::Card(card).limit(self.held))));

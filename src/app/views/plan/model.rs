@@ -78,7 +78,7 @@ pub struct PlanView {
 
 impl PlanView {
     /// What is known by now, and the questions for what is not.
-    pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oomed: bool) -> (Scene, Vec<Ask>) {
+    pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oom: Option<u32>) -> (Scene, Vec<Ask>) {
         let names = plan.names();
         // What is the same in all recordings can not be asked at another value.
         let varies = |name: &&String| plan.held_at(name).is_none();
@@ -95,7 +95,7 @@ impl PlanView {
         let knows = self.inputs.knows_sizes();
         let wanted = match self.wanted.filter(|_| knows) {
             Some(wanted) => wanted,
-            None if !knows || oomed => most,
+            None if !knows || oom.is_some() => most,
             None => most * 2,
         };
         let step = self.step.unwrap_or_else(|| step_for(most.max(wanted))).max(1);
@@ -175,6 +175,7 @@ impl PlanView {
             at_row: at.clone(),
             at,
             failure,
+            recorded_failure: oom.filter(|_| plan.is_single()),
             rows: Vec::new(),
             idle: 0,
             shows_idle: self.shows_idle,

@@ -139,6 +139,8 @@ pub(super) struct Scene {
     pub at_row: Option<Arc<Point>>,
     /// The first failure, at that size.
     pub failure: Option<(u64, Failure)>,
+    /// The failure in the only recording.
+    pub recorded_failure: Option<u32>,
     pub rows: Vec<Row>,
     /// Rows that lower no peak and let nothing fit; among the others only where they are asked for.
     pub idle: usize,

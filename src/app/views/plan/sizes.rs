@@ -61,6 +61,11 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
             _ => "It fails".to_owned(),
         };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
+        // Of a cap that is only known as a range its low end is taken, under which an earlier request fails.
+        let is_same = |event: &u32| *event == failure.event || (scene.knows && !scene.recorded.contains(size));
+        if let Some(recorded) = scene.recorded_failure.filter(|event| !is_same(event)) {
+            say(format!(" under that limit (in the recording: {})", count(u64::from(recorded))), Ink::Plain);
+        }
         let doing = if failure.doing.is_empty() { String::new() } else { format!(", {}", failure.doing) };
         say(format!("{doing}: a request of {} does not fit. ", Bytes(failure.bytes)), Ink::Plain);
     }

@@ -15,7 +15,7 @@ impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
         let canvas = scene.canvas;
         let device = cx.data.device();
-        let gesture = Gesture::read(response);
+        let gesture = Gesture::read_where(response, !cx.shared.shows_all(device) || self.bytes.is_some());
         let cursor_x = canvas.x.at(shared::position(device, cx.shared.axis, cx.shared.cursor));
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
         // A flag can be grabbed where it is drawn, its line only where the cursor's line does not cover it.

@@ -73,7 +73,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("phases", "what the program did, as call stacks tell: forward, backward, optimizer; click chooses its events"),
         ("selected", "outlined, or a line where it is thin; a bar at the floor where it lives shorter than a pixel"),
         ("click", "select the block and set the cursor there"),
-        ("drag", "pan; on the axis or at the cursor: move the cursor"),
+        ("drag", "pan, and where all is shown choose a range; on the axis or at the cursor: move the cursor"),
         ("wheel", "zoom at the pointer; Shift pans, Ctrl zooms bytes"),
         ("right drag", "draw a box: zooms to its time, on the live blocks to its bytes too; Esc cancels"),
         ("Shift + drag", "choose a range; Esc clears it"),

@@ -433,12 +433,17 @@ pub(super) fn time_label(us: i64, gap: i64, far: i64) -> String {
             format!("{sign}{minutes}:{seconds:02}{NBSP}min")
         };
     }
-    if far >= 1_000_000 {
+    let text = if far >= 1_000_000 {
         format!("{:.*}{NBSP}s", 6usize.saturating_sub(gap_digits), us as f64 / 1e6)
     } else if far >= 1_000 {
         format!("{:.*}{NBSP}ms", 3usize.saturating_sub(gap_digits), us as f64 / 1e3)
     } else {
         format!("{us}{NBSP}µs")
+    };
+    // What rounds to nothing has no sign.
+    match text.strip_prefix('-') {
+        Some(plain) if !plain.contains(|c: char| ('1'..='9').contains(&c)) => plain.to_owned(),
+        _ => text,
     }
 }
 
@@ -455,6 +460,8 @@ mod tests {
         assert_eq!(plain(5_104_214, 2_000_000), "5 s");
         assert_eq!(plain(14, 2), "14 µs");
         assert_eq!(plain(0, 1_000_000), "0 µs");
+        assert_eq!(time_label(-400, 10_000, 104_214).replace(NBSP, " "), "0 ms");
+        assert_eq!(plain(-1_400, 10_000), "-1 ms");
         assert_eq!(plain(600_000_000, 60_000_000), "10:00 min");
         let row: Vec<String> =
             [0, 113_000_000, 140_000_000].map(|us| time_label(us, 27_000_000, 140_000_000).replace(NBSP, " ")).to_vec();

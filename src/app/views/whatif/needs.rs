@@ -57,6 +57,7 @@ impl WhatIfView {
         let Some(setting) = self.settings.get(self.selected) else { return };
         let (text, conf) = (setting.text.clone(), setting.conf.clone());
         let Some(own) = self.runs.own() else { return };
+        let free = self.answer(self.selected, None).map(|a| a.row.peak_reserved_bytes);
         pane::section(ui, "Smallest limit", "", false);
         let is_asked = own.requests <= QUICK || self.asked_needs.contains(&text);
         if !is_asked {
@@ -81,9 +82,15 @@ impl WhatIfView {
             }
             Some(Needs { needed: Some(needed), fixed }) => {
                 let least = needed.smallest_limit_bytes;
-                let sentence =
-                    format!("With a limit of {} or more every request is served. 2 MiB below, one fails.", Bytes(least).limit());
+                let sentence = format!(
+                    "With this setting every request is served under a limit of {} or more. 2 MiB below, one fails.",
+                    Bytes(least).limit()
+                );
                 label::paragraph(ui, &sentence, Type::Body, t.text1);
+                if free.is_some_and(|free| Bytes(free).limit() != Bytes(least).limit() && free > least) {
+                    let less = "It is less than the peak without a limit: near one, the allocator gives cached segments back.";
+                    label::paragraph(ui, less, Type::Body, t.text2);
+                }
                 ui.add_space(2.0);
                 label::paragraph(ui, &cx.words().say(CARD_NEEDS_MORE), Type::Body, t.text2);
                 if self.limit() != Some(least) {

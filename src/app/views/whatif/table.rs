@@ -8,7 +8,7 @@ use super::ViewContext;
 use super::layout;
 use super::layout::{HEAD, ROW};
 use super::model::{Setting, WhatIfView, outcome, outcome_span};
-use super::runs::Awaited;
+use super::runs::{Awaited, LimitFrom};
 use crate::app::theme::Type;
 use crate::app::widgets::{
     Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, icon_button_sized, label, paint_chip, row,
@@ -70,7 +70,12 @@ impl WhatIfView {
             Column::text("outcome", Width::Exact(176.0), |c, l: &Line| {
                 let Some(a) = &l.limited else { return this.awaited(c, l.row, this.limit()) };
                 let (text, fails) = outcome(a);
-                let ink = if fails { t.red } else { t.text1 };
+                // Red is the recorded run and the chosen one: a wall of it would hide what helps.
+                let ink = match (fails, l.row == 0 || l.row == this.selected) {
+                    (false, _) => t.text1,
+                    (true, true) => t.red,
+                    (true, false) => t.text2,
+                };
                 match outcome_span(a) {
                     None => _ = c.text(&text, Type::Body, ink),
                     Some(span) => {
@@ -143,7 +148,14 @@ impl WhatIfView {
             format!("served without a limit; recorded: {own} ({tick} tick)"),
             "served without a limit".to_owned(),
         ];
-        let under = vec![self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()))];
+        // Where only a range is known, that it is the most: Plan tells what is sure to fit, and takes the least.
+        let of = self.runs.own().and_then(|own| match own.limit_from {
+            LimitFrom::Known(range) if !range.is_known() && self.limit() == Some(own.limit) => Some(range),
+            _ => None,
+        });
+        let plain = self.limit().map_or("limit".to_owned(), |l| format!("served under a limit of {}", Bytes(l).limit()));
+        let under = of.map(|range| format!("{plain}, the most that a cap of {range} may be")).into_iter().chain([plain.clone()]);
+        let under = under.collect::<Vec<_>>();
         let end = limited.map_or(above.right(), |cell| cell.left() - 16.0);
         for (cell, end, text) in [(first(2..6), end, free), (limited, above.right() - 8.0, under)] {
             let Some(cell) = cell else { continue };

@@ -68,6 +68,7 @@ pub struct Table<'a, R, K = ()> {
     pads: (f32, f32),
     selected: Option<usize>,
     reveal: Option<usize>,
+    is_still: bool,
     sort: Option<&'a mut Sort<K>>,
     of: Option<Identity>,
     lines: bool,
@@ -113,6 +114,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
             pads: (PAD_PANE, PAD_PANE),
             selected: None,
             reveal: None,
+            is_still: false,
             sort: None,
             of: None,
             lines: false,
@@ -139,6 +141,11 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
     /// The selected row. It is brought into view when it changes.
     pub fn selected(self, selected: Option<usize>) -> Self {
         Self { selected, ..self }
+    }
+
+    /// Stays where it is scrolled to when the selection changes.
+    pub fn still(self) -> Self {
+        Self { is_still: true, ..self }
     }
 
     /// Brings a row into view.
@@ -202,7 +209,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         });
         let mut kept: Kept = ui.data(|d| d.get_temp(id)).unwrap_or_default();
         let seen = f64::from(body.height() / self.row_height);
-        let followed = self.selected.filter(|_| self.selected != kept.followed);
+        let followed = self.selected.filter(|_| !self.is_still && self.selected != kept.followed);
         kept.followed = self.selected;
         if let Some(place) =
             followed.or(self.reveal).and_then(|i| if order.is_some() { (0..rows).find(|&p| item(p) == Some(i)) } else { item(i) })

@@ -257,7 +257,13 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure:
     let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
     let is_next_run = rows.1 == run.rows.1 && next.is_some_and(|b| b == run.events.1);
     let backward = next.filter(|&b| run.phase != Phase::Evaluation && (is_next_run || b < step_ends));
-    Pass { rows, kept_after: backward.unwrap_or(last), leads_to_backward: backward.is_some(), is_cut: false, fails: failure.is_some() }
+    Pass {
+        rows,
+        kept_after: backward.unwrap_or(last),
+        leads_to_backward: backward.is_some(),
+        is_cut: false,
+        fails: failure.is_some(),
+    }
 }
 
 /// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of

@@ -410,9 +410,8 @@ fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phase
         let kept = rows.iter().filter(|&&row| lifetimes.gone(LifetimeId(row)) > last).map(bytes).sum::<u64>();
         kept.saturating_mul(2) > rows.iter().filter(|row| stays(row)).map(bytes).sum()
     };
-    let is_part = |before: u32, start: u32| {
-        rows.binary_search(&start.wrapping_sub(1)).is_ok() && keeps_most(&rows[at(before)..at(start)])
-    };
+    let is_part =
+        |before: u32, start: u32| rows.binary_search(&start.wrapping_sub(1)).is_ok() && keeps_most(&rows[at(before)..at(start)]);
     let is_call = |&i: &usize| i == 0 || !is_part(starts[i - 1], starts[i]);
     (0..starts.len()).filter(is_call).map(|i| starts[i]).collect()
 }

@@ -372,7 +372,8 @@ impl<'a> Reader<'a> {
             // Where the device itself had no room for it, the failure tells nothing of a cap.
             let events = &self.device.events;
             let segment = || self.device.settings.conf.segment_size(events.size[u.request]);
-            let was_full = is_failure && events.device_free(u.request as u32).is_some_and(|free| !EventTable::has_room(free, segment()));
+            let was_full =
+                is_failure && events.device_free(u.request as u32).is_some_and(|free| !EventTable::has_room(free, segment()));
             if is_refused && !was_full && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
                 // What a full device refuses bounds no cap; the failure itself has told the room there was.
@@ -380,7 +381,11 @@ impl<'a> Reader<'a> {
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
                 // Once the device itself was full, that explains the retries too; they do not show a cap.
-                let may_be_cap = if is_failure { EventTable::has_room(events.address[u.request], segment) } else { self.out.device_room.is_none() };
+                let may_be_cap = if is_failure {
+                    EventTable::has_room(events.address[u.request], segment)
+                } else {
+                    self.out.device_room.is_none()
+                };
                 if fits_device && may_be_cap {
                     self.out.bounds.refused_before(u.request as u32, u.needed);
                 }

@@ -14,9 +14,9 @@ use rustc_hash::FxHashSet;
 
 use super::leaks::growth;
 use super::oom::{Autopsy, Helped, examine};
-use crate::anatomy::{Phase, line_of};
 use crate::anatomy::roles::{Role, Roles, Rules, Tally};
 use crate::anatomy::steps::Steps;
+use crate::anatomy::{Phase, line_of};
 use crate::diagnose::limits;
 use crate::diagnose::vendor::Words;
 use crate::inference::Caps;

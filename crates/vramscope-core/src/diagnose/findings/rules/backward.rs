@@ -195,8 +195,9 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     let widths: BTreeSet<u64> =
         outs.flat_map(|out| numbers.iter().filter(move |&n| out.is_multiple_of(*n)).map(move |n| out / n)).collect();
     let heads = widths.into_iter().filter(|&width| width >= LEAST_ROW && table.is_multiple_of(width)).map(|width| table / width);
-    let scores: BTreeSet<u64> =
-        heads.flat_map(|all| numbers.iter().flat_map(move |n| [2, 4].map(|width| n.saturating_mul(all).saturating_mul(width)))).collect();
+    let scores: BTreeSet<u64> = heads
+        .flat_map(|all| numbers.iter().flat_map(move |n| [2, 4].map(|width| n.saturating_mul(all).saturating_mul(width))))
+        .collect();
     if number(Role::Weights, table) != 1 || of_step().any(|id| scores.contains(&size(id))) {
         return Vec::new();
     }

@@ -422,8 +422,11 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     // Names alone do not tell scores from queries, keys and values where one function makes tensors of several sizes. A cast halves a size.
     let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| {
-        let found: Vec<(u64, bool)> =
-            of.into_iter().filter(|(_, s)| is_scores(s)).map(|(size, s)| (size, s.iter().any(|&stack| is_softmax(stack)))).collect();
+        let found: Vec<(u64, bool)> = of
+            .into_iter()
+            .filter(|(_, s)| is_scores(s))
+            .map(|(size, s)| (size, s.iter().any(|&stack| is_softmax(stack))))
+            .collect();
         let (largest, is_sure) = found.iter().copied().max()?;
         let is_same = |other: u64| [largest, largest / 2].contains(&other);
         (is_sure || is_trace || found.iter().all(|&(size, _)| is_same(size))).then_some(largest)

@@ -25,9 +25,8 @@ pub struct Rule {
 
 /// The table of rules as Markdown: what the documentation holds.
 pub fn as_table() -> String {
-    let mut out = String::from(
-        "| rule | class | finds | when | labels agree | source | shown in tests by |\n|---|---|---|---|---|---|---|\n",
-    );
+    let mut out =
+        String::from("| rule | class | finds | when | right | source | shown in tests by |\n|---|---|---|---|---|---|---|\n");
     for r in RULES {
         out += &format!(
             "| `{}` | {} | {} | {} | {} | {} | {} |\n",

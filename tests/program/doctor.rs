@@ -19,7 +19,7 @@ fn lacks(file: &str) -> Vec<(String, Option<String>)> {
 fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
     let watch = ("the rest of the card", Some("vramscope record session.vramscope"));
     let steps = ("steps", Some("with torch.profiler.record_function(\"step\"): train_step(batch)"));
-    let stacks = ("stacks", Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"));
+    let stacks = ("stacks", Some("torch.cuda.memory._record_memory_history(context=\"alloc\", stacks=\"python\")"));
     let run_it = ("allocations", Some("vramscope run --at-oom snapshots train.py"));
     let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_train.prof").display().to_string();
     let peak = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";

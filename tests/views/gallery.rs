@@ -273,7 +273,7 @@ fn right(ui: &mut Ui) {
     pane::empty_state(
         &mut child,
         "This recording has no call stacks. Record them with:",
-        Some("torch.cuda.memory._record_memory_history(stacks=\"python\")"),
+        Some("torch.cuda.memory._record_memory_history(context=\"alloc\", stacks=\"python\")"),
     );
     ui.advance_cursor_after_rect(rect);
     pane::section(ui, "Facts", "", false);

@@ -51,7 +51,7 @@ fn a_recording_without_stacks_leads_to_the_line_that_records_them() {
     });
     let mut h = opened(&bare, Theme::Dark, SIZE);
     h.run_steps(12);
-    follow(&mut h, "_record_memory_history(stacks=\"python\")");
+    follow(&mut h, "_record_memory_history(context=\"alloc\", stacks=\"python\")");
     assert!(h.query_by_label("This line records what is missing here:").is_some());
     // The recipe that it belongs to is in view, not only on the page.
     let place = h.get_by_label("Plain PyTorch").rect();
@@ -109,7 +109,7 @@ fn a_history_that_is_full_and_one_begun_late_lead_there_too() {
     });
     let mut h = opened(&late, Theme::Dark, SIZE);
     h.run_steps(12);
-    follow(&mut h, "_record_memory_history()");
+    follow(&mut h, "_record_memory_history(context=\"alloc\")");
 }
 
 #[test]

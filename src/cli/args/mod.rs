@@ -40,7 +40,7 @@ pub use runs::{CatchStacks, ProbeArgs, RecordArgs, RunArgs, SnapArgs};
         vramscope FILE… opens the window on memory snapshots, profiler traces, memory timelines and JAX memory profiles. The \
         subcommands below print the same answers as text, or as one JSON object with --json; they need no display and no GPU.",
     after_help = "Record a snapshot in your program:\n  \
-        torch.cuda.memory._record_memory_history()\n  \
+        torch.cuda.memory._record_memory_history(context=\"alloc\")\n  \
         ...                                  # what you want to see\n  \
         torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")\n\n\
         Exit codes: 0 done, 1 the file or the machine does not allow it, 2 wrong usage.",

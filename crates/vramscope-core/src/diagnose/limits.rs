@@ -6,7 +6,7 @@ use crate::tables::DeviceTables;
 use crate::units::{Bytes, counted};
 
 /// The line that records everything that comes after it.
-pub const RECORD: &str = "torch.cuda.memory._record_memory_history()";
+pub const RECORD: &str = "torch.cuda.memory._record_memory_history(context=\"alloc\")";
 
 /// The same for PyTorch 2.0, which keeps one event unless it is asked for more. Later releases take it too.
 const RECORD_2_0: &str =

@@ -77,7 +77,7 @@ pub fn records_stacks(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
         Format::JaxMemoryProfile => SAVE_JAX,
-        _ => "torch.cuda.memory._record_memory_history(stacks=\"python\")",
+        _ => "torch.cuda.memory._record_memory_history(context=\"alloc\", stacks=\"python\")",
     }
 }
 

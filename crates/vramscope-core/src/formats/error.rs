@@ -80,7 +80,7 @@ pub enum FormatError {
         what: String,
     },
     /// Well-formed, but not a recording.
-    #[error("{name}: {what}; record with torch.cuda.memory._record_memory_history() and write _dump_snapshot()")]
+    #[error("{name}: {what}; record with torch.cuda.memory._record_memory_history(context=\"alloc\") and write _dump_snapshot()")]
     Empty {
         /// As for [`NotRecognised`](Self::NotRecognised).
         name: String,

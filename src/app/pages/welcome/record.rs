@@ -15,20 +15,21 @@ pub struct Recipe {
 }
 
 /// The three ways. All use calls that PyTorch has had since 2.1; the observer is called before the exception is raised,
-/// and a dump must precede `enabled=None`, which clears the trace.
+/// and a dump must precede `enabled=None`, which clears the trace. Without `context="alloc"` the stacks of frees are recorded
+/// too, and PyTorch 2.11 then ends a training with `checkpoint(use_reentrant=False)` in a `SystemError`.
 pub const RECIPES: [Recipe; 3] = [
     Recipe {
         name: "Whole run",
         code: "mem = torch.cuda.memory\n\
-               mem._record_memory_history(stacks=\"python\")   # first\n\
+               mem._record_memory_history(context=\"alloc\",    # first\n                           stacks=\"python\")\n\
                mem._dump_snapshot(\"run.pickle\")              # last",
-        text: "The first two lines go before the model is built, the third after the part you want to see. \
+        text: "All but the last line go before the model is built, the last after the part you want to see. \
                Then open `run.pickle` here.",
     },
     Recipe {
         name: "At the OOM",
         code: "mem = torch.cuda.memory\n\
-               mem._record_memory_history(stacks=\"python\")\n\
+               mem._record_memory_history(context=\"alloc\",\n                           stacks=\"python\")\n\
                torch._C._cuda_attach_out_of_memory_observer(\n    \
                lambda *_: mem._dump_snapshot(\"oom.pickle\"))",
         text: "All lines go before the model is built. PyTorch calls the last one when memory runs out, \
@@ -37,7 +38,7 @@ pub const RECIPES: [Recipe; 3] = [
     Recipe {
         name: "One step",
         code: "mem = torch.cuda.memory\n\
-               mem._record_memory_history(stacks=\"python\")\n\
+               mem._record_memory_history(context=\"alloc\",\n                           stacks=\"python\")\n\
                train_step(batch)                           # yours\n\
                mem._dump_snapshot(\"step.pickle\")\n\
                mem._record_memory_history(enabled=None)    # stop",
@@ -166,7 +167,7 @@ mod tests {
     fn recipes_are_short_and_dump_before_they_stop() {
         for r in RECIPES {
             assert!(r.code.lines().all(|l| l.chars().count() <= 58), "{}", r.code);
-            assert!(r.code.contains("_record_memory_history(stacks=") && r.code.contains("_dump_snapshot("));
+            assert!(r.code.contains("_record_memory_history(context=") && r.code.contains("_dump_snapshot("));
             if let Some(stop) = r.code.find("enabled=None") {
                 assert!(r.code.find("_dump_snapshot").is_some_and(|dump| dump < stop));
             }

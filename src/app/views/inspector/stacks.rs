@@ -106,7 +106,7 @@ impl Stacks {
                 let (why, line) = match others_have {
                     true => (
                         "None for this block: it is older than the history, or C++ code allocated it, as in the backward pass. This records C++ frames too:",
-                        "torch.cuda.memory._record_memory_history(stacks=\"all\")",
+                        "torch.cuda.memory._record_memory_history(context=\"alloc\", stacks=\"all\")",
                     ),
                     false => ("not recorded. This line records call stacks:", line),
                 };

@@ -510,7 +510,7 @@ fn second_line(scene: &Scene) -> String {
     let at = scene.recorded.last().copied().unwrap_or(1);
     let name = if scene.knows { format!("{}={}", scene.name, half(at)) } else { format!("half the {}", scene.name) };
     format!(
-        "torch.cuda.memory._record_memory_history()\n# three steps at {name}\ntorch.cuda.memory._dump_snapshot(\"{}_{}.pickle\")",
+        "torch.cuda.memory._record_memory_history(context=\"alloc\")\n# three steps at {name}\ntorch.cuda.memory._dump_snapshot(\"{}_{}.pickle\")",
         scene.name,
         if scene.knows { half(at).to_string() } else { "half".to_owned() }
     )

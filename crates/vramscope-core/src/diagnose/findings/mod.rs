@@ -214,7 +214,7 @@ fn with_failed_request(findings: &mut [Finding], request: u64, is_same_line: imp
         if finding.rule == self::rules::HELD {
             continue;
         }
-        // What a library gathers it does not ask for then.
+        // The remedy sends to the CPU what the library gathers: the request that failed, of the same line, is not made then.
         if finding.rule == self::rules::GATHERED && finding.place.lifetimes.first().is_some_and(|&id| is_same_line(id)) {
             is_first = false;
             finding.verify = format!("The run gets past the request of {}.", Bytes(request));

@@ -185,6 +185,11 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.starts_with("Error: ") {
         return false;
     }
+    // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia.
+    let names = || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test)", line);
+    if names().is_some_and(|[_]| true) {
+        return true;
+    }
     // A comment in indented code, or one beside a line of code.
     let is_comment = line.trim_start().starts_with(['#', ';']);
     if is_comment && (line.starts_with("    ") || window.around(2, 2).lines().any(is_code_line)) {

@@ -25,20 +25,28 @@ static SIGNS: LazyLock<Vec<Sign>> = LazyLock::new(|| {
     entries(&[TABLE]).into_iter().map(|entry| Sign { name: entry.head, lines: lines(entry.lines) }).collect()
 });
 
-/// A search for each word: making one costs more than most texts take to search.
-static SEARCHES: LazyLock<FxHashMap<&'static str, Finder<'static>>> = LazyLock::new(|| {
-    let words = SIGNS.iter().flat_map(|sign| &sign.lines).flat_map(|(_, words)| words);
-    words.map(|word| (*word, Finder::new(word))).collect()
+/// The words of each sign, each with a search for it: making one costs more than most texts take to search.
+static SEARCHES: LazyLock<FxHashMap<&'static str, Vec<(&'static str, Finder<'static>)>>> = LazyLock::new(|| {
+    let mut of: FxHashMap<_, Vec<_>> = FxHashMap::default();
+    for sign in SIGNS.iter() {
+        let words = sign.lines.iter().flat_map(|(_, words)| words);
+        of.entry(sign.name).or_default().extend(words.map(|word| (*word, Finder::new(word))));
+    }
+    of
 });
+
+fn searches(name: &str) -> &'static [(&'static str, Finder<'static>)] {
+    SEARCHES.get(name).map_or(&[], Vec::as_slice)
+}
 
 /// The words of a sign.
 pub(super) fn words(name: &str) -> impl Iterator<Item = &'static str> {
-    SIGNS.iter().filter(move |sign| sign.name == name).flat_map(|sign| &sign.lines).flat_map(|(_, words)| words.iter().copied())
+    searches(name).iter().map(|(word, _)| *word)
 }
 
 /// The words of a sign that a text in small letters has.
 pub(super) fn told<'a>(name: &'a str, text: &'a str) -> impl Iterator<Item = &'static str> + 'a {
-    words(name).filter(|word| SEARCHES.get(word).is_some_and(|search| search.find(text.as_bytes()).is_some()))
+    searches(name).iter().filter(|(_, search)| search.find(text.as_bytes()).is_some()).map(|(word, _)| *word)
 }
 
 /// True if a text in small letters has one of the words of a sign.
@@ -158,18 +166,26 @@ pub(crate) fn shows(what: &str) -> bool {
     ["shows", "told"].iter().any(|kind| of_kind(kind).any(|(known, _)| known == what))
 }
 
+/// What the signs of each kind tell, with their words.
+static KINDS: LazyLock<FxHashMap<&'static str, Vec<(&'static str, &'static str)>>> = LazyLock::new(|| {
+    let mut of: FxHashMap<_, Vec<_>> = FxHashMap::default();
+    for (sign, (kind, what)) in SIGNS.iter().filter_map(|sign| Some((sign, sign.name.split_once(' ')?))) {
+        let words = sign.lines.iter().flat_map(|(_, words)| words);
+        of.entry(kind).or_default().extend(words.map(|word| (what, *word)));
+    }
+    of
+});
+
 /// What all signs of a kind tell, such as `server`, with their words.
 pub(super) fn of_kind(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let told =
-        move |sign: &'static Sign| sign.name.split_once(' ').filter(|(known, _)| *known == kind).map(|(_, what)| (what, sign));
-    SIGNS
-        .iter()
-        .filter_map(told)
-        .flat_map(|(what, sign)| sign.lines.iter().flat_map(move |(_, words)| words.iter().map(move |word| (what, *word))))
+    KINDS.get(kind).into_iter().flatten().copied()
 }
 
 /// What the first sign of a kind tells whose words were found.
 pub(super) fn first(kind: &str, found: &Found) -> Option<&'static str> {
+    if found.0.is_empty() {
+        return None;
+    }
     of_kind(kind).find(|(_, word)| found.places(word).next().is_some()).map(|(what, _)| what)
 }
 

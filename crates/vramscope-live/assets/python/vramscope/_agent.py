@@ -248,7 +248,8 @@ def record_history(torch, max_entries, stacks="python"):
     """Records the newest `max_entries` events of the allocator; stacks are "python", "all" (C++ too) or "none"."""
     import inspect
     record = torch.cuda.memory._record_memory_history
-    words = {"enabled": "all", "context": None if stacks == "none" else "all", "stacks": "all" if stacks == "all" else "python",
+    # No stacks of frees: with them torch.utils.checkpoint(use_reentrant=False) ends in a SystemError (seen with PyTorch 2.11).
+    words = {"enabled": "all", "context": None if stacks == "none" else "alloc", "stacks": "all" if stacks == "all" else "python",
              "max_entries": max_entries}
     try:
         # Ranges of every thread, not only of the one that asks: since PyTorch 2.9.

@@ -208,7 +208,10 @@ pub(super) fn heavy_recording(p: &RuleInput<'_>) -> Vec<Finding> {
             .shows("stacks with C++ frames", count(with_cpp))
             .bytes_of("file", bytes)
             .at(Place { event: Some(0), ..Place::default() })
-            .remedy(&p.words.say("torch.cuda.memory._record_memory_history(stacks=\"python\", max_entries=100_000)"))
+            .remedy(
+                &p.words
+                    .say("torch.cuda.memory._record_memory_history(context=\"alloc\", stacks=\"python\", max_entries=100_000)"),
+            )
             .advice("Python's frames are enough to name the line.")
             .check("The snapshot is written in seconds."),
     ]

@@ -21,7 +21,7 @@ pub const RECIPES: [Recipe; 3] = [
     Recipe {
         name: "Whole run",
         code: "mem = torch.cuda.memory\n\
-               mem._record_memory_history(context=\"alloc\",    # first\n                           stacks=\"python\")\n\
+               mem._record_memory_history(context=\"alloc\",   # first\n                           stacks=\"python\")\n\
                mem._dump_snapshot(\"run.pickle\")              # last",
         text: "All but the last line go before the model is built, the last after the part you want to see. \
                Then open `run.pickle` here.",

@@ -330,7 +330,7 @@ impl Document {
         self.left.1 = true;
     }
 
-    /// The newest of what was left is an arrangement.
+    /// True if the last thing to undo is an arrangement of panes.
     pub fn has_left_a_layout(&self) -> bool {
         matches!(self.left.0.last(), Some(Left::Layout(..)))
     }

@@ -88,7 +88,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     }
 }
 
-/// Where the Inspector is not seen, that it tells of what is selected.
+/// A link to the Inspector, shown while something is selected and the Inspector is hidden.
 fn selection_status(app: &App, right: &mut Ui) {
     let Some(document) = app.active_document() else { return };
     let is_seen = match app.maximised {

@@ -35,7 +35,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let seen: Option<Option<DocumentId>> = ui.data_mut(|d| d.get_temp(key));
     ui.data_mut(|d| d.insert_temp(key, front));
     let is_new = seen != Some(front);
-    // The wheel moves what has no other way to go.
+    // Tabs scroll sideways, also with a wheel that has only one direction.
     tabs.style_mut().always_scroll_the_only_direction = true;
     egui::ScrollArea::horizontal()
         .id_salt("tabs")

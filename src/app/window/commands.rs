@@ -306,13 +306,22 @@ fn without_stack(item: Option<Item>) -> &'static str {
 mod tests {
     use super::*;
 
+    fn with_sample(ctx: &Context) -> App {
+        let mut app = App::synchronous(ctx);
+        app.open_paths([crate::app::data::samples::path("leak.pickle")]);
+        app.logic(ctx);
+        app
+    }
+
+    /// The workspace in front, and what is selected in it.
+    fn front(app: &App) -> Option<(Workspace, Option<Item>)> {
+        app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())))
+    }
+
     #[test]
     fn back_returns_from_a_workspace_and_before_that_from_what_was_selected_in_it() {
         let ctx = Context::default();
-        let mut app = App::synchronous(&ctx);
-        app.open_paths([crate::app::data::samples::path("leak.pickle")]);
-        app.logic(&ctx);
-        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())));
+        let mut app = with_sample(&ctx);
         app.apply(Action::Select(Some(Item::Event(1))), &ctx);
         app.run(Command::Workspace(Workspace::Autopsy), &ctx);
         app.run(Command::SelectionBack, &ctx);
@@ -330,10 +339,7 @@ mod tests {
     #[test]
     fn undo_stays_in_the_workspace() {
         let ctx = Context::default();
-        let mut app = App::synchronous(&ctx);
-        app.open_paths([crate::app::data::samples::path("leak.pickle")]);
-        app.logic(&ctx);
-        let front = |app: &App| app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())));
+        let mut app = with_sample(&ctx);
         app.apply(Action::Select(Some(Item::Event(1))), &ctx);
         app.apply(Action::Select(Some(Item::Event(2))), &ctx);
         app.run(Command::Workspace(Workspace::Plan), &ctx);

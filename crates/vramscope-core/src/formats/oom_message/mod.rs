@@ -485,6 +485,8 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
+    // A log may repeat a failure thousands of times: where all around it is the same, so is what it tells.
+    let mut repeated: Option<(text::Window<'_>, OomMessage, usize)> = None;
     // For each start, the position of the next start that ends its message.
     let nexts = engine::ends(&starts, low.len());
     for (i, &(at, index)) in starts.iter().enumerate() {
@@ -495,6 +497,11 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         let cell = squeezed.cell_end(at);
         let to = nexts[i].min(cell.unwrap_or(usize::MAX));
         let window = text::Window { squeezed, from: at, to };
+        if let Some((_, message, used)) = repeated.as_ref().filter(|(before, ..)| window.repeats(before)) {
+            covered = at + used;
+            out.push(OomMessage { line: squeezed.line_at(at), ..message.clone() });
+            continue;
+        }
         let Some((mut message, used)) = pattern.read(&window) else { continue };
         if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
@@ -507,6 +514,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         let (first, last) = (squeezed.line_index(at), squeezed.line_index((at + used).saturating_sub(1)));
         let may_stand_apart = pattern.row.may_stand_apart() && cell.is_none();
         let regrouped = may_stand_apart.then(|| streams::regroup(squeezed, at, pattern, &message, used, &mut left)).flatten();
+        let is_regrouped = regrouped.is_some();
         if let Some(found) = regrouped {
             let rank = found.message.rank.or(message.rank);
             message = OomMessage { line: message.line, rank, ..found.message };
@@ -527,6 +535,8 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         }
         if !message.has_figures() && evidence::is_prose(&window, pattern.row.anchor) {
             in_prose.push(out.len());
+        } else if out.len() >= given::MOST_MESSAGES && !is_regrouped {
+            repeated = Some((window, message.clone(), used));
         }
         out.push(message);
     }

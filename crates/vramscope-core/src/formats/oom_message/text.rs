@@ -168,6 +168,20 @@ impl<'a> Window<'a> {
         self.part(self.squeezed.raw, at.saturating_sub(VICINITY), at + 2 * VICINITY)
     }
 
+    /// True if this message and all that is read around it stand in the text as they do at another place.
+    pub(super) fn repeats(&self, other: &Window<'_>) -> bool {
+        let length = (self.to - self.from).max(FAR);
+        let starts = [self, other].map(|window| self.squeezed.raw_start(window.line()));
+        let raw = starts.map(|at| self.squeezed.raw.as_bytes().get(at.checked_sub(ABOVE)?..at + BELOW));
+        let body = [self, other].map(|w| self.squeezed.body.as_bytes().get(w.from.checked_sub(ABOVE)?..w.from + length));
+        let is_same_line = starts[0] == starts[1];
+        self.to - self.from == other.to - other.from
+            && length < BELOW
+            && body[0].is_some()
+            && body[0] == body[1]
+            && (is_same_line || raw[0].is_some() && raw[0] == raw[1])
+    }
+
     /// Raw text before and after, as far as settings and a traceback may stand from a message in one log.
     pub(super) fn log(&self) -> (&'a str, &'a str) {
         let (raw, at) = (self.squeezed.raw, self.squeezed.raw_start(self.line()));
@@ -189,6 +203,9 @@ pub(super) const REPORT: usize = 32 << 10;
 const VICINITY: usize = 6 << 10;
 /// Bytes of a log that [`Window::log`] gives: TensorFlow's allocator prints a line of each block.
 const LOG: usize = 128 << 10;
+/// Bytes above and below a message beyond which nothing is read that concerns it, but for [`Window::log`].
+const ABOVE: usize = 16 << 10;
+const BELOW: usize = 64 << 10;
 /// Maximum distance from the anchor for anything that no other message ends.
 const FAR: usize = 3_000;
 

@@ -6,10 +6,10 @@
 //! * [`state`]: what views share and ask for: cursor, selection, commands, actions.
 //! * [`platform`]: the desktop: editor, clipboard, notifications, this machine's GPUs.
 //! * [`settings`]: what the user chose, and the file that keeps it.
-//! * [`data`]: what is worked out of a device and drawn by several views.
+//! * [`data`]: what several views compute from a device.
 //! * [`widgets`]: the kit that views are made of.
 //! * [`views`]: one folder a view, and their registry. [`pages`]: what a tab shows in place of views.
-//! * [`live`]: the watch behind a tab.
+//! * [`live`]: the live watch behind a tab.
 //! * [`documents`]: opening, loading, saving, watching a folder.
 //! * `dialogs`, `palette`: what lies over the window. [`picture`]: pictures of it as files.
 //! * [`window`]: [`App`], and the one place where its state changes.

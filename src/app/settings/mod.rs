@@ -35,9 +35,9 @@ impl ThemeChoice {
 pub struct Recent {
     #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
-    /// Peak of reserved bytes of the busiest device; of a card that was watched, of what was used on it.
+    /// The peak of reserved bytes on the busiest device. For a watch of a GPU: the peak of the used bytes.
     pub peak_reserved: u64,
-    /// A card was watched, so that the peak is of what all programs used on it.
+    /// The file is a watch of a GPU, so the peak counts all programs.
     pub is_watch: bool,
     /// Events of the busiest device.
     pub events: u64,

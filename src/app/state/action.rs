@@ -105,7 +105,7 @@ pub enum Action {
     },
     /// Open a planned (predicted) run in a tab.
     OpenPlanned(Box<PlannedRun>),
-    /// Bring the document to the front whose plan the predicted run in front is of.
+    /// Activate the document with the plan from which the predicted run in front was opened.
     BackToPlan,
     /// Open a source location in the user's editor.
     OpenSource {
@@ -114,9 +114,9 @@ pub enum Action {
         /// Line, from 1.
         line: u32,
     },
-    /// Show a view in this document alone, or close it where it is in front: the links of the Overview.
+    /// Show a view in this document only. When it is already in front, close it. The links of the Overview use this.
     Visit(ViewKind),
-    /// Ask for the folder that holds the source file that was clicked, which is not where the recording says.
+    /// Ask for the folder of the source file that was clicked, when it is not where the recording says.
     AskSourceFolder,
     /// The folder that holds the source file that was clicked.
     SourcesIn(PathBuf),

@@ -92,7 +92,8 @@ pub enum Command {
     Clear,
     /// Undo the last change of the visible window, the selection or the panes, whichever came last.
     Undo,
-    /// The same, and where a workspace was left last, back to it.
+    /// Like [`Undo`](Self::Undo), but also returns to the previous workspace: when that changed last, or when nothing else is
+    /// left to undo.
     SelectionBack,
     /// Select again what [`SelectionBack`](Self::SelectionBack) left.
     SelectionForward,
@@ -119,7 +120,7 @@ pub enum Needs {
 }
 
 impl Command {
-    /// Every command, in the order the palette lists them: that of the declaration.
+    /// Every command, in the order of their declaration. The palette lists them in this order.
     pub fn all() -> Vec<Command> {
         let each = |command| match command {
             Command::SetMarker(_) => vec![Command::SetMarker(0), Command::SetMarker(1)],

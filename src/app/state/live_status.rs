@@ -34,8 +34,8 @@ impl LiveStatus {
     }
 }
 
-/// How old the newest sample is, when it is stale: the device is out of reach or the driver does not answer. `None` for `live`
-/// means that the recording is over, so the age says nothing.
+/// A note that the newest sample is stale because the device is out of reach or the driver does not answer. It gives the age,
+/// except where that says nothing: when nothing is watched any more, or on another machine.
 pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
     let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
         return track.trouble.is_some().then(|| "last known".to_owned());

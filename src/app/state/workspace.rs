@@ -56,7 +56,7 @@ impl Workspace {
         self.into()
     }
 
-    /// The view that says what it is for.
+    /// The view whose description serves as the workspace's own.
     pub fn view(self) -> Option<ViewKind> {
         match self {
             Workspace::Overview => Some(ViewKind::Memory),
@@ -255,9 +255,9 @@ pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     }
 }
 
-/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views as a new column
-/// at the right. When another view was added there before, the new one becomes a tab beside it, so that the remaining views keep
-/// their space.
+/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views as a
+/// new column at the right. When another view was added there before, the new one becomes a tab beside it, so that the remaining
+/// views keep their space.
 pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);

@@ -53,7 +53,6 @@ impl Type {
         }
     }
 
-    /// Height of a line, in points.
     pub fn line(self) -> f32 {
         match self {
             Self::Lead | Self::LeadStrong => 20.0,

@@ -180,8 +180,8 @@ impl Tokens {
         self.categorical.get(slot).copied().unwrap_or(self.other)
     }
 
-    /// The colour of what a trace's own total holds beyond its blocks: held before profiling, or grown during it, which is nearer to
-    /// the text's so that the two tell apart where they touch.
+    /// The colour of memory that a trace's total counts but its blocks do not: held before profiling, or grown during it. The
+    /// second is closer to the text colour, so that both can be told apart where they touch.
     pub fn beyond(&self, part: StackId) -> Color32 {
         if part == StackId::GREW { Self::over(self.text1, self.other, 0.55) } else { self.other }
     }

@@ -41,7 +41,7 @@ impl Paint {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// The name: `workloads.py:71`, `2–4 MiB`, `stream 1`.
+    /// For example `workloads.py:71`, `2–4 MiB` or `stream 1`.
     pub name: String,
     pub paint: Paint,
 }
@@ -134,8 +134,7 @@ impl Colours {
     }
 
     /// The classes of a device. The names that weigh most over the whole recording get slots; the first slot goes to the one with
-    /// most bytes at the peak. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a
-    /// single class.
+    /// most bytes at the peak. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a single class.
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
@@ -158,7 +157,7 @@ impl Colours {
                 colours.class_of_name = assigned;
             }
             ColourBy::SizeClass => {
-                // The peak may hold blocks of one size only, so the blocks at the last failure, which users look at most, count
+                // The peak may hold blocks of one size only. The last failure, which users look at most, is therefore counted
                 // too.
                 let failed = data.last_oom().map(|e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
@@ -327,8 +326,8 @@ pub fn role_paint(role: Role) -> Paint {
         Role::OptimizerState => Paint::Slot(3),
         Role::Inputs => Paint::Slot(4),
         Role::Temporaries => Paint::Slot(5),
-        // Ten roles share eight colours. These three have one because few programs have two of them: training on one GPU has the first,
-        // serving the second, FSDP and DDP the third.
+        // Ten roles share eight colours. These three share one because few programs have two of them: autocast copies come from
+        // training on one GPU, the KV cache from serving, buckets from FSDP and DDP.
         Role::AutocastCopies | Role::KvCache | Role::Buckets => Paint::Slot(6),
         Role::Workspaces => Paint::Slot(7),
         Role::Unknown => Paint::Other,

@@ -48,7 +48,6 @@ impl<'a> Push<'a> {
         Self::new(text, ButtonKind::Plain)
     }
 
-    /// Puts an icon before the text.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self

@@ -53,7 +53,7 @@ impl Scroll {
     }
 }
 
-/// A scrolled list: its position, and where the handle of its bar is held.
+/// A scrolled list: its position, and where the user holds the handle of its scroll bar.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowList {
     pub scroll: Scroll,

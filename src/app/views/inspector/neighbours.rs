@@ -40,7 +40,7 @@ pub fn parts(around: &Around, width: f32) -> Parts {
     let scale = |bytes: u64| (bytes as f64 / whole * f64::from(room)) as f32;
     let least = |bytes: u64| if bytes == 0 { 0.0 } else { scale(bytes).max(LEAST) };
     let (a, b, c) = (least(around.before), least(around.block), least(around.after));
-    // What the least widths added is taken from the widest part.
+    // Takes the width that the minimums added from the widest part.
     let excess = (a + b + c - scale(around.if_freed())).max(0.0);
     let shrink = |v: f32| if v >= a && v >= b && v >= c { (v - excess).max(LEAST) } else { v };
     let (a, b, c) = (shrink(a), shrink(b), shrink(c));

@@ -165,7 +165,7 @@ pub(super) fn reasons(data: &DeviceData, state: &State, roles: &Roles, asked: im
     found.into_iter().take(REASONS).map(why).collect()
 }
 
-/// The blocks that the program holds, grouped by place, role and size, largest first; and how many of all blocks are listed.
+/// The blocks that the program holds, grouped by place, role and size, largest first; and how many of them the groups cover.
 pub(super) fn largest_held(
     data: &DeviceData,
     state: &State,

@@ -139,7 +139,7 @@ const MIB: f64 = 1024.0 * 1024.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkPlace {
     pub mark: usize,
-    /// x of its line.
+    /// x of the mark's line.
     pub x: f32,
     /// The row of its label (0 is the upper one); `None` when only the line is drawn because there is no room.
     pub row: Option<usize>,
@@ -148,7 +148,8 @@ pub(super) struct MarkPlace {
 }
 
 /// Places labels in two rows. A label that would touch another goes to the other row, and is dropped when both are full. Marks in
-/// one pixel share a line. `range` is that of the lines, and where labels end; processes that come and go each have a label while there is room.
+/// one pixel share a line. `range` is the left and right end of the lines, and the right end of the labels. Processes that start
+/// and end each get a label while there is room.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
@@ -182,7 +183,7 @@ pub(super) fn mark_places(
     out
 }
 
-/// The mark of the line at `x`, or within a few points of it.
+/// The mark at `x` or within a few points of it.
 pub(super) fn nearest(places: &[MarkPlace], x: f32) -> Option<usize> {
     let near = places.iter().map(|place| ((place.x - x).abs(), place.mark)).filter(|near| near.0 <= 4.0);
     near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|near| near.1)

@@ -39,7 +39,8 @@ pub enum Span {
     TrueSize,
     /// One row per segment, each as wide as the pane.
     Normalised,
-    /// All segments of a group one after the other on lines of equal bytes, for expandable ones and those of unlike size.
+    /// All segments of a group one after the other on lines of equal length. For expandable segments and those of very different
+    /// sizes.
     Wrapped,
 }
 
@@ -108,7 +109,7 @@ impl Unit {
     }
 }
 
-/// One row: a unit, a part of one, or several units of equal size folded together. Where they are wrapped, several share a line.
+/// One row: a unit, a part of one, or several folded units of equal size. In wrapped mode several rows may share a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The units, as indices into [`Plan::order`].
@@ -117,7 +118,7 @@ pub struct Row {
     pub from: u64,
     /// Offset one past the last byte shown.
     pub to: u64,
-    /// Bytes of the rows before it on its line; 0 where it begins one.
+    /// Bytes of the rows before this one on the same line.
     pub lead: u64,
     pub group: u32,
     /// The largest hole of the units; for a part of a unit, the largest hole that starts in the part.
@@ -357,7 +358,7 @@ impl Plan {
         }
     }
 
-    /// Lines of equal bytes: what does not fit on one goes on on the next. What is small beside the rest has lines of its own length.
+    /// Wraps units onto lines of equal length. A group that is small beside the others gets shorter lines of its own.
     fn wrap(&mut self, state: &State) {
         self.is_wrapped = true;
         let spans: Vec<u64> = (0..self.groups.len() as u32)
@@ -460,7 +461,7 @@ fn age(born: u32) -> i64 {
     if born == vramscope_core::tables::NO_EVENT { -1 } else { i64::from(born) }
 }
 
-/// Bytes of a line: the smallest power of two from 2 MiB up that needs at most 48 lines, or one a group.
+/// Bytes per line: the smallest power of two from 2 MiB up that needs at most 48 lines (or one line per group).
 fn wrap_bytes(groups: &[u64]) -> u64 {
     const LINES: u64 = 48;
     let mut bytes = 2 * MEBIBYTE;
@@ -470,10 +471,10 @@ fn wrap_bytes(groups: &[u64]) -> u64 {
     bytes
 }
 
-/// The default for a recording: wrapped when a few expandable segments hold everything, and where at a common scale most segments of
-/// the largest group would be slivers beside one.
+/// The default for a recording. Wrapped when a few expandable segments hold everything, or when most segments of the largest
+/// group would be very thin beside the longest one.
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
-    /// So many times as long as the middle one.
+    /// The longest segment is this many times as long as the median.
     const UNEVEN: u64 = 8;
     const MANY: usize = 12;
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });

@@ -38,7 +38,6 @@ pub(super) const STEP: f32 = 16.0;
 const LANE_GAP: f32 = 6.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
-/// Height of a line of operators.
 pub(super) const OP_LINE: f32 = 13.0;
 /// Height of the text under the operators that counts folded ones.
 pub(super) const OP_WORDS: f32 = 14.0;
@@ -88,7 +87,7 @@ const STEPS_PART: usize = Track::Steps as usize;
 const PHASES_PART: usize = Track::Phases as usize;
 const CURVES_PART: usize = Track::Curves as usize;
 const OVERVIEW_PART: usize = Track::Overview as usize;
-/// After so many parts the curves shrink before more is dropped.
+/// After this many parts, the curves shrink before more is dropped.
 const LOWER_CURVES_AFTER: usize = 2;
 
 /// Height of the legend line above the bands of categories and of the card.
@@ -142,9 +141,9 @@ pub(super) struct Tracks {
     pub axis: Option<Rect>,
     pub strata: Rect,
     pub legend: Option<Rect>,
-    /// By [`Track`]; a track without room, or folded, has none.
+    /// By [`Track`]; `None` when the track is folded or has no room.
     open: [Option<Rect>; TRACKS],
-    /// The names of folded tracks, likewise.
+    /// The rectangles of the names of folded tracks, by [`Track`].
     pub folded: [Option<Rect>; TRACKS],
 }
 
@@ -181,7 +180,7 @@ impl Tracks {
 struct Part {
     is_there: bool,
     height: f32,
-    /// Distance to the next part.
+    /// Space before the next part.
     space: f32,
 }
 
@@ -191,14 +190,14 @@ impl Part {
     }
 }
 
-/// A pane that is being divided: what each part needs, and what is left for all but the strata.
+/// A pane being divided: the height of each part, and what is left for everything but the strata.
 struct Division {
     parts: [Part; TRACKS + 2],
     folded: [bool; TRACKS],
     room: f32,
     is_two_lines: bool,
     has_phases: bool,
-    /// The height that the curves get where there is room.
+    /// The height of the curves when there is room.
     wanted_curves: f32,
 }
 
@@ -309,7 +308,7 @@ impl Division {
         }
     }
 
-    /// Brings back what has room after others were dropped or lowered.
+    /// Restores parts that fit after others were dropped or shrunk.
     fn return_parts(&mut self, contents: &Contents) {
         let has_steps = contents.step_levels > 0;
         let steps_low = self.parts[STEPS_PART].height.min(STEP);
@@ -345,7 +344,8 @@ impl Division {
         }
     }
 
-    /// Gives remaining height to the operators until the wanted lines fit, then half of it; or as much as the user chose.
+    /// Gives remaining height to the operators until the wanted lines fit, then half of what remains. A height that the user
+    /// chose wins.
     fn grow_ops(&mut self, contents: &Contents) {
         let left_over = self.room - self.used();
         let least_lines = contents.op_lines.min(OP_LINES_LEAST);
@@ -361,7 +361,7 @@ impl Division {
         }
     }
 
-    /// The rectangles of what is there.
+    /// The rectangles of the remaining parts.
     fn tracks(&self, pane: Rect, x: Rangef) -> Tracks {
         let mut rects = [None; TRACKS];
         let mut top = pane.top();

@@ -280,11 +280,12 @@ pub struct Document {
     pub left: (Vec<Left>, bool),
     /// Arrangement of each workspace.
     pub layouts: Layouts,
-    /// Views that were added to be looked at: they are of this document, and new ones begin without them, until panes are moved.
+    /// Views that the user only visited. They belong to this document: arrangements for new documents leave them out, until the
+    /// user moves panes.
     pub visitors: Vec<(Workspace, ViewKind)>,
     /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,
-    /// Of a predicted run the document whose plan it is of.
+    /// For a predicted run: the document with its plan.
     pub planned_in: Option<DocumentId>,
 }
 
@@ -307,7 +308,7 @@ impl Document {
         }
     }
 
-    /// The arrangements for the next document: without the visitors.
+    /// The arrangements for the next document, without visited views.
     pub fn lasting_layouts(&self) -> Layouts {
         let mut layouts = self.layouts.clone();
         for &(workspace, view) in &self.visitors {
@@ -324,13 +325,13 @@ impl Document {
         }
     }
 
-    /// Keeps what was left as the newest change.
+    /// Records what "back" returns to.
     pub fn remember(&mut self, left: Left) {
         self.left.0.push(left);
         self.left.1 = true;
     }
 
-    /// True if the last thing to undo is an arrangement of panes.
+    /// True when the next thing to undo is an arrangement of panes.
     pub fn has_left_a_layout(&self) -> bool {
         matches!(self.left.0.last(), Some(Left::Layout(..)))
     }

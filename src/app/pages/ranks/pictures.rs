@@ -34,7 +34,7 @@ pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
         Some(Division::Groups(groups)) => match groups.iter().position(has) {
             Some(group) => t.slot(group),
             None if has(&o.outliers) => t.slot(groups.len()),
-            // A file that breaks off belongs to no group.
+            // A file that is cut short belongs to no group.
             None => t.other,
         },
         _ => t.slot(usize::from(has(&o.outliers))),

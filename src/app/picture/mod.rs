@@ -1,4 +1,5 @@
-//! Pictures for papers and reports: a view or the window as SVG or PNG, drawn without a display; the user's window as it is.
+//! Pictures for papers and reports: a view or the window as SVG or PNG, drawn without a display, or a picture of the user's
+//! window.
 
 pub mod raster;
 pub(in crate::app) mod svg;

@@ -38,8 +38,8 @@ pub struct Screenshot {
     pub out: PathBuf,
 }
 
-/// Draws a recording's view or workspace into a file, without a display or a graphics driver. Gives a sentence where the picture does not
-/// show all. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
+/// Draws a recording's view or workspace into a file, without a display or a graphics driver. Returns a sentence when the picture
+/// is incomplete. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -53,7 +53,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
     }
-    // The welcome page is what is there without a recording.
+    // The welcome page has no recording.
     let welcome = Screenshot { file: None, with: Vec::new(), ..shot.clone() };
     let shot = if shot.view == "welcome" { &welcome } else { shot };
     let ctx = Context::default();
@@ -69,7 +69,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let mut patience = Patience::default();
     let still = draw(&ctx, &mut app, size, |app| {
         patience.check(app, &shot.view)?;
-        // A tab that failed may still be replaced by one that was opened with it.
+        // Another tab opened with it may still replace a tab that failed.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }

@@ -6,7 +6,7 @@
 //! * [`cli`]: the commands, as text and JSON.
 //! * [`app`]: the window; the only module that names egui.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(feature = "gui")]

@@ -14,9 +14,7 @@ use vramscope_core::formats::oom_message;
 pub(in crate::app) struct Explainer {
     text: String,
     found: Vec<Explanation>,
-    /// Index of the message that is explained.
     shown: usize,
-    /// Why a log could not be explained.
     pub(in crate::app) refusal: Option<String>,
 }
 

@@ -19,7 +19,6 @@ struct Notice {
     files: Vec<(String, PathBuf)>,
     /// The notice needs an answer and does not disappear by itself.
     stays: bool,
-    /// The notice reports a failure.
     is_trouble: bool,
     /// When it became visible. While a notice waits, its time does not run.
     since: Option<Instant>,
@@ -132,7 +131,6 @@ impl Notifications {
         self.notices.retain(|n| n.text != text);
     }
 
-    /// Stops offering a recording that was opened.
     pub fn forget_recording(&mut self, path: &Path) {
         let Some(at) = self.notices.iter().position(|n| n.files.iter().any(|(_, known)| known == path)) else { return };
         for (name, other) in self.notices.remove(at).files.into_iter().filter(|(_, other)| other != path) {

@@ -11,7 +11,6 @@ use crate::app::widgets::{Push, label, segmented};
 /// The options, kept for the next report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::app) struct Choice {
-    /// Markdown instead of HTML.
     pub is_markdown: bool,
     pub redact: bool,
 }

@@ -19,7 +19,6 @@ use crate::app::widgets::{Field, Icon, ListRow, Push, label};
 
 pub(in crate::app) type Line = (String, u32);
 
-/// The result of a click.
 pub(in crate::app) enum Told {
     Started,
     Refused(String),
@@ -50,7 +49,6 @@ impl Sources {
 
 /// What the user has to answer before a source line can be opened.
 pub(in crate::app) enum Question {
-    /// Which of the installed editors to use.
     Editor(Vec<(&'static str, &'static str)>),
     /// Which folder holds the file. The sentence says what was not found.
     Folder(String),

@@ -12,9 +12,7 @@ use crate::app::widgets::{Icon, Push, anchor, icon_button, label};
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";
 
 pub(in crate::app) struct Step {
-    /// The workspace of this step.
     pub workspace: Workspace,
-    /// The view of this step.
     pub view: ViewKind,
     /// Names of [`anchor`]s to outline. The card is beside the first one.
     anchors: &'static [&'static str],
@@ -60,7 +58,6 @@ pub(in crate::app) const STEPS: [Step; 5] = [
     },
 ];
 
-/// A running tour.
 pub(in crate::app) struct Tour {
     /// The tab with the sample. The tour can only point at things while it is in front.
     pub document: DocumentId,
@@ -69,7 +66,6 @@ pub(in crate::app) struct Tour {
     pub is_pointing: bool,
 }
 
-/// Which button of a card was clicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Turn {
     Back,

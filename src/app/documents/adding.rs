@@ -29,7 +29,6 @@ pub(in crate::app) struct Added {
     pub(in crate::app) is_trouble: bool,
 }
 
-/// An addition in progress.
 pub(in crate::app) struct Adding {
     /// The tab of the added recording, closed when the addition succeeds.
     pub(in crate::app) from: Option<DocumentId>,

@@ -33,7 +33,6 @@ pub enum Instead {
     Several(Vec<PageSnapshot>),
 }
 
-/// A recording that is being loaded.
 pub struct Loading {
     /// Progress; cancelled when this is dropped.
     pub progress: Arc<Progress>,
@@ -46,7 +45,6 @@ pub struct Loading {
     since: Instant,
     /// The text around an out-of-memory error, when the file is such a text and no recording.
     message: Arc<OnceLock<Excerpt>>,
-    /// Set when the path holds no recording.
     instead: Arc<OnceLock<Instead>>,
     answer: Receiver<Loaded>,
 }
@@ -137,7 +135,6 @@ impl Loading {
         })
     }
 
-    /// Builds the recording of a planned run.
     pub fn planned(jobs: &Jobs, run: PlannedRun) -> Self {
         Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let changes = if run.changes.is_empty() { Vec::new() } else { Change::parse(&run.changes)? };

@@ -8,7 +8,6 @@ use vramscope_core::diagnose::export;
 use vramscope_core::model::Recording;
 use vramscope_core::units::{Bytes, counted};
 
-/// Recordings that are being saved.
 #[derive(Default)]
 pub(in crate::app) struct Saves {
     /// The recording whose path is being chosen. Another tab may be in front by then.

@@ -148,7 +148,6 @@ impl<K, T> Default for Derived<K, T> {
     }
 }
 
-/// The present state of a derived value.
 pub struct Shown<T> {
     /// The newest value; `None` before the first.
     pub value: Option<Arc<T>>,

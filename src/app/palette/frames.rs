@@ -110,7 +110,6 @@ pub(super) struct Found {
 /// What a search depends on: the document, its device, the query.
 type Key = (DocumentId, usize, String);
 
-/// Searches frames off the window's thread.
 #[derive(Default)]
 pub(super) struct FrameSearch {
     index: Arc<OnceLock<FrameIndex>>,

@@ -50,7 +50,6 @@ const SHOWN: usize = 14;
 /// names.
 const FILE_LATER: i32 = 60;
 
-/// What the palette searches.
 pub(super) struct Asking<'a> {
     pub front: Option<&'a Document>,
     pub recents: &'a [Recent],

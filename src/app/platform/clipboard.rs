@@ -6,7 +6,6 @@ use egui::{Context, OutputCommand};
 
 use crate::app::jobs::{Jobs, answered};
 
-/// A copy that is being checked.
 #[derive(Default)]
 pub(in crate::app) struct Copying {
     /// A button made the copy, so the user is told. A copy from a text field is visible in the field.

@@ -15,7 +15,6 @@ use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::model::Progress;
 use vramscope_core::units::nearest;
 
-/// A picture to draw.
 #[derive(Clone, Debug)]
 pub struct Screenshot {
     /// The recording; `None` for the welcome page.
@@ -24,7 +23,6 @@ pub struct Screenshot {
     pub with: Vec<PathBuf>,
     /// The name of a view, or of a workspace (such as `overview`) for the whole window.
     pub view: String,
-    /// Width and height in pixels.
     pub size: (u32, u32),
     pub dark: bool,
     /// The cursor's event. By default the cursor is where the view opens.

@@ -46,7 +46,6 @@ impl Kept {
         self.reading = Some(jobs.spawn("settings", move || file.as_deref().and_then(read)));
     }
 
-    /// True when the next save is due.
     pub fn is_due(&self) -> bool {
         self.file.is_some() && self.reading.is_none() && self.asked.is_none_or(|at| at.elapsed() >= EVERY)
     }

@@ -58,11 +58,9 @@ pub struct Settings {
     pub theme: ThemeChoice,
     /// Newest first.
     pub recents: Vec<Recent>,
-    /// Arrangements for new documents.
     pub layouts: Layouts,
     /// Which timeline tracks are folded, and their heights.
     pub tracks: TrackLayout,
-    /// Axis of new documents.
     pub axis: Axis,
     /// Colouring of new documents. `None`, until the user chooses, means by role where roles are known. Older versions saved a
     /// value that nobody had chosen, under another name.
@@ -115,7 +113,6 @@ impl Settings {
         self.recents.truncate(RECENTS);
     }
 
-    /// Removes a file from the recents.
     pub fn forget(&mut self, path: &Path) {
         self.recents.retain(|r| r.path != path);
     }

@@ -46,7 +46,6 @@ pub enum Action {
     AskLog,
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),
-    /// Save the picture that was asked for.
     SavePicture(PathBuf),
     /// Save the recording that was asked for as a snapshot.
     SaveRecording(PathBuf),
@@ -56,7 +55,6 @@ pub enum Action {
     OpenSample(usize),
     /// Open the bundled watch of a GPU.
     OpenWatchSample,
-    /// Bring a document to the front.
     Activate(DocumentId),
     /// Close a document; loading stops.
     Close(DocumentId),
@@ -68,7 +66,6 @@ pub enum Action {
     GoTo(u32),
     /// The sample instant that views show (microseconds since the epoch); the newest when `None`.
     SetInstant(Option<i64>),
-    /// Show this part of the axis.
     SetWindow(f64, f64),
     SetAxis(Axis),
     /// The event under the pointer, for ghost lines in other views.
@@ -120,13 +117,10 @@ pub enum Action {
     AskSourceFolder,
     /// The folder that holds the source file that was clicked.
     SourcesIn(PathBuf),
-    /// Put text on the clipboard.
     Copy(String),
     /// An action for the live watch in front.
     Live(LiveAction),
-    /// Show the user a message once.
     Notify(String),
-    /// Tell the user that something failed.
     Complain(String),
 }
 

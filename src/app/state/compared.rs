@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::document_id::DocumentId;
 
-/// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// This device at the marker of that side.

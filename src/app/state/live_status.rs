@@ -10,7 +10,6 @@ use vramscope_live::live::attach::Survey;
 pub struct LiveStatus {
     /// The watch ended: no more samples arrive.
     pub is_over: bool,
-    /// The user paused sampling.
     pub is_paused: bool,
     /// The samples come through a pipe from another machine, so nothing can be asked of it.
     pub is_remote: bool,
@@ -20,7 +19,6 @@ pub struct LiveStatus {
     pub helpers: Vec<(u32, bool)>,
     /// What is known about the process that was last surveyed.
     pub survey: Option<Survey>,
-    /// The process that is being surveyed.
     pub surveying: Option<u32>,
     /// Description of the long operation that is running.
     pub busy: Option<String>,
@@ -48,14 +46,11 @@ pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) ->
 /// Age from which the newest sample is stale. It is four periods of the slowest rate, one sample a second.
 const LATE_US: i64 = 4_000_000;
 
-/// What views can ask of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveAction {
-    /// Pause or resume sampling.
     Pause(bool),
     /// End the watch; its samples stay.
     Stop,
-    /// Save the session as a file.
     Save,
     /// Add a named mark at the present instant.
     Mark(String),

@@ -51,7 +51,6 @@ impl Workspace {
         }
     }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -175,7 +174,6 @@ impl Layouts {
         self.trees.get(&workspace).map_or_else(|| workspace.starts_with(view), is_in_front)
     }
 
-    /// Restores the default panes of a workspace.
     pub fn reset(&mut self, workspace: Workspace) {
         self.trees.remove(&workspace);
     }

@@ -62,7 +62,6 @@ impl Type {
         }
     }
 
-    /// `text` in this style.
     pub fn text(self, text: impl Into<String>) -> RichText {
         RichText::new(text).font(self.font()).line_height(Some(self.line()))
     }

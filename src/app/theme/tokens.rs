@@ -6,7 +6,6 @@
 use egui::{Color32, Theme};
 use vramscope_core::model::StackId;
 
-/// The colours of one theme.
 #[derive(Debug, PartialEq)]
 pub struct Tokens {
     pub dark: bool,
@@ -186,7 +185,6 @@ impl Tokens {
         if part == StackId::GREW { Self::over(self.text1, self.other, 0.55) } else { self.other }
     }
 
-    /// `colour` with `opacity` (0 to 1).
     pub fn at(colour: Color32, opacity: f32) -> Color32 {
         colour.gamma_multiply(opacity.clamp(0.0, 1.0))
     }

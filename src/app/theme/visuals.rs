@@ -24,7 +24,6 @@ pub const TOOLTIP_DELAY: f32 = 0.12;
 /// Seconds a popup takes to fade in.
 pub const FADE: f32 = 0.08;
 
-/// egui's visuals for one theme.
 pub fn visuals(theme: Theme) -> Visuals {
     let t = Tokens::of_theme(theme);
     let shadow = Shadow { offset: [0, 4], blur: 16, spread: 0, color: t.shadow };

@@ -41,7 +41,6 @@ pub const INFO: ViewInfo = ViewInfo {
 
 /// From this width on, a bar is beside its figure.
 const WIDE: f32 = 560.0;
-/// Room for a name and its figure.
 const NAMES: f32 = 310.0;
 
 #[derive(Default)]

@@ -185,7 +185,6 @@ impl ClassCounts {
     }
 }
 
-/// How the legend writes bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sums {
     /// Each value with its own unit.

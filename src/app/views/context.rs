@@ -81,7 +81,6 @@ impl ViewContext<'_> {
         Words::of(self.data.device())
     }
 
-    /// The device in front, for [`Comparing`].
     pub fn here(&self) -> Here<'_> {
         Here { data: self.data, shared: self.shared, roles: self.roles, matching: self.matching, jobs: self.jobs }
     }

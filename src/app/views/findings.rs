@@ -86,7 +86,6 @@ impl FindingsView {
         Some(found.findings.len() - usize::from(shown_first(found).is_some()))
     }
 
-    /// The first of the others.
     pub(super) fn first_of_others<'a>(&self, cx: &ViewContext<'a>) -> Option<&'a Finding> {
         let found = cx.findings?;
         let first = shown_first(found);

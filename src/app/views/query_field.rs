@@ -35,7 +35,6 @@ pub struct QueryField {
 }
 
 impl QueryField {
-    /// Replaces the typed text.
     pub fn set(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.wrong = Query::parse(text).err();

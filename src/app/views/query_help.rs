@@ -15,7 +15,6 @@ use vramscope_core::anatomy::steps::kind;
 use vramscope_core::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use vramscope_core::units::count;
 
-/// Completions use at most this many names.
 const NAMES: usize = 2000;
 
 /// The words of a recording, collected once.

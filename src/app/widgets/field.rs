@@ -23,7 +23,6 @@ impl<'a> Field<'a> {
         Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false, is_query: false }
     }
 
-    /// Text shown while the field is empty.
     pub fn hint(mut self, hint: &'a str) -> Self {
         self.hint = hint;
         self

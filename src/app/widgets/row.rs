@@ -165,7 +165,6 @@ impl<'a> ListRow<'a> {
         self
     }
 
-    /// Fill while not selected.
     pub fn fill(mut self, colour: Color32) -> Self {
         self.fill = Some(colour);
         self

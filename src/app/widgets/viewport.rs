@@ -215,18 +215,14 @@ pub enum Intent {
     Pan(Vec2),
     /// Shift + drag: a range from `from` to `to`.
     Select {
-        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is now.
         to: Pos2,
         /// True in the frame in which the button is released.
         done: bool,
     },
     /// Right drag: zoom to the box between two corners. A side shorter than [`BOX_LEAST`] leaves its axis as it is.
     Box {
-        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is now.
         to: Pos2,
         /// True in the frame in which the button is released.
         done: bool,

@@ -15,7 +15,6 @@ impl App {
         Some(explainer.refusal.clone().map_or(Ok(()), Err))
     }
 
-    /// Reads a log on a thread.
     pub(in crate::app) fn explain_log(&mut self, path: PathBuf) {
         let actions = self.actions.clone();
         // The result arrives as an action.

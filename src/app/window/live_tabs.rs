@@ -37,7 +37,6 @@ impl App {
         self.open_feed("Live", LiveFeed::machine(ctx));
     }
 
-    /// Shows a session from standard input.
     pub fn watch_standard_input(&mut self, ctx: &Context) {
         self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
     }

@@ -51,17 +51,14 @@ use super::widgets::how::take_asked;
 use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
 
-/// What is drawn over the window.
 pub(in crate::app) enum Overlay {
     None,
     Palette(Box<Palette>),
-    /// The path field.
     OpenPath(Box<paths::Asking>),
     Explain(explain::Explainer),
     /// The choice of what to compare the recording in front with.
     Pair,
     Help,
-    /// A help page.
     Guide(guide::Reading),
     Report,
     Settings,
@@ -83,7 +80,6 @@ pub struct App {
     pub(in crate::app) wants_save: bool,
     /// The role rules as last written to their file.
     pub(in crate::app) written_rules: Vec<Rule>,
-    /// The view that temporarily fills the workspace.
     pub(in crate::app) maximised: Option<ViewKind>,
     /// Views of the workspace in front that do not fit the window.
     pub(in crate::app) hidden: Vec<ViewKind>,
@@ -96,12 +92,10 @@ pub struct App {
     pub(in crate::app) machine: Derived<u32, MachineState>,
     /// How often the welcome page was left; a cache key.
     pub(in crate::app) welcomes: u32,
-    /// The running tour.
     pub(in crate::app) tour: Option<tour::Tour>,
     pub(in crate::app) dialogs: paths::Dialogs,
     /// Checks copies to the clipboard.
     pub(in crate::app) copying: Copying,
-    /// The clicked source line.
     pub(in crate::app) sources: questions::Sources,
     /// Editors offered in the settings dialog.
     pub(in crate::app) editors: Derived<(), Vec<(&'static str, &'static str)>>,

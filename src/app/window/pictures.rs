@@ -171,7 +171,6 @@ impl App {
         self.pictures.answers.push((path, answer));
     }
 
-    /// Reports the results of pictures.
     pub(in crate::app) fn poll_pictures(&mut self) {
         let mut said = Vec::new();
         self.pictures.answers.retain(|(path, answer)| {

@@ -42,7 +42,6 @@ impl App {
         if is_of_file { format!("{}-saved.pickle", name.trim_end_matches(".pickle")) } else { name }
     }
 
-    /// Writes the remembered recording.
     pub(in crate::app) fn save_recording(&mut self, path: PathBuf) {
         let Some(recording) = self.saves.wanted.take() else { return };
         let out = path.clone();
@@ -56,7 +55,6 @@ impl App {
         self.saves.reported.is_some()
     }
 
-    /// A file name for the report.
     pub(in crate::app) fn report_name(&self) -> String {
         let name = file_name(self.saves.reported.as_ref().map_or("recording", |r| r.source.name.as_str()));
         format!("{}.{}", name.trim_end_matches(".pickle"), if self.report.is_markdown { "md" } else { "html" })
@@ -75,7 +73,6 @@ impl App {
         self.saves.answers.push((path, answer));
     }
 
-    /// Reports the results of saving.
     pub(in crate::app) fn poll_saves(&mut self) {
         let mut said = Vec::new();
         self.saves.answers.retain(|(path, answer)| {

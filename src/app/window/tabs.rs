@@ -116,7 +116,6 @@ impl App {
         drop(self.jobs.spawn("close", move || drop((data, recording))));
     }
 
-    /// Opens a bundled recording.
     pub(in crate::app) fn open_sample(&mut self, Sample { name, bytes, .. }: Sample) {
         if self.documents.show_first(|d| d.path.is_none() && d.title == name) {
             return;

@@ -50,7 +50,6 @@ pub struct Class {
 #[derive(Clone, Debug, Default)]
 pub struct Colours {
     by: ColourBy,
-    /// The legend, at most sixteen classes.
     pub classes: Vec<Class>,
     /// By stack: the class of each name, followed by that of allocations without a stack.
     class_of_name: Vec<u8>,

@@ -20,7 +20,6 @@ pub(in crate::app) struct Open {
     pub(in crate::app) answer: Receiver<Answer>,
 }
 
-/// How a dialog ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::app) enum Answer {
     Chosen(Vec<PathBuf>),

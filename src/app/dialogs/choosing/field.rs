@@ -45,7 +45,6 @@ pub(in crate::app) struct Asking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
-    /// Go to the folder above.
     Up,
     Entry(u32),
 }
@@ -345,7 +344,6 @@ fn row_of(body: Rect) -> Rect {
     body.lines(0.0, ROW)
 }
 
-/// Paints icon, name, size and age.
 fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Entry>, name: &str, now: SystemTime) {
     let (icon, icon_ink, ink) = match entry.map(|e| e.kind) {
         None => (Icon::ChevronUp, t.text3, t.text2),

@@ -33,7 +33,6 @@ pub struct Listing {
     pub folder: PathBuf,
     /// Matching files, newest first; then folders; then other files.
     pub entries: Vec<Entry>,
-    /// Why the folder cannot be listed.
     pub trouble: Option<String>,
 }
 

@@ -8,7 +8,6 @@ use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{label, row};
 
-/// A recording in another tab.
 pub(in crate::app) struct Tab {
     pub id: DocumentId,
     pub title: String,

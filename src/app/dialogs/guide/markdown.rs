@@ -8,12 +8,10 @@ use crate::app::widgets::{CodeWell, label};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'a> {
-    /// Level and text.
     Heading(usize, String),
     Paragraph(String),
     Item(String),
     Code(&'a str, String),
-    /// The header and the rows.
     Table(Vec<String>, Vec<Vec<String>>),
 }
 

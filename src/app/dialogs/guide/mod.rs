@@ -11,14 +11,11 @@ use crate::app::widgets::{ListRow, label, pane};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Page {
-    /// How to record.
     Record,
     Chapter(usize),
-    /// About this program.
     About,
 }
 
-/// An open page.
 pub(in crate::app) struct Reading {
     page: Page,
     /// The line of code that the recording lacks, and how often its recipe was scrolled into view. The page needs several frames

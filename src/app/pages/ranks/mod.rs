@@ -35,7 +35,6 @@ pub struct Ranks {
     pub jobs: Vec<Job>,
     /// The name of the job that the user chose.
     pub wanted: Option<String>,
-    /// Index of the job on screen.
     shown: usize,
     /// Name of the job on screen, to find it again when rows arrive.
     on_screen: Option<String>,
@@ -222,7 +221,6 @@ impl Ranks {
         self.jobs.get(self.shown).map_or(&[], |job| &job.rows)
     }
 
-    /// Summary of the job on screen.
     pub fn overview(&self) -> &Overview {
         self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }

@@ -23,7 +23,6 @@ pub const AXIS: f32 = 72.0;
 /// too small to see.
 const MANY_NARROW: usize = 64;
 
-/// Height of a curve's name.
 const NAME: f32 = 18.0;
 
 /// The colour of a rank's active memory. Each group of peaks has its own colour, and outliers have the next.

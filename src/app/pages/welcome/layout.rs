@@ -18,12 +18,10 @@ pub enum Part {
     Record,
 }
 
-/// Columns and what each holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     /// Empty space above the columns.
     pub top: f32,
-    /// The columns, left to right.
     pub columns: Vec<(Span, Vec<Part>)>,
 }
 

@@ -15,7 +15,6 @@ use crate::app::widgets::{Cut, Field, Push, Sparkline, label, paint_key_cap, pai
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, counted};
 
-/// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WelcomeIntent {
     Run(Command),
@@ -55,7 +54,6 @@ pub struct FileRow {
     pub sparkline: Sparkline,
 }
 
-/// Everything the page shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WelcomeModel {
     /// Ways to start, the most common one first.
@@ -76,7 +74,6 @@ struct Remembered {
     recipe: usize,
 }
 
-/// Shows the page in the available space.
 pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
     let id = ui.scope_id().with("welcome");
     let mut remembered = ui.data(|d| d.get_temp::<Remembered>(id)).unwrap_or_default();

@@ -19,7 +19,6 @@ pub struct PathPrefix {
     pub ours: String,
 }
 
-/// Why a recorded file cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The name might not mean a file of this machine: one sentence.

@@ -195,7 +195,6 @@ fn picture(c: &Cell<'_>, Listed { blocker: b, is_going, .. }: &Listed, colour: e
     batch.paint(c.p);
 }
 
-/// The lines of a row's tooltip.
 fn told(cx: &ViewContext<'_>, state: &State, row: &Listed, mut told: Vec<String>) -> Vec<String> {
     let block = &state.blocks[row.blocker.block];
     if cx.data.recording.addresses().is_known() {

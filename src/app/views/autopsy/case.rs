@@ -5,7 +5,6 @@ use vramscope_core::diagnose::fragmentation::{Blocker, Holes, RoomPlan, Servers}
 use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
 use vramscope_core::tables::{LifetimeId, State};
 
-/// What the autopsy examines.
 pub(super) enum CaseKind {
     Failure(Box<Autopsy>),
     /// The peak of a recording without a failure.
@@ -91,7 +90,6 @@ impl Case {
         self.failure().map(|a| a.need)
     }
 
-    /// Bytes of the failed request.
     pub fn request(&self) -> Option<u64> {
         self.failure().map(|a| a.requested)
     }

@@ -314,7 +314,6 @@ fn peak(h: &Helped, r: &Remedy) -> u64 {
     h.passes_from(r).filter(|_| !r.oom).map_or(r.peak_reserved_bytes, |from| from.min(r.peak_reserved_bytes))
 }
 
-/// How a row is drawn.
 #[derive(Clone, Copy, PartialEq)]
 enum RowTone {
     Passes,

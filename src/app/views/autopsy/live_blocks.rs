@@ -93,7 +93,6 @@ pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case)
     });
 }
 
-/// Most blocks that are listed.
 const BLOCKS: usize = 200;
 
 /// Indices of the largest live blocks. O(blocks log blocks).

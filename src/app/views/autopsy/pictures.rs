@@ -10,7 +10,6 @@ use vramscope_core::diagnose::fragmentation::Holes;
 use vramscope_core::diagnose::oom::{Autopsy, Closest, RoomFrom};
 use vramscope_core::units::{Bytes, counted};
 
-/// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]
 enum Fill {
     Request,

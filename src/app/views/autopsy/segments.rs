@@ -42,7 +42,6 @@ pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
     found
 }
 
-/// The caption.
 pub(super) fn caption(case: &Case) -> String {
     let pool = case.servers().class.name();
     let (serving, drawn) = (case.serving.len(), case.drawn.len());

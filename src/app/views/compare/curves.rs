@@ -18,12 +18,10 @@ use vramscope_core::anatomy::steps::{kind, number};
 use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};
 
-/// How the two curves are aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     /// The step that contains each side's instant.
     Step,
-    /// All steps.
     Steps,
     /// From the first event.
     Start,

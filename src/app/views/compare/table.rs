@@ -20,7 +20,6 @@ use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
 const ROW: f32 = 24.0;
-/// Index of the column with the bars.
 const BARS: usize = 5;
 
 impl CompareView {

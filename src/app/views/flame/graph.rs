@@ -485,7 +485,6 @@ impl Canvas<'_> {
         self.built.flame.leaf_of(self.stacks, stack, self.built.shape)
     }
 
-    /// The tooltip of a frame.
     pub fn tip(&self, node: &Node, figure: impl Fn(u64) -> String) -> Tip {
         let (name, place) = node_text(self.stacks, node);
         let all = &self.built.flame.nodes[0];

@@ -173,7 +173,6 @@ pub struct TreeRow {
     /// Index into [`Flame::nodes`].
     pub node: u32,
     pub depth: u32,
-    /// The children are shown below.
     pub is_open: bool,
 }
 

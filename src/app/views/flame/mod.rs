@@ -52,7 +52,6 @@ pub const INFO: ViewInfo = ViewInfo {
 const MEASURES: [&str; 6] =
     ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn: freed again", "bytes × lifetime"];
 
-/// What a graph depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
     /// `None` for the comparison of A and B.
@@ -91,7 +90,6 @@ impl Built {
 /// What the rows of the tree depend on.
 type RowsKey = (Identity, u32, Order, bool, u64);
 
-/// The result of a search.
 struct Found {
     hits: Vec<bool>,
     /// Bytes of the matches, each counted once: through them, at A, at B.
@@ -169,7 +167,6 @@ impl Default for FlameView {
     }
 }
 
-/// The comparison, when it is ready.
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
     match cx.comparing.get(&cx.here()) {
         Outcome::Ready(compared, _) => Some(compared),
@@ -211,7 +208,6 @@ impl FlameView {
         }
     }
 
-    /// A weight as text.
     fn figure(&self, weight: u64) -> String {
         if self.measure == Some(5) { format!("{} × events", Bytes(weight)) } else { Bytes(weight).to_string() }
     }

@@ -44,7 +44,6 @@ impl Mode {
     }
 }
 
-/// What a picture depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub axis: Axis,

@@ -28,7 +28,6 @@ const BEYOND: u64 = 6;
 
 /// Width drawn of a live neighbour.
 pub const STUB: f32 = 14.0;
-/// Least width of a part that exists.
 const LEAST: f32 = 4.0;
 
 /// Divides `width` points to scale. Parts that exist are at least 4 points wide.
@@ -53,7 +52,6 @@ pub fn parts(around: &Around, width: f32) -> Parts {
     }
 }
 
-/// Draws the picture over the available width.
 pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, around: &Around, event: u32) {
     let height = 70.0 + if around.request.is_some() { 24.0 } else { 0.0 };
     let (outer, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());

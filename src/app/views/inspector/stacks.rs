@@ -61,10 +61,8 @@ pub fn middle(parts: usize) -> std::ops::Range<usize> {
     if parts > MOST { FIRST..parts - LAST } else { 0..0 }
 }
 
-/// The stack section of the inspector.
 #[derive(Default)]
 pub struct Stacks {
-    /// Index of the stack that is shown.
     chosen: usize,
     shows_framework: bool,
     /// The middle of a long stack is shown.
@@ -179,7 +177,6 @@ impl Stacks {
     }
 }
 
-/// Draws a frame: number, function, location.
 fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim: bool) {
     let t = cx.tokens;
     let table = &cx.data.recording.stacks;

@@ -5,7 +5,6 @@ use egui::Rect;
 use crate::app::widgets::{Cut, byte_ticks};
 use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
-/// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
     /// The bar of the card, with its legend.
@@ -143,7 +142,6 @@ pub(super) struct MarkPlace {
     pub x: f32,
     /// The row of its label (0 is the upper one); `None` when only the line is drawn because there is no room.
     pub row: Option<usize>,
-    /// The label is left of the line.
     pub is_left: bool,
 }
 

@@ -74,7 +74,6 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     }
 }
 
-/// Geometry of the chart.
 pub(super) struct Plot {
     pub area: Rect,
     pub x: Scale,
@@ -118,7 +117,6 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Height of a line of text.
     const LEAST: f32 = 16.0;
 
     /// Adds the band's part of the next columns.

@@ -7,7 +7,6 @@ use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, RoleHeld,
 use vramscope_core::model::FrameId;
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
 
-/// Height of the bar.
 pub(super) const BAR: f32 = 16.0;
 /// Right edge of the column of shares or blocks, as a distance from the right edge of the row.
 pub(super) const SECOND: f32 = 72.0;
@@ -88,13 +87,10 @@ pub struct RoleRow {
     pub role: Role,
     /// The role's name, or a name for what a trace's total holds beyond its blocks.
     pub name: &'static str,
-    /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
     pub count: u64,
     /// Most of it is inferred.
     pub is_probable: bool,
-    /// Its share in percent.
     pub share: String,
     /// Its size in the unit of the table.
     pub figure: String,
@@ -159,9 +155,7 @@ pub struct Row {
     pub role: Option<Role>,
     /// All its roles as text, largest first.
     pub roles: String,
-    /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
     pub count: u64,
     /// Its size in the unit of the table.
     pub figure: String,

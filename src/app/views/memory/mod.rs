@@ -75,7 +75,6 @@ struct Memory {
     shows_findings: bool,
 }
 
-/// An instant that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Oom,

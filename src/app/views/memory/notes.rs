@@ -14,7 +14,6 @@ use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
 use vramscope_core::units::Bytes;
 
-/// Height of the link to the findings.
 pub(super) const FINDINGS_LINK: f32 = 22.0;
 
 /// The summary: how much memory, when, and what most of it is. It begins with what the recording lacks when that limits the

@@ -135,7 +135,6 @@ impl Columns {
         self.at(0).right() - label::width(ui.painter(), &row.figure, Type::Mono) - 8.0
     }
 
-    /// The end of a name.
     fn names_end(&self, ui: &Ui, row: &Row) -> f32 {
         match self.shown() {
             1 => self.figure_left(ui, row),

@@ -431,7 +431,6 @@ impl PlanView {
         }
     }
 
-    /// The memory of each role, stacked.
     fn role_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, greatest: f64) {
         let t = cx.tokens;
         let p = ui.painter().clone();

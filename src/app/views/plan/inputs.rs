@@ -23,7 +23,6 @@ const OFFERS: usize = 5;
 /// Points of a sparkline.
 const POINTS: usize = 96;
 
-/// Where a recording comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Origin {
     /// The recording of this tab.
@@ -52,7 +51,6 @@ pub(super) struct Shown {
     pub sparkline: Sparkline,
 }
 
-/// A plan and its recordings.
 pub(super) struct Built {
     pub plan: Result<Arc<Plan>, Refusal>,
     pub shown: Vec<Shown>,
@@ -172,7 +170,6 @@ impl Inputs {
         }
     }
 
-    /// Sets a size of a recording.
     pub fn set(&mut self, at: usize, quantity: &str, value: u64) {
         let Some(i) = self.quantities().iter().position(|name| name == quantity) else { return };
         if let Some(chosen) = self.chosen.get_mut(at)
@@ -182,7 +179,6 @@ impl Inputs {
         }
     }
 
-    /// Uses only the recording of the tab.
     pub fn only_first(&mut self) {
         self.chosen.truncate(1);
         self.guess();

@@ -19,7 +19,6 @@ pub(super) const HEAD: f32 = 28.0;
 pub(super) const ROW: f32 = 32.0;
 /// Height of the field that asks for the recorded size.
 const ASKING: f32 = HEAD + 88.0;
-/// Height of the table's head.
 pub(super) const COLUMNS: f32 = 24.0;
 
 /// Divides a pane for a table of `rows`. Without a known size there is no curve, and the table gets its room.

@@ -22,7 +22,6 @@ use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Trust, tit
 /// Most sizes that are simulated for a curve. Sizes between them are interpolated.
 const MOST_POINTS: usize = 56;
 
-/// A file dialog that is open.
 #[derive(Default)]
 pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 

@@ -15,7 +15,6 @@ use vramscope_core::model::Progress;
 use vramscope_core::plan::{Change, Changed, Largest, Passes, Plan, Predicted, Setting, Size};
 use vramscope_core::tables::DeviceTables;
 
-/// A question to the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ask {
     /// The peak at a size under a setting, with and without the limit.
@@ -85,7 +84,6 @@ impl Point {
 pub(super) struct Failure {
     /// Its event in the planned run.
     pub event: u32,
-    /// Bytes requested.
     pub bytes: u64,
     /// What the program was doing, as `in the backward pass of step 1`; empty when unknown.
     pub doing: String,

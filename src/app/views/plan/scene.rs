@@ -12,7 +12,6 @@ use vramscope_core::units::count;
 pub(super) enum Kind {
     /// The recorded settings without changes.
     Own,
-    /// Other settings of the allocator.
     Setting(String),
     /// Changes to the program, and settings.
     Changes(String, String),
@@ -20,7 +19,6 @@ pub(super) enum Kind {
     Passes(u64, u64),
 }
 
-/// Whether a row fits under the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Fits,
@@ -46,7 +44,6 @@ pub(super) struct Figures {
     pub is_about: bool,
     /// Bytes recomputed or moved in each step, and the verb; 0 for none.
     pub extra: (u64, &'static str),
-    /// The cost in words.
     pub cost: String,
     pub trust: Trust,
 }
@@ -101,12 +98,10 @@ pub(super) struct Row {
     pub(super) price: (Cost, u32),
 }
 
-/// Everything the view draws.
 pub(super) struct Scene {
     pub plan: Arc<Plan>,
     /// The quantity on the axis.
     pub name: String,
-    /// The values of the other quantities.
     pub base: Size,
     /// False when the recorded size is unknown.
     pub knows: bool,
@@ -187,7 +182,6 @@ impl Scene {
     }
 }
 
-/// Whether a size fits.
 pub(super) fn outcome(p: &Predicted) -> Outcome {
     match (p.oom, p.oom_varies || (p.is_open && !p.oom)) {
         (_, true) => Outcome::May,

@@ -32,7 +32,6 @@ pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     }
 }
 
-/// What one frame draws, and where.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     pub cx: &'a ViewContext<'a>,

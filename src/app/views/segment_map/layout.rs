@@ -31,7 +31,6 @@ impl Order {
     pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
 }
 
-/// Which bytes a row covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Span {
     /// One row per segment, all on one scale of bytes.
@@ -66,7 +65,6 @@ pub struct Group {
     pub stream: StreamId,
     /// For example `large pool, default stream`.
     pub name: String,
-    /// The group has expandable segments.
     pub is_expandable: bool,
     /// False for blocks whose segment is not in the source.
     pub is_reserved: bool,
@@ -129,7 +127,6 @@ pub struct Row {
     /// continues from the row above. For folded units those of the first unit. Empty when nothing in the row is mapped or no
     /// segment is known.
     pub named: Range<u32>,
-    /// A segment begins in the row.
     pub is_start: bool,
 }
 
@@ -144,7 +141,6 @@ pub struct Plan {
     pub order: Vec<u32>,
     /// Rows from the top, group after group.
     pub rows: Vec<Row>,
-    /// Bytes of the longest row.
     pub longest: u64,
     /// Number of units that share a row with others.
     pub folded: u32,
@@ -155,9 +151,7 @@ pub struct Plan {
 /// The user's choices for the arrangement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The order within a group.
     pub order: Order,
-    /// Which bytes a row covers.
     pub span: Span,
     /// Fold rows of equal size when there are more than [`FOLD_OVER`].
     pub fold: bool,

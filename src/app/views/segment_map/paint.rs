@@ -10,7 +10,6 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Term, label};
 use vramscope_core::units::{Bytes, compared, count, counted};
 
-/// The parts of the map on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Areas {
     /// Column of the row numbers.

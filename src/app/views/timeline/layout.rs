@@ -6,7 +6,6 @@ pub(super) use crate::app::state::Track;
 use crate::app::state::TrackLayout;
 use vramscope_core::tables::Cell;
 
-/// Height of the overview.
 const OVERVIEW: f32 = 34.0;
 /// Height of the overview in a low pane, enough to see and drag the window.
 const OVERVIEW_LOW: f32 = 18.0;
@@ -22,7 +21,6 @@ const CURVES: f32 = 96.0;
 const CURVES_BESIDE_OPS: f32 = 60.0;
 /// Below this height a pane with operators shows one level of annotations less, and no phases.
 const LOW_PANE: f32 = 400.0;
-/// Least height of the strata.
 const STRATA_LEAST: f32 = 56.0;
 /// Height that the strata keep before other lanes, where the pane allows it. Single blocks can then be told apart.
 const STRATA_COMFORT: f32 = 120.0;
@@ -45,7 +43,6 @@ pub(super) const OP_WORDS: f32 = 14.0;
 const OP_LINES_LEAST: usize = 2;
 /// Operator lines that come before additional height of the strata: two threads' first levels, launches, a stream.
 const OP_LINES_WANTED: usize = 6;
-/// Height of the legend.
 pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations that are drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
@@ -54,7 +51,6 @@ pub(super) const TRACKS: usize = <Track as strum::EnumCount>::COUNT;
 /// The lanes from the pane's bottom up.
 const LANES: [Track; TRACKS - 2] = [Track::Ops, Track::Device, Track::Phases, Track::Steps, Track::Bands, Track::Card];
 
-/// Which tracks the user folded.
 pub(super) fn folded_of(layout: &TrackLayout) -> [bool; TRACKS] {
     let mut folded = [false; TRACKS];
     for &track in <Track as strum::VariantArray>::VARIANTS {
@@ -97,7 +93,6 @@ pub(super) const FOLDED: f32 = 16.0;
 /// What the recording has to show, and what the user chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
-    /// Which tracks are folded, by [`Track`].
     pub folded: [bool; TRACKS],
     /// The axis has two lines of labels: event and time.
     pub two_line_axis: bool,
@@ -163,7 +158,6 @@ impl Tracks {
         Tracks { x, axis: None, strata: plot, legend: None, open: [None; TRACKS], folded: [None; TRACKS] }
     }
 
-    /// Number of operator lines that fit.
     pub fn op_lines(&self) -> usize {
         self.open(Track::Ops).map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
     }

@@ -388,7 +388,6 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// Draws the lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.open(Track::Overview) {
             self.rule(self.tracks.axis.map_or(o.bottom() + 6.0, |axis| axis.top()) - 0.5);

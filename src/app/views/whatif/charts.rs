@@ -87,7 +87,6 @@ impl WhatIfView {
         }
     }
 
-    /// Draws the training steps under the axis.
     fn steps(&self, ui: &Ui, cx: &ViewContext<'_>, room: Rect, x: &Scale, bounds: &[u32]) {
         let t = cx.tokens;
         let p = ui.painter();

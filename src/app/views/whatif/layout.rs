@@ -58,9 +58,7 @@ pub(in crate::app::views) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) 
 pub(super) struct StepBox {
     /// Left and right edge, in points.
     pub range: Rangef,
-    /// The first step in it.
     pub first: usize,
-    /// Number of steps in it.
     pub count: usize,
     /// The box has room for its number.
     pub is_told: bool,

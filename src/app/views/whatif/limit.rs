@@ -10,7 +10,6 @@ use vramscope_core::inference::CapFrom;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, MEBIBYTE};
 
-/// Width of the slider.
 pub(super) const SLIDER: f32 = 132.0;
 
 /// Common limits with their names.

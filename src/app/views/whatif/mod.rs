@@ -168,7 +168,6 @@ impl View for WhatIfView {
 }
 
 impl WhatIfView {
-    /// The active limit, once known.
     fn limit(&self) -> Option<u64> {
         self.limit.or_else(|| self.runs.own().map(|o| o.limit))
     }
@@ -299,14 +298,12 @@ impl WhatIfView {
         }
     }
 
-    /// Writes the active limit into its field.
     fn show_limit(&mut self) {
         if let Some(limit) = self.limit() {
             self.limit_text = Bytes(limit).limit();
         }
     }
 
-    /// Adds the typed setting and selects it.
     fn add(&mut self) {
         self.new_text = settings_of(&self.new_text).to_owned();
         let text: String = self.new_text.chars().filter(|c| !c.is_whitespace()).collect();

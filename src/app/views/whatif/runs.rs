@@ -19,12 +19,10 @@ pub(super) struct Own {
     pub differs: Option<Difference>,
     /// Every event agrees, but the file is cut short, so nothing is known about the rest.
     pub breaks_off: bool,
-    /// The limit of the recording.
     pub limit: u64,
     pub limit_from: LimitFrom,
     /// The PyTorch release whose rules the model used.
     pub rules: String,
-    /// Number of recorded requests.
     pub requests: u64,
     /// How often the recording took memory from the device.
     pub device_calls: u64,
@@ -57,11 +55,9 @@ pub(super) enum Awaited {
     Waiting,
     /// It is running, with its progress, 0 to 1.
     Running(f32),
-    /// Stopped by the user.
     Stopped,
 }
 
-/// Settings, and the limit.
 type Asked = (Vec<String>, Option<u64>);
 
 /// All answers so far, and the job that computes more.

@@ -190,7 +190,6 @@ impl WhatIfView {
         SizeColumn::of(answers.flatten().map(|a| a.row.peak_reserved_bytes))
     }
 
-    /// The scale of all bars.
     fn bar_scale(&self) -> f64 {
         let peaks = (0..self.settings.len()).filter_map(|i| self.answer(i, None)).map(|a| a.row.peak_reserved_bytes);
         let limit = self.limit().unwrap_or(0);
@@ -215,7 +214,6 @@ pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &st
     }
 }
 
-/// The tooltip of a row.
 fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best: Option<&str>) -> Tip {
     let mut tip = Tip::new(setting.title.clone()).width(360.0);
     let mut notes = vec![super::side::sentence(setting.about)];

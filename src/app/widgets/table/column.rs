@@ -49,7 +49,6 @@ impl Cell<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Width {
-    /// Width in points.
     Exact(f32),
     /// A share of the width that the exact columns leave, but at least some points: `(share, least)`.
     Share(f32, f32),
@@ -123,7 +122,6 @@ impl<'a, R, K> Column<'a, R, K> {
         Self { begins_descending, ..self }
     }
 
-    /// Explains the title on hover.
     pub fn term(self, term: Option<term::Term>) -> Self {
         Self { term, ..self }
     }

@@ -87,7 +87,6 @@ struct Kept {
 }
 
 impl<'a, R> Table<'a, R> {
-    /// A table that is not sorted.
     pub fn plain(name: &'a str, columns: Vec<Column<'a, R>>) -> Self {
         Self::new(name, columns)
     }
@@ -147,7 +146,6 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         Self { is_still: true, ..self }
     }
 
-    /// Brings a row into view.
     pub fn reveal(self, reveal: Option<usize>) -> Self {
         Self { reveal, ..self }
     }

@@ -125,7 +125,6 @@ pub struct Figures {
     pub pinned: u64,
     /// Bytes of segments without a live block.
     pub whole: u64,
-    /// Number of segments without a live block.
     pub whole_segments: u64,
     pub segments: u64,
     pub small: u64,

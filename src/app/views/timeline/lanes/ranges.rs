@@ -15,7 +15,6 @@ use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// A lane of boxes.
 pub(super) struct Ranges {
     /// [`Track::Steps`] or [`Track::Phases`].
     track: Track,

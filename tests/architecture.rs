@@ -8,7 +8,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// The rooms of the core crate.
 const CORE: &[&[&str]] = &[
     &["units"],
     &["model"],
@@ -54,7 +53,6 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All Rust files below a folder, with their text.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -151,7 +149,6 @@ fn before_tests(text: &str) -> &str {
     end.map_or(text, |(i, _)| &text[..i])
 }
 
-/// Lines outside tests that print.
 fn prints(text: &str) -> Vec<usize> {
     let text = before_tests(text);
     let ways = [" print!(", "println!(", "eprint!(", "io::stdout", "io::stderr"];

@@ -30,7 +30,6 @@ struct Window {
     _server: Guard,
 }
 
-/// Number of windows opened by this process.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 impl Window {
@@ -99,7 +98,6 @@ impl Window {
         output(&self.display, "xdotool", &["key", "--window", &self.id, key]);
     }
 
-    /// Presses keys with modifiers.
     fn press(&self, keys: &str) {
         output(&self.display, "xdotool", &["windowfocus", "--sync", &self.id]);
         output(&self.display, "xdotool", &["key", keys]);
@@ -265,7 +263,6 @@ impl Wayland {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// The title bars of all windows.
     fn titles(&self) -> String {
         self.run("swaymsg", &["-s", &self.control, "-r", "-t", "get_tree"])
     }

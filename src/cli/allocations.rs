@@ -57,7 +57,6 @@ fn read_query(text: &str) -> Result<(String, Query), String> {
     Ok((text.to_owned(), query))
 }
 
-/// The sort orders.
 const COLUMNS: [(&str, &str, Order); 8] = [
     ("size", "Most bytes asked for first", Order::Size),
     ("block", "Largest block first", Order::Block),

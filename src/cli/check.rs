@@ -35,7 +35,6 @@ struct Check {
     passed: Option<bool>,
     value: Value,
     limit: Value,
-    /// Why it did not pass.
     reason: Option<String>,
     /// The role, for `max_role`.
     role: Option<Role>,
@@ -97,7 +96,6 @@ impl Check {
 
 #[derive(Debug)]
 struct Verdict {
-    /// Name of the recording's file.
     file: String,
     /// Name of the baseline's file; `None` without a baseline.
     baseline: Option<String>,
@@ -129,7 +127,6 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     }
 }
 
-/// Runs all checks on a recording.
 fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();

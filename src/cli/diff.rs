@@ -14,7 +14,6 @@ use vramscope_core::model::{StackId, StackTable};
 use vramscope_core::tables::{NO_EVENT, frame_text, innermost, stack_text, without_stack};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
-/// Most rows in the text output.
 const LISTED: usize = 25;
 
 /// Runs the subcommand.
@@ -131,7 +130,6 @@ fn as_text(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Strin
     text
 }
 
-/// The places that changed most.
 fn table(groups: &[Group], stacks: &StackTable) -> String {
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);

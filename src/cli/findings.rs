@@ -122,7 +122,6 @@ impl Found {
         Ok(())
     }
 
-    /// The JSON object of the command.
     pub(super) fn json(&self) -> Value {
         let entry = |(device, f): &(DeviceId, Finding)| {
             json!({

@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use vramscope_core::model::Recording;
 
-/// Most recordings that are kept.
 const MOST: usize = 4;
 /// Most bytes that they take together, approximately. A larger recording is not kept.
 const MOST_BYTES: usize = 1 << 30;
@@ -46,7 +45,6 @@ pub(super) fn keep() {
     SHELF.get_or_init(Shelf::default);
 }
 
-/// The cache, if it is on.
 pub(super) fn shelf() -> Option<&'static Shelf> {
     SHELF.get()
 }

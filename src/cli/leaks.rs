@@ -14,7 +14,6 @@ use vramscope_core::model::{DeviceRecording, Recording};
 use vramscope_core::tables::{StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
-/// Most stacks in the text output.
 const LISTED: usize = 15;
 
 /// Runs the subcommand.
@@ -26,7 +25,6 @@ pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
     }
 }
 
-/// Growth from step to step.
 fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<(), String> {
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let steps = Steps::find(recording, device, tables);

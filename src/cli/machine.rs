@@ -10,7 +10,6 @@ use serde_json::json;
 use vramscope_core::units::{Bytes, counted};
 use vramscope_live::live::source::{GpuError, GpuSource};
 
-/// One checked item.
 struct Look {
     what: &'static str,
     is_well: bool,
@@ -38,7 +37,6 @@ const ASK_PYTHON: &str = "import sys, importlib.util as u, importlib.metadata as
     print('%d.%d.%d' % sys.version_info[:3])\n\
     for name in ('torch', 'vramscope'): print(version(name) if u.find_spec(name) else '')\n";
 
-/// Checks everything and prints it.
 pub(super) fn run(python: &str, as_json: bool, out: &mut dyn Write) -> Result<(), String> {
     let mut looks = vec![driver()];
     looks.extend(gpus());
@@ -179,7 +177,6 @@ fn pythons(python: &str) -> Vec<Look> {
     looks
 }
 
-/// Python's answer, or the reason why there is none.
 fn ask(python: &str) -> Result<String, String> {
     let started =
         Command::new(python).args(["-c", ASK_PYTHON]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();

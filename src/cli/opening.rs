@@ -94,7 +94,6 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
     }
 }
 
-/// True for a file that opens as a recording.
 pub(super) fn is_recording(path: &Path) -> bool {
     path.is_file() && open_any(path).is_ok()
 }
@@ -169,7 +168,6 @@ impl Opened {
         About::by(&self.recording, &self.tables)
     }
 
-    /// The file is cut short.
     pub(super) fn is_truncated(&self) -> bool {
         self.recording.report.truncated().is_some()
     }

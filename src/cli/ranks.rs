@@ -55,7 +55,6 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     print(out, text.trim_end())
 }
 
-/// One row per rank.
 fn table(job: &Job) -> Table {
     let mut table = Table::new("rlrrrrrrl");
     table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end reserved", "end active", ""]);

@@ -23,7 +23,6 @@ const FOR_DRIVER: Duration = Duration::from_secs(20);
 /// The longest time that the end of a watch takes. It waits one second for a sampling thread whose driver hangs.
 const FOR_END: Duration = Duration::from_millis(1500);
 
-/// The progress of a watch.
 enum Step {
     /// The first device answered.
     Begun,

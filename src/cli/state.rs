@@ -30,7 +30,6 @@ struct Report {
     /// The state is the one after this event; null before the first.
     event: Option<u32>,
     events: u64,
-    /// True when the file is cut short.
     truncated: bool,
     contradiction: Option<String>,
     /// The action of that event; null before the first.
@@ -56,7 +55,6 @@ struct Report {
     clock: Clock,
 }
 
-/// Live allocations of one role.
 #[derive(Debug, Serialize)]
 struct RoleRow {
     category: &'static str,

@@ -96,7 +96,6 @@ struct Addition {
 pub(super) struct Load {
     /// Time to read the file.
     pub(super) seconds: f64,
-    /// Time to compute the figures.
     pub(super) analysis_seconds: f64,
     pub(super) events: u64,
     pub(super) bytes: u64,
@@ -167,7 +166,6 @@ pub(super) struct DeviceSummary {
     pub(super) doing: Option<Doing>,
     /// Live bytes by category, from a memory timeline.
     pub(super) bands: Option<Bands>,
-    /// The figures of a live session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watched: Option<Watched>,
 }

@@ -6,7 +6,6 @@ use super::Table;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, Sample};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, time_of_day};
 
-/// The figures of a session on one device.
 #[derive(Debug, Serialize)]
 pub struct Watched {
     /// From the first sample to the last.
@@ -44,7 +43,6 @@ pub struct Alarm {
     text: String,
 }
 
-/// A process of a session.
 #[derive(Debug, Serialize)]
 pub struct Process {
     pub(super) pid: u32,
@@ -114,7 +112,6 @@ impl Watched {
         format!("used at most {} of {} in {:.1} s", Bytes(self.peak_used_bytes), Bytes(self.total_bytes), self.seconds)
     }
 
-    /// A table of who held the bytes.
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);

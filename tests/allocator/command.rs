@@ -23,7 +23,6 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// A path for a temporary file.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -62,7 +62,6 @@ fn up_to_first_failure(device: &DeviceRecording) -> Option<UpToFirstFailure> {
     None
 }
 
-/// The results for the rows of a workload.
 #[derive(Default)]
 struct Score {
     rows: usize,

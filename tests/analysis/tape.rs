@@ -152,7 +152,6 @@ impl Tape {
         self.complete(handle);
     }
 
-    /// Releases every segment without a block.
     pub fn empty_cache(&mut self) {
         self.empty_cache_at(StackId::NONE);
     }
@@ -177,7 +176,6 @@ impl Tape {
         self.device.events.notes.push(Note { event, kind: NoteKind::Category, text });
     }
 
-    /// Ends a training step.
     pub fn step(&mut self) {
         let name = self.stacks.string("Optimizer.step#AdamW.step");
         let now = self.now;

@@ -18,7 +18,6 @@ pub enum Target {
     Kineto,
     /// A memory timeline of either form.
     Timeline,
-    /// RMM's CSV.
     Rmm,
     /// JAX's memory profile.
     Jax,
@@ -31,7 +30,6 @@ pub enum Target {
 }
 
 impl Target {
-    /// Every format.
     pub const ALL: [Target; 10] = [
         Target::Snapshot,
         Target::JsonSnapshot,

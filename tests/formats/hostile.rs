@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Target, feed};
 
-/// A small generator.
 struct Random(u64);
 
 impl Random {
@@ -53,7 +52,6 @@ const NUMBERS: [&str; 9] = [
     "1e-9",
 ];
 
-/// One to four changes.
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {

@@ -188,7 +188,6 @@ fn a_trace_that_does_not_lead_to_the_end_of_its_file_is_told_with_both_figures()
     assert!(told.contains(trace) && told.contains(file), "{told}");
 }
 
-/// The sample of a watch.
 const WATCH: &str = "live.vramscope";
 
 /// Compared with figures from a few lines of Python over the file's records.

@@ -12,7 +12,6 @@ use vramscope_core::model::{NoteKind, Progress, Recording};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{count, counted};
 
-/// An example file of a tool.
 struct Row {
     /// The tool that wrote it.
     writer: &'static str,

@@ -239,7 +239,6 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
     assert!(wrong.to_string().contains("is not of the same run"), "{wrong}");
 }
 
-/// A trace of these events.
 fn load(events: &[String]) -> Recording {
     let text = format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}]}}", events.join(","));
     formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap()

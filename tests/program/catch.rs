@@ -55,7 +55,6 @@ impl Caught {
         (self.child.wait_with_output().unwrap(), self.folder)
     }
 
-    /// Waits until the program has printed a first line.
     fn wait_for_line(&mut self) {
         let mut byte = [0];
         while byte[0] != b'\n' {

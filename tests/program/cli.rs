@@ -24,7 +24,6 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
     program(args).output().expect("the program starts")
 }
 
-/// Runs the program with a text on standard input.
 pub(crate) fn fed(args: &[&str], input: &str) -> Output {
     let mut child = program(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");

@@ -13,7 +13,6 @@ use super::live_record::Machine;
 
 const MIB: u64 = 1 << 20;
 
-/// A watch that publishes its figures.
 struct Served {
     child: Child,
     address: SocketAddr,
@@ -37,7 +36,6 @@ impl Served {
         Served { child, address }
     }
 
-    /// Sends bytes as they are. Returns the answer.
     fn ask(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -107,7 +107,6 @@ fn json_shows_nothing_that_is_obeyed_and_is_the_same_data() {
     }
 }
 
-/// True where a string of the value holds a text.
 fn has_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(s) => s.contains(text),

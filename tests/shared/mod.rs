@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording};
 
-/// A file of `sample_snapshots`.
 pub fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }
@@ -25,7 +24,6 @@ impl Drop for Guard {
     }
 }
 
-/// Waits until `probe` returns something.
 pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {

@@ -57,7 +57,6 @@ fn a_simulation_is_held_against_the_recording() {
     assert!(h.query_all_by_label_contains("expandable_segments:True at its end").next().is_some());
 }
 
-/// Picks `choice` in the selector `name` of the header.
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
     h.get_by_role_and_label(Role::ComboBox, name).click();
     h.run_steps(3);

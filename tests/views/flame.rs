@@ -113,7 +113,6 @@ fn is_there(h: &Harness<'_, Option<App>>, label: &str) -> bool {
     h.query_all_by_label_contains(label).next().is_some()
 }
 
-/// Picks `choice` in the selector `name` of the header.
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
     h.get_by_role_and_label(Role::ComboBox, name).click();
     h.run_steps(3);

@@ -9,13 +9,11 @@ pub fn move_to<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.run_steps(2);
 }
 
-/// Presses or releases the primary button.
 pub fn button<S>(h: &mut Harness<'_, S>, pos: Pos2, pressed: bool, modifiers: Modifiers) {
     h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
     h.run_steps(1);
 }
 
-/// Presses or releases the secondary button.
 pub fn second_button<S>(h: &mut Harness<'_, S>, pos: Pos2, pressed: bool) {
     h.event(Event::PointerButton { pos, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
     h.run_steps(1);
@@ -50,7 +48,6 @@ pub fn drag<S>(h: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifier
     h.run_steps(3);
 }
 
-/// Clicks once with the secondary button.
 pub fn second_click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     move_to(h, p);
     second_button(h, p, true);
@@ -58,7 +55,6 @@ pub fn second_click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.run_steps(12);
 }
 
-/// Turns the wheel by points.
 pub fn wheel<S>(h: &mut Harness<'_, S>, delta: f32) {
     h.event(Event::MouseWheel {
         unit: egui::MouseWheelUnit::Point,

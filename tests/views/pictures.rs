@@ -28,7 +28,6 @@ impl TestRenderer for Renderer {
     }
 }
 
-/// A harness that uses this renderer.
 pub fn builder<State>() -> HarnessBuilder<State> {
     Harness::builder().renderer(Renderer::default())
 }

@@ -46,7 +46,7 @@ pub(super) struct FindingsView {
     /// True in the short form: a click on the open finding closes it, and a failure or a leak shows only its cause and what to
     /// try first.
     pub(super) folds: bool,
-    /// 0: as the rules rank them. Otherwise by savings, or by bytes.
+    /// 0: as the rules rank them. 1: most bytes first.
     order: usize,
     helped: Derived<(), Helped>,
     /// Findings from samples alone; keyed by the second of the last sample.

@@ -38,7 +38,6 @@ pub(super) fn check(
     grown
 }
 
-/// Checks the peak of a device against a limit.
 fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
     let [allocated, limit] = told_apart([peak.bytes, most]);
     let (passed, sentence) = match peak.caveat {
@@ -116,7 +115,6 @@ impl<'a> Baseline<'a> {
         Some(format!("the baseline cannot be relied on: {why}"))
     }
 
-    /// Name of the baseline's file.
     pub(super) fn name(&self) -> &str {
         &self.recording.source.name
     }

@@ -13,9 +13,7 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Frame, FrameId, Progress,
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames, is_framework};
 use vramscope_core::units::Bytes;
 
-/// Most lines listed.
 const LISTED: usize = 5;
-/// Most roles named in a sentence.
 const NAMED: usize = 3;
 /// Most lines of one function that are matched in order. With more lines, only equal line numbers match.
 const MATCHED: usize = 500;
@@ -192,15 +190,13 @@ impl AtPeak {
     }
 }
 
-/// What grew on one device.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     pub(super) device: DeviceId,
     /// The lines that grew, largest growth first; empty when lines cannot be compared.
     pub(super) lines: Vec<Grown>,
-    /// The roles that grew, largest growth first.
+    /// The roles that grew and those that shrank, largest change first.
     pub(super) roles: Vec<Grown>,
-    /// The roles that shrank, largest first.
     shrunk: Vec<Grown>,
     /// Why lines cannot be compared, as a sentence.
     no_lines: Option<String>,
@@ -274,7 +270,6 @@ impl Growth {
         json!({"by_line": lines, "by_role": roles, "shrunk_by_role": shrunk})
     }
 
-    /// The growth as a table.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new("rrrll");
         table.row(["growth", "baseline", "now", "role", "allocated at"]);
@@ -302,7 +297,6 @@ impl Growth {
     }
 }
 
-/// Rows that grew, largest first.
 fn largest(mut rows: Vec<Grown>) -> Vec<Grown> {
     rows.retain(|g| g.new > g.old);
     rows.sort_by(|a, b| (b.new - b.old, &a.name).cmp(&(a.new - a.old, &b.name)));

@@ -24,7 +24,6 @@ const MOST: [(usize, usize, usize); 14] = [
     (0, 0, 80),
 ];
 
-/// A part that was left out.
 struct Cut {
     pointer: String,
     shown: usize,

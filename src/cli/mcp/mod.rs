@@ -27,7 +27,6 @@ use super::{Failure, kept, terminal};
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
 /// The largest message in bytes. Questions are short.
 const LONGEST: u64 = 1 << 20;
-/// Most queued calls.
 const WAITING: usize = 64;
 
 /// Error codes of JSON-RPC.
@@ -72,7 +71,6 @@ pub fn run(args: &McpArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line of standard input.
 enum Line {
     Text(String),
     TooLong,

@@ -255,7 +255,6 @@ fn with_rest(answer: &str, tool: &str, asked: &Value) -> String {
     }
 }
 
-/// Checks arguments against the tool's schema.
 fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
     let known =
         || tool.properties.as_object().into_iter().flat_map(|map| map.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
@@ -374,7 +373,6 @@ impl Arguments<'_> {
     }
 }
 
-/// Arguments that are not passed on as options.
 const NO_OPTIONS: [&str; 11] = ["file", "files", "a", "b", "instant", "pointer", "offset", "format", "width", "height", "theme"];
 
 /// Phrases of the command line, and what to say here instead.

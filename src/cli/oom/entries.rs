@@ -210,7 +210,6 @@ pub(in crate::cli) struct BlockerEntry {
     pub(in crate::cli) serves_request: bool,
 }
 
-/// A block that would have to be freed.
 #[derive(Debug, Serialize)]
 pub(in crate::cli) struct BlockEntry {
     pub(in crate::cli) address: u64,

@@ -85,7 +85,6 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
     out
 }
 
-/// One failure among all failures of its device.
 fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     let number = of.iter().position(|x| x.event == o.event).map_or(1, |i| i + 1);
     let _ = writeln!(
@@ -307,7 +306,6 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
 
 /// The blocks to free. Blocks of the same line, role and size share a row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
-    /// Most rows.
     const FEW: usize = 4;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
     let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);
@@ -354,7 +352,6 @@ fn block(b: &BlockEntry) -> [String; 4] {
 
 /// What was held, by role, and the lines that held most.
 fn held(out: &mut String, held: &Composition) {
-    /// Most lines listed.
     const FEW: usize = 8;
     let blocks = counted(held.count, "block", "blocks");
     let _ = match held.beyond.words().as_str() {

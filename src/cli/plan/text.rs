@@ -39,7 +39,6 @@ fn is_of_transformers(plan: &Plan) -> bool {
     (0..stacks.text_count() as u32).any(|id| stacks.text(StrId(id)).contains("/transformers/models/"))
 }
 
-/// A role's display name: `KV cache`.
 fn role_text(plan: &Plan, name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.words(plan.is_probable(role)))
 }
@@ -54,7 +53,6 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// All sections of the text.
     pub(super) fn text(&self) -> String {
         let Told { plan, report, .. } = self;
         let mut out: String = plan.doubts().iter().map(|doubt| format!("{doubt}\n")).collect();
@@ -113,7 +111,6 @@ impl Told<'_> {
         }
     }
 
-    /// A sentence on the largest size that fits.
     fn largest(&self, place: &str) -> String {
         let Told { plan, report, .. } = self;
         let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) else { return String::new() };
@@ -333,12 +330,10 @@ impl Told<'_> {
     }
 }
 
-/// A path quoted for a shell.
 fn shell(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// Bytes in the syntax of an option.
 fn typed(bytes: u64) -> String {
     match bytes {
         n if n > 0 && n.is_multiple_of(GIBIBYTE) => format!("{}GiB", n / GIBIBYTE),

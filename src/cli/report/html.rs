@@ -182,7 +182,6 @@ fn class_of(role: &str) -> &'static str {
     Role::from_name(role).map_or("other", |r| ROLE_COLOURS[r.index()])
 }
 
-/// A role's display name.
 fn role_text(name: &str) -> &str {
     Role::from_name(name).map_or(name, |r| r.text())
 }

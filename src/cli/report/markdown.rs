@@ -57,7 +57,6 @@ fn code(text: &str) -> String {
     markdown::code(&text.replace('|', "\\|"))
 }
 
-/// Lines as a block of code.
 fn block(text: &str) -> String {
     let fence = markdown::fence(text);
     let ticks = if fence.len() < 3 { "```" } else { &fence };

@@ -42,7 +42,6 @@ const MOST_HTML: usize = 2_000_000;
 pub const MOST_MARKDOWN: usize = 60_000;
 /// Most devices with their own section; others get one row each.
 const PARTS: usize = 8;
-/// Most blockers listed.
 const BLOCKERS: usize = 6;
 /// Most columns of all timelines together, and most cells of all maps together.
 const COLUMNS: usize = 4_000;
@@ -363,7 +362,6 @@ impl Report {
         rows
     }
 
-    /// The finding about the last failure of a device.
     fn finding_of(&self, failure: &OomEntry, part: &Part) -> Option<&Finding> {
         self.findings(part).into_iter().find(|f| f.rule == "out_of_memory" && f.place.event == Some(failure.event))
     }
@@ -395,7 +393,6 @@ impl Report {
 /// The instant of a report on a failure.
 const FAILED: &str = "held when the request failed";
 
-/// A name that fits into a table.
 fn short(name: &str) -> std::borrow::Cow<'_, str> {
     const MOST: usize = 160;
     match name.char_indices().nth(MOST) {
@@ -412,7 +409,6 @@ fn not_shown(rows: &[Held], shown: usize, all: u64) -> Option<String> {
     (rest > 0).then(|| format!("The {shown} largest are shown; all others together hold {}.", Bytes(rest)))
 }
 
-/// A clause as a sentence.
 fn sentence(clause: &str) -> String {
     let text = vramscope_core::units::capital(clause.trim());
     if text.ends_with(['.', ':', '?']) { text } else { format!("{text}.") }

@@ -90,7 +90,6 @@ impl<'a> Page<'a> {
         self.raw("</span></div><canvas tabindex=0 role=img aria-label=\"").raw(label).raw("\"></canvas></figure>\n")
     }
 
-    /// The whole document: head, styles, content and scripts.
     pub(super) fn finish(self, title: &str) -> String {
         let mut head = Page::new(self.hidden);
         head.raw("<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n");

@@ -15,9 +15,7 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 use crate::cli::Table;
 
-/// Most lines and modules listed.
 const LISTED: usize = 20;
-/// Most lines in the text output.
 const SHOWN: usize = 8;
 /// Most phases listed. A long recording has thousands.
 const PHASES: usize = 2000;

@@ -179,7 +179,6 @@ fn headline(s: &Summary) -> String {
     }
 }
 
-/// The peak of each device.
 fn peaks(s: &Summary) -> String {
     if let [one] = &s.counters[..] {
         return one.sentence.clone();

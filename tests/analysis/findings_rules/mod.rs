@@ -21,7 +21,6 @@ use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
-/// A recording of the tests, by its name without ending.
 fn of_tests(name: &str) -> Recording {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()

@@ -6,7 +6,6 @@ use super::{of, rules, said, silent};
 use crate::tape::{GIB, MIB, live};
 use vramscope_core::model::{DeviceRecording, LiveTrack, ProcessPoint, ProcessTrack, Recording, Sample, TorchFigures};
 
-/// A sample of one process on a card.
 fn sample(process: u64, reserved: u64, allocated: u64) -> Sample {
     Sample {
         used: Some(process * MIB + 600 * MIB),
@@ -126,7 +125,6 @@ fn live_data_tell_of_a_cap_and_of_a_stray_context() {
     silent(&two(100), "stray_context");
 }
 
-/// A process that the driver lists.
 fn process(pid: u32, used: u64, reserved: Option<u64>) -> ProcessTrack {
     let torch = reserved.map(|reserved| TorchFigures { reserved: reserved * MIB, ..TorchFigures::default() });
     let point = ProcessPoint { time_us: 1_700_000_000_000_000, used: Some(used * MIB), torch };

@@ -332,7 +332,7 @@ pub fn role_paint(role: Role) -> Paint {
         Role::Unknown => Paint::Other,
     }
 }
-/// `stream 0 (default)`, `stream 1`.
+/// `default stream`, `stream 1 (0x7f…)`.
 pub fn stream_name(handle: u64, index: usize) -> String {
     if handle == 0 { "default stream".to_owned() } else { format!("stream {index} ({handle:#x})") }
 }

@@ -138,7 +138,7 @@ impl Found {
         })
     }
 
-    /// Sentences on what nothing else says: that nothing stands out, and what was left out.
+    /// Sentences that no finding contains: that nothing stands out, and what was left out.
     pub(super) fn notes(&self, recording: &Recording) -> Vec<String> {
         let mut notes = Vec::new();
         let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();

@@ -190,7 +190,7 @@ impl Opened {
     }
 }
 
-/// The error for a folder in place of a file.
+/// The error when a path is a folder instead of a file.
 pub(super) fn is_a_folder(path: &Path) -> String {
     let path = path.display();
     format!("{path}: this is a folder; \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")

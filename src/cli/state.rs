@@ -79,11 +79,11 @@ struct DeviceName {
 
 #[derive(Debug, Serialize)]
 struct Totals {
-    /// Null where the file has no segments.
+    /// Null when the file has no segments.
     reserved_bytes: Option<u64>,
     active_bytes: u64,
     allocated_bytes: u64,
-    /// Null where the file has whole blocks only.
+    /// Null when the file has whole blocks only.
     requested_bytes: Option<u64>,
     /// False when the file lacks the sizes of some blocks.
     exact: bool,

@@ -18,7 +18,7 @@ use vramscope_live::live::agent::{News, Request};
 use super::live_helper::{Job, has_python, needs_python, program, settle, until, watch};
 use super::live_record::Machine;
 
-/// Listens where the helper of its process would. Greets like the helper, unless told to misbehave.
+/// Listens on the helper's socket and greets like the helper, unless told to misbehave.
 const LISTENER: &str = r#"
 import json, os, socket, sys, time
 how = sys.argv[1]

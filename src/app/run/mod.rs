@@ -55,8 +55,8 @@ fn has_wayland_egl() -> bool {
     true
 }
 
-/// A sentence when WAYLAND_DISPLAY names a socket where no compositor answers. Checked first, because winit would report it with
-/// a line of its own source.
+/// An error when no compositor answers on the socket in WAYLAND_DISPLAY. Checked first, because winit's own error would name a
+/// line of winit's source.
 #[cfg(unix)]
 fn no_compositor() -> Option<String> {
     let name = std::env::var_os("WAYLAND_DISPLAY").filter(|name| !name.is_empty() && !is_set("WAYLAND_SOCKET"))?;

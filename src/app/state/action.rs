@@ -47,9 +47,9 @@ pub enum Action {
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),
     SavePicture(PathBuf),
-    /// Save the recording that was asked for as a snapshot.
+    /// Save the recording of the save dialog as a snapshot.
     SaveRecording(PathBuf),
-    /// Save a report on the recording that was asked for.
+    /// Save a report on the recording of the save dialog.
     SaveReport(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),

@@ -1,4 +1,4 @@
-//! What a path is asked for.
+//! Why the user is asked for a path.
 
 use std::path::Path;
 

@@ -62,7 +62,7 @@ pub struct SharedViewState {
     pub zooms: Zooms,
     /// How often Escape was pressed. Bumped to make views reset their own zoom.
     pub cleared: u32,
-    /// Bumped when the whole recording was asked for, or when Escape had nothing else to clear. It ends a zoom into bytes.
+    /// Bumped when the user zooms out to the whole recording, and when Escape has nothing else to clear. It ends a zoom into bytes.
     pub fitted: u32,
     /// The active query. Every view dims allocations that do not match.
     pub query: Option<Arc<AskedQuery>>,

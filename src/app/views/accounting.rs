@@ -1,4 +1,4 @@
-//! Accounting: all memory of the card at the cursor, from its total down to the bytes that tensors asked for.
+//! Accounting: all memory of the card at the cursor, from its total down to the requested bytes of tensors.
 
 use std::sync::Arc;
 

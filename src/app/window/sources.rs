@@ -11,7 +11,7 @@ use crate::app::platform::editor::{self, ThisMachine};
 use crate::app::state::Action;
 
 impl App {
-    /// Opens a recorded line in the user's editor, or asks for what is missing.
+    /// Opens a recorded line in the user's editor, or asks for the editor or the source folder when it has none.
     pub(in crate::app) fn open_source(&mut self, file: String, line: u32) {
         self.sources.asked = (file.clone(), line);
         let (command, prefixes) = (self.settings.editor.clone(), self.settings.source_folders.clone());

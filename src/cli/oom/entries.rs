@@ -165,7 +165,7 @@ pub struct OomEntry {
     pub(in crate::cli) shown_stack: Vec<String>,
     pub(in crate::cli) blockers: Vec<BlockerEntry>,
     pub(in crate::cli) blockers_total: usize,
-    /// Number of blocks of which freeing any single one is enough, and the bytes of the smallest.
+    /// Number of blocks that are each large enough: freeing one of them suffices. And the bytes of the smallest.
     pub(in crate::cli) enough_alone: usize,
     pub(in crate::cli) smallest_alone_bytes: Option<u64>,
     /// The alternative that frees the fewest blocks, when that is not the one that frees the fewest bytes.

@@ -144,7 +144,7 @@ pub struct Report {
     about: Option<About>,
 }
 
-/// A device's section: what is not already in the figures of other commands.
+/// A device's section: the data that only this report needs.
 struct Part {
     /// Index of the device in the recording.
     index: usize,

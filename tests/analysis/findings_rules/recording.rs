@@ -38,7 +38,7 @@ fn a_snapshot_without_its_history() {
     assert_eq!(said(&recording, "no_history").bytes, 100 * MIB);
 }
 
-/// Memory that is live where a file is cut short is not a leak, and the cut is reported first.
+/// Memory that is live at the end of a file that is cut short is not a leak. The cut is reported first.
 #[test]
 fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("fragment_oom.pickle");

@@ -247,7 +247,7 @@ impl Colours {
             let (a_weight, b_weight) = (weights[a], weights[b]);
             b_weight.at_peak.cmp(&a_weight.at_peak).then(b_weight.score.total_cmp(&a_weight.score)).then(a.cmp(&b))
         });
-        // A name that never holds memory needs no class of its own.
+        // A name that never holds memory needs no class.
         let mut class = vec![if used > own { own as u8 } else { 0 }; weights.len()];
         for (slot, &i) in order.iter().enumerate() {
             class[i] = slot as u8;

@@ -151,7 +151,7 @@ impl Ranks {
             }
         }
         if is_over && !self.is_done() {
-            // A thread panicked over a file and will not answer for the remaining ones.
+            // A thread panicked over a file, so its other files will not be read.
             for row in self.jobs.iter().flat_map(|job| &job.rows).filter(|row| row.is_pending && !read.contains(&row.path)) {
                 self.errors
                     .push(format!("{} was not read: an error in vramscope; please report it with the file", row.path.display()));

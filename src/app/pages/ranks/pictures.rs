@@ -45,8 +45,8 @@ pub fn plot_of(area: Rect) -> Rect {
     Rect::from_min_max(pos2(area.left() + AXIS + 8.0, area.top() + 18.0), pos2(area.right() - 16.0, area.bottom() - 24.0))
 }
 
-/// One bar per rank with its scale: active at the peak in colour, the rest of reserved hatched, a red foot where it ran out of
-/// memory, and a line at the median. The first failed rank and the highest one are named above their bars.
+/// One bar per rank with a scale: active bytes at the peak in colour, the rest of reserved memory hatched, and a red foot if the
+/// rank ran out of memory. A line marks the median. The first failed rank and the highest one are named above their bars.
 pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, hovered: Option<usize>) {
     let plot = plot_of(area);
     let rows = page.rows();

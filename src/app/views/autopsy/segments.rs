@@ -63,7 +63,7 @@ pub(super) fn caption(case: &Case) -> String {
     format!("{own}{others}{order}{unit}")
 }
 
-/// How block sizes are written where there is room.
+/// The unit of the block sizes in the picture.
 fn sizes(case: &Case) -> SizeColumn {
     SizeColumn::of(case.drawn.iter().map(|&i| case.state.segments[i].size))
 }

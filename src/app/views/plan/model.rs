@@ -205,7 +205,7 @@ impl PlanView {
         self.estimate.filter(|cap| room == Room::Cap(cap.least))
     }
 
-    /// The rows, best first. Asks for what is not known yet.
+    /// The rows, best first. Requests the predictions that they still lack.
     fn rows(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
         let (limit, wanted, own) = (scene.limit, scene.wanted, scene.own.clone());
         let size = scene.size(wanted);

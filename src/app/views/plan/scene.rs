@@ -171,7 +171,7 @@ impl Scene {
         self.points.iter().find(|p| p.0 == self.wanted).map(|p| &p.1)
     }
 
-    /// The wanted size already fits. What saves most then matters more than what is cheapest.
+    /// The wanted size already fits. The largest saving then matters more than the cheapest change.
     pub(super) fn fits_already(&self) -> bool {
         self.at_wanted().is_some_and(|p| outcome(&p.capped) == Outcome::Fits)
     }

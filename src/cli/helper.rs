@@ -19,10 +19,9 @@ pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, HELPER)
 }
 
-/// Starts the program with the helper's folder first on Python's path. Without `--at-oom` this process is replaced by the
-/// program, so `__main__`, arguments, signals and exit code are the program's own. With `--at-oom` this process waits for the
-/// program and exits as it did. Returns only when the program cannot be started; an option in place of the program's name is an
-/// error of usage.
+/// Starts the program with the helper's folder first on Python's path. Without `--at-oom` the program replaces this process, so
+/// `__main__`, arguments, signals and exit code are the program's own. With `--at-oom` this process waits for the program and exits
+/// as it did. Returns only when the program cannot be started. An option instead of a program's name is a usage error.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let words = &args.command;
     let first = words.first().map_or("", String::as_str);

@@ -30,8 +30,8 @@ enum Step {
 }
 
 /// Watches until the time is up, the pipe is closed or the user stops it. Every record is written separately, so that a session
-/// opens even after a kill. A file name that no session can have is an error of usage. A missing driver or device, or a file that
-/// cannot be written, is not.
+/// opens even after a kill. A file name that does not end in `.vramscope` is a usage error, and so is a session on a terminal.
+/// A missing driver or device, or a file that cannot be written, is not.
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.grafana {
         return Ok(super::print(out, DASHBOARD)?);

@@ -73,9 +73,9 @@ fn what_a_program_holds_without_need_can_be_taken_from_its_plan() {
     }
 }
 
-/// Recorded with and without `torch.utils.checkpoint` around every block; reserved and allocated MiB of the runs with it. The
-/// first has a head that keeps nothing, the second has layers between its stages, and the blocks of the third keep their own
-/// results.
+/// Recorded with and without `torch.utils.checkpoint` around every block. The figures are reserved and allocated MiB of the runs
+/// with it. The first model has a head that keeps nothing, the second has layers between its stages, and the blocks of the third
+/// keep their own results.
 #[test]
 fn checkpointed_models_come_out_as_they_ran() {
     for (name, reserved, allocated, off) in

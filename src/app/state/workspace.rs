@@ -253,9 +253,9 @@ pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     }
 }
 
-/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views as a
-/// new column at the right. When another view was added there before, the new one becomes a tab beside it, so that the remaining
-/// views keep their space.
+/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views in a new
+/// column at the right. When that place already has an added view, the new one becomes a tab beside it, so that the other views
+/// keep their space.
 pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);

@@ -80,10 +80,10 @@ struct Weight {
     at_peak: u64,
 }
 
-/// Weighs each name by the largest of these shares: of the bytes at the peak, of the bytes at a failure, of the bytes times the
-/// events they were held, and half of its largest share at any of [`INSTANTS`]. So names that are large overall get a colour,
-/// names that are large for a while usually do, and colours do not depend on the cursor. `live` are the allocations at the peak.
-/// Costs one pass over all allocations, and one over the live set per instant.
+/// The weight of each name is the largest of four shares: of the bytes at the peak, of the bytes at a failure, of bytes times
+/// events held, and half of its largest share at any of [`INSTANTS`]. Names that are large overall get a colour, names that are
+/// large for a while usually do, and colours do not depend on the cursor. `live` are the allocations at the peak. Costs one pass
+/// over all allocations, and one over the live set per instant.
 fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(LifetimeId) -> usize) -> Vec<Weight> {
     let (device, tables) = (data.device(), &data.tables);
     let lifetimes = &tables.lifetimes;

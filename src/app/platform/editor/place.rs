@@ -43,9 +43,8 @@ pub fn shown(name: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// The absolute path of a recorded file on this machine. Tries the longest matching prefix first, and the recorded path last. The
-/// error says why the file is not opened: its name could be read as more than a file name, it is not a regular file, or it does
-/// not exist.
+/// The absolute path of a recorded file on this machine. Tries the longest matching prefix first, and the recorded path last. Fails
+/// when the name could be read as more than a file name, and when no regular file exists there.
 pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing> {
     let refused = |why: &str| Err(Missing::Refused(format!("{} is not opened: {why}", shown(recorded))));
     if recorded.is_empty() {

@@ -19,9 +19,9 @@ pub(super) fn servers(case: &Case) -> Vec<usize> {
     (0..case.state.segments.len()).filter(|&i| case.servers().take(&case.state.segments[i])).collect()
 }
 
-/// Indices of the drawn segments: those that could serve the request, those with blocks to free, and others in which a single
-/// block pins more memory than the largest hole has. By address when all fit; otherwise those with blocks to free come first,
-/// then those with most free bytes.
+/// Indices of the drawn segments: those that could serve the request, those with blocks to free, and others in which one block pins
+/// more memory than the largest hole has. In order of address when all fit. Otherwise those with blocks to free come first, then
+/// those with most free bytes.
 pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
     let state = &case.state;
     let plan = case.room_plan().map_or(&[][..], |w| &w.segments);

@@ -145,9 +145,9 @@ pub(super) struct MarkPlace {
     pub is_left: bool,
 }
 
-/// Places labels in two rows. A label that would touch another goes to the other row, and is dropped when both are full. Marks in
-/// one pixel share a line. `range` is the left and right end of the lines, and the right end of the labels. Processes that start
-/// and end each get a label while there is room.
+/// Places labels in two rows. A label that would touch another goes to the other row; when both are full, it is dropped. Marks in
+/// one pixel share a line. When a process ends and another starts there, both get a label while there is room.
+/// `range` is the left and right end of the lines, and the right end of the labels.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,

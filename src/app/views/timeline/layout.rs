@@ -390,10 +390,10 @@ impl Division {
     }
 }
 
-/// Divides a pane into tracks. A low pane drops parts in the order of [`DROPPED`]: operators after they got as many lines as
-/// fit, curves after the overview and the axis shrank, the legend late, because colours mean nothing without it. Phases and
-/// annotations return when shrinking the curves made room. Categories that the user opened, or that the file was written for,
-/// shrink and are dropped only before the legend; otherwise their name stays.
+/// Divides a pane into tracks. A low pane drops parts in the order of [`DROPPED`]. Before the curves are dropped, the overview and
+/// the axis shrink. The legend is dropped late, because colours mean nothing without it. Phases and annotations return when other
+/// drops made room. Categories that the user opened, or for which the file was written, shrink first and are dropped after the
+/// curves. Other categories are folded to their name when that makes enough room.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));

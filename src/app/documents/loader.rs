@@ -27,7 +27,6 @@ pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 pub enum Instead {
     /// A folder, or a pattern that no shell expanded.
     Folder,
-    /// The file no longer exists.
     Gone,
     /// A saved page with several snapshots.
     Several(Vec<PageSnapshot>),

@@ -17,7 +17,6 @@ use vramscope_core::units::{Bytes, count};
 pub struct Look {
     /// The visible range of events; `None` until the user zooms or pans.
     window: Option<PanZoom>,
-    /// The event that was clicked.
     cursor: Option<u32>,
 }
 

@@ -102,7 +102,6 @@ impl FrameEntry {
 }
 
 pub(super) struct Found {
-    /// The best matches, best first.
     pub hits: Vec<Hit>,
     pub total: usize,
 }

@@ -53,7 +53,6 @@ const FILE_LATER: i32 = 60;
 pub(super) struct Asking<'a> {
     pub front: Option<&'a Document>,
     pub recents: &'a [Recent],
-    /// The bundled recordings.
     pub samples: &'a [Sample],
     pub is_enabled: &'a dyn Fn(Command) -> bool,
     pub jobs: &'a Jobs,

@@ -29,7 +29,6 @@ pub struct Screenshot {
     pub event: Option<u32>,
     /// The device by the index that the process used; `None` for the busiest.
     pub device: Option<i32>,
-    /// Writes SVG instead of PNG.
     pub is_svg: bool,
     /// Leaves out paths of the machine that made the recording.
     pub redact: bool,

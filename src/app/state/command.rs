@@ -95,7 +95,6 @@ pub enum Command {
     CopyStack,
     Colour(ColourBy),
     Workspace(Workspace),
-    /// Restore the workspace's default panes.
     ResetLayout,
     /// Bring a view to the front; add it when the workspace lacks it.
     Show(ViewKind),

@@ -19,7 +19,6 @@ pub enum Source {
 pub enum Other {
     /// Another device of the same recording, by index.
     Device(usize),
-    /// Another recording that is open.
     Document(DocumentId),
     File(PathBuf),
     /// The same requests, simulated by the allocator model under these settings.

@@ -60,7 +60,6 @@ pub enum LiveAction {
     Look(u32),
     /// Send a request to the helper in a process.
     Ask(u32, Request),
-    /// Set the memory samples per second.
     Rate(f64),
     Alarms(AlarmRules),
 }

@@ -79,7 +79,6 @@ pub struct Zooms {
     is_back: bool,
 }
 
-/// How many windows are remembered.
 const MOST_ZOOMS: usize = 50;
 /// Changes of the window that follow each other faster than this are one gesture.
 const ONE_GESTURE: Duration = Duration::from_millis(600);

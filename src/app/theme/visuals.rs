@@ -12,7 +12,6 @@ pub const RADIUS_POPUP: u8 = 6;
 /// Radius of chips and key caps.
 pub const RADIUS_CHIP: u8 = 3;
 pub const HEADER_HEIGHT: f32 = 28.0;
-/// Height of a dense table row.
 pub const ROW_DENSE: f32 = 20.0;
 /// Height of a table row, and of a table's header.
 pub const ROW: f32 = 24.0;

@@ -70,7 +70,6 @@ pub(in crate::app) enum Overlay {
 /// The application: open documents, settings, and work in progress.
 pub struct App {
     pub(in crate::app) settings: Settings,
-    /// Files being dragged over the window.
     pub(in crate::app) hover: Hover,
     /// The last known contents of the settings file.
     pub(in crate::app) kept: Kept,
@@ -97,7 +96,6 @@ pub struct App {
     /// Checks copies to the clipboard.
     pub(in crate::app) copying: Copying,
     pub(in crate::app) sources: questions::Sources,
-    /// Editors offered in the settings dialog.
     pub(in crate::app) editors: Derived<(), Vec<(&'static str, &'static str)>>,
     /// The tab to compare once it is loaded, and the other file.
     pub(in crate::app) to_compare: Option<(DocumentId, PathBuf)>,

@@ -93,7 +93,6 @@ impl App {
         }
     }
 
-    /// Handles ranks that were read.
     pub(in crate::app) fn poll_ranks(&mut self) {
         for document in self.documents.iter_mut() {
             if let Content::Ranks(page) = &mut document.content

@@ -28,12 +28,10 @@ pub enum WelcomeIntent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartEntry {
-    /// Title, for example "Open a recording…".
     pub title: String,
     pub text: String,
     /// Shown as a key cap; may be empty.
     pub shortcut: String,
-    /// What a click runs.
     pub command: Command,
 }
 
@@ -60,7 +58,6 @@ pub struct WelcomeModel {
     pub starts: Vec<StartEntry>,
     /// Files opened before, newest first.
     pub recents: Vec<FileRow>,
-    /// Recordings inside the program.
     pub samples: Vec<FileRow>,
     pub machine: MachineState,
     /// The watched folder; empty for none.

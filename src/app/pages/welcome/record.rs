@@ -9,7 +9,6 @@ use crate::app::widgets::{Batch, CodeWell, Cut, Icon, Push, button, label, pane,
 pub struct Recipe {
     pub name: &'static str,
     pub code: &'static str,
-    /// One or two sentences.
     pub text: &'static str,
 }
 

@@ -54,7 +54,6 @@ fn is_program(file: &Path) -> bool {
     meta.is_file() && may_run
 }
 
-/// Editors that run in a terminal.
 const IN_A_TERMINAL: &[&str] = &["vi", "vim", "nvim", "nano", "micro", "hx", "helix", "kak", "joe", "ne", "mcedit", "pico", "ed"];
 
 /// Terminals and the option after which each takes a command. The system's default terminal comes first.

@@ -19,7 +19,6 @@ pub(super) struct Case {
     pub serving: Vec<usize>,
     /// Indices of the drawn segments, in drawing order: the serving ones and those of the blocks to free.
     pub drawn: Vec<usize>,
-    /// Rows of the table of blockers.
     pub listed: Vec<Listed>,
     /// Indices of the largest live blocks in the state.
     pub largest: Vec<usize>,

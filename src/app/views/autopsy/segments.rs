@@ -152,7 +152,6 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
 pub(super) struct PlanText {
     galley: std::sync::Arc<egui::Galley>,
     text: String,
-    /// How the blocks were searched for.
     search: String,
     /// Left edge of the text, from the left edge of the pane.
     left: f32,

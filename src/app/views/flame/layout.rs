@@ -153,7 +153,6 @@ pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     (x < cells[at].to).then_some(cells[at])
 }
 
-/// Sort orders of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Weight of a frame with its descendants.

@@ -22,7 +22,6 @@ pub(super) struct Areas {
     /// The largest hole over time.
     pub strip: Option<Rect>,
     pub map: Rect,
-    /// Labels of the time axis.
     pub axis: Option<Rect>,
     pub legend: Option<Rect>,
 }

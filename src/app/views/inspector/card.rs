@@ -25,7 +25,6 @@ pub enum Lead {
     Item(Item),
 }
 
-/// A label and its figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fact {
     pub label: &'static str,
@@ -141,7 +140,6 @@ pub struct Why {
     pub sentence: String,
 }
 
-/// The whole card of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
     /// `Block`, `Segment`, `Event`.

@@ -161,7 +161,6 @@ pub struct Row {
     pub figure: String,
     /// `None` when there is nothing inside to open.
     pub is_open: Option<bool>,
-    /// The row's blocks.
     pub which: Option<Which>,
     /// An explanation of the name, when it needs one.
     pub about: &'static str,

@@ -16,7 +16,6 @@ use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
 
-/// Libraries for which code is shown.
 const LIBRARIES: [&str; 3] = ["PyTorch", "HF Trainer", "Lightning"];
 
 /// The roles that hold memory in any of these predictions, in stacking order: those that do not grow come first.

@@ -94,7 +94,6 @@ pub(super) struct Row {
     pub is_part: bool,
     pub figures: Option<Figures>,
     pub code: Code,
-    /// The cost, for sorting.
     pub(super) price: (Cost, u32),
 }
 

@@ -26,7 +26,6 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, as in the selector.
     pub const ALL: [Order; 5] = [Order::Address, Order::Size, Order::Free, Order::LargestHole, Order::Age];
     pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
 }
@@ -44,7 +43,6 @@ pub enum Span {
 }
 
 impl Span {
-    /// Every choice, as in the selector.
     pub const ALL: [Span; 3] = [Span::TrueSize, Span::Normalised, Span::Wrapped];
     pub const NAMES: [&'static str; 3] = ["true size", "normalised", "wrapped"];
 }
@@ -144,7 +142,6 @@ pub struct Plan {
     pub longest: u64,
     /// Number of units that share a row with others.
     pub folded: u32,
-    /// Long units continue over several rows.
     pub is_wrapped: bool,
 }
 

@@ -15,7 +15,6 @@ pub struct Areas {
     /// Column of the row numbers.
     pub gutter: Rect,
     pub rows: Rect,
-    /// The axis over the rows.
     pub axis: Rect,
     /// Bars of the largest holes; an empty rectangle when there is no room.
     pub bars: Rect,

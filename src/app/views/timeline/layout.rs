@@ -32,14 +32,12 @@ const STRATA_WANTED: f32 = 72.0;
 const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
 pub(super) const STEP: f32 = 16.0;
-/// Space between lanes of boxes.
 const LANE_GAP: f32 = 6.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
 pub(super) const OP_LINE: f32 = 13.0;
 /// Height of the text under the operators that counts folded ones.
 pub(super) const OP_WORDS: f32 = 14.0;
-/// Least number of operator lines.
 const OP_LINES_LEAST: usize = 2;
 /// Operator lines that come before additional height of the strata: two threads' first levels, launches, a stream.
 const OP_LINES_WANTED: usize = 6;
@@ -110,7 +108,6 @@ pub(super) struct Contents {
     pub bands: bool,
     /// The file is a memory timeline: it was written for its categories and has no segments.
     pub bands_lead: bool,
-    /// The user opened the categories.
     pub bands_opened: bool,
     pub card: bool,
 }
@@ -355,7 +352,6 @@ impl Division {
         }
     }
 
-    /// The rectangles of the remaining parts.
     fn tracks(&self, pane: Rect, x: Rangef) -> Tracks {
         let mut rects = [None; TRACKS];
         let mut top = pane.top();

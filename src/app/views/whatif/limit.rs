@@ -12,7 +12,6 @@ use vramscope_core::units::{Bytes, MEBIBYTE};
 
 pub(super) const SLIDER: f32 = 132.0;
 
-/// Common limits with their names.
 fn presets(own: &Own, cx: &ViewContext<'_>) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     match own.limit_from {

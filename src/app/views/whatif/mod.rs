@@ -183,7 +183,6 @@ impl WhatIfView {
         format!("{done} of {} settings replayed", self.settings.len())
     }
 
-    /// The answer under the active limit.
     fn limited(&self, row: usize) -> Option<Arc<Answer>> {
         self.answer(row, Some(self.limit()?))
     }

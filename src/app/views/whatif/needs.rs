@@ -110,7 +110,6 @@ impl WhatIfView {
     }
 }
 
-/// The headroom as a sentence.
 fn headroom(factor: f64, fixed: u64, limit: u64) -> String {
     let stays = format!("{} stay from step to step", Bytes(fixed));
     if factor >= 1.005 {

@@ -44,7 +44,6 @@ pub(super) type Key = (String, Option<u64>);
 struct Shared {
     own: Mutex<Option<Arc<Own>>>,
     answers: Mutex<HashMap<Key, Arc<Answer>>>,
-    /// The simulations that are running.
     working: Mutex<HashMap<Key, Arc<Progress>>>,
 }
 

@@ -150,7 +150,6 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         Self { reveal, ..self }
     }
 
-    /// Draws 1 px lines between rows.
     pub fn lines(self) -> Self {
         Self { lines: true, ..self }
     }
@@ -328,7 +327,6 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
 
 /// A column without a title and no wider than this has a swatch or a mark.
 const MARK: f32 = 24.0;
-/// Most rows that are copied.
 const MOST_COPIED: usize = 100_000;
 
 /// Draws a title. Returns what it covers and whether it was clicked; only a title with an `id` can be clicked. For columns of

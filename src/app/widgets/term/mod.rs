@@ -15,7 +15,6 @@ mod words;
 
 pub use figures::Figures;
 
-/// A term of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(test, derive(strum::EnumIter))]
 pub enum Term {

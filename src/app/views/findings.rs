@@ -196,6 +196,7 @@ fn shown_first(found: &Arc<Findings>) -> Option<usize> {
     first(Class::OutOfMemory).or_else(|| first(Class::Leak))
 }
 
+/// Failures and leaks are red.
 fn is_red(finding: &Finding) -> bool {
     matches!(finding.class, Class::OutOfMemory | Class::Leak)
 }

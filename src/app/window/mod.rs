@@ -280,7 +280,7 @@ impl App {
         // modifiers come first.
         shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
         for (shortcut, command) in shortcuts {
-            // Keys without modifiers, and undo, belong to a focused text field. Escape leaves the field first.
+            // A bare letter belongs to the text field that has the focus, and so does its undo; Escape leaves the field first.
             let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
             if (is_bare && (typing || in_menu)) || (typing && shortcut.logical_key == egui::Key::Z) {
                 continue;

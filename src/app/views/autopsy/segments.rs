@@ -14,7 +14,7 @@ use vramscope_core::model::BlockState;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
-/// Indices of the segments that could serve the request, by address.
+/// Indices of the segments that serve such requests, by address.
 pub(super) fn servers(case: &Case) -> Vec<usize> {
     (0..case.state.segments.len()).filter(|&i| case.servers().take(&case.state.segments[i])).collect()
 }
@@ -183,7 +183,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
         }
         None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };
-    // Aligned with the segments when its lines stay long enough there.
+    // Under the segments it explains, where its lines do not get too short there.
     let left = if width >= 900.0 { 168.0 } else { 22.0 };
     let mut job = egui::text::LayoutJob::default();
     job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));

@@ -99,8 +99,7 @@ pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usi
                 ui.add_space(32.0);
             }
             Remedy::Known { line, sentence } => {
-                // A setting is shown when it fits, because the whole line is in the full advice. For other code the sentence says
-                // more.
+                // The whole line, to copy, is with the rest of the advice. Of code that is long the sentence says more.
                 let fits = |line: &str| label::width(ui.painter(), line, Type::MonoStrong) <= ui.available_width();
                 let short = line.as_deref().and_then(|line| match line.strip_prefix(cx.words().conf) {
                     Some(setting) if fits(setting) => Some(setting.trim_start_matches('=').to_owned()),

@@ -62,7 +62,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", s.texts()[2]));
             let saves = saves.unwrap_or_default();
             let text = format!("{}{saves}", finding.title);
-            // When space is short the title is cut and the figure stays.
+            // The figure stays where the title has no room.
             let room = link.available_width() - label::width(ui.painter(), &saves, Type::Body) - 24.0;
             let shown = format!("{}{saves}", label::first_words(ui.painter(), &finding.title, Type::Body, room));
             is_clicked = link_with(&mut link, &shown, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();

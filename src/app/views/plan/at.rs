@@ -148,7 +148,7 @@ impl PlanView {
         let of = |role: &Option<Role>| role.map_or(free, |role| bytes(&role));
         rows.sort_by_key(|role| (role.is_none(), std::cmp::Reverse(of(role))));
         let unit = SizeColumn::of(rows.iter().map(of));
-        // Growth per role is known only for the recorded program.
+        // How roles grow is known of the program as it was recorded.
         let grows = scene.knows && self.chosen_row(scene).is_none();
         let per = if grows { per_one(&scene.name) } else { String::new() };
         let text = |role: &Option<Role>| role.map_or("free inside reserved", |role| role.text());

@@ -49,7 +49,7 @@ impl PlanView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let figures = || scene.rows.iter().filter_map(|r| r.figures.as_ref());
         let peaks = figures().map(|f| f.peak);
-        // All figures of the table have the same unit. Recomputed or moved bytes are rounded to whole MiB.
+        // One unit in the whole table; what is made again or moved is told in whole MiB.
         let whole = |bytes: u64| bytes.next_multiple_of(MEBIBYTE);
         let unit = SizeColumn::of(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
         let most = peaks.max().unwrap_or(1);

@@ -1,8 +1,8 @@
-//! What the tables cost: building them, seeking, panning a curve, stacking a picture.
+//! The cost of the tables: building them, seeking, panning a curve, stacking a picture.
 //!
 //! `VRAMSCOPE_BENCH` names the recording; without it a generated one of 300,000 events is used.
 
-// Nobody catches a benchmark that cannot start.
+// A benchmark that cannot start may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
@@ -37,7 +37,7 @@ fn loaded() -> &'static (DeviceRecording, DeviceTables) {
     &whole().0
 }
 
-/// The device with its tables, and what is left of the recording: its stacks.
+/// The device with its tables, and the rest of the recording with its stacks.
 fn whole() -> &'static ((DeviceRecording, DeviceTables), Recording) {
     static LOADED: OnceLock<((DeviceRecording, DeviceTables), Recording)> = OnceLock::new();
     LOADED.get_or_init(|| {
@@ -58,7 +58,7 @@ fn whole() -> &'static ((DeviceRecording, DeviceTables), Recording) {
     })
 }
 
-/// Allocations of many sizes, each freed some time later, in one large expandable range.
+/// Allocations of many sizes in one large expandable range, each freed some time later.
 fn generated(count: u64) -> DeviceRecording {
     let mut dev = DeviceRecording { pools: vec![(0, 0)], streams: vec![0], ..DeviceRecording::default() };
     let mut random = Random(7);
@@ -77,7 +77,7 @@ fn generated(count: u64) -> DeviceRecording {
     dev
 }
 
-/// A small generator: the script is the same on every run.
+/// A small random generator, so that every run does the same.
 struct Random(u64);
 
 impl Random {
@@ -97,7 +97,7 @@ fn evenly(from: u32, to: u32, columns: u32) -> Vec<u32> {
     (0..=u64::from(columns)).map(|c| from + (u64::from(to - from) * c / u64::from(columns)) as u32).collect()
 }
 
-/// Seeks and pans as a user makes them, with the percentiles a frame budget cares about.
+/// Seeks and pans like a user, and prints the percentiles that matter for a frame.
 fn scripted() {
     let (dev, t) = loaded();
     let len = dev.events.len() as u32;
@@ -150,7 +150,7 @@ fn scripted() {
     }
 }
 
-/// Roles, queries over every allocation, and the order of a table of them.
+/// Roles, queries over all allocations, and sorting them.
 fn asked() {
     let ((dev, t), recording) = whole();
     let progress = Progress::new();

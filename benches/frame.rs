@@ -1,10 +1,10 @@
-//! What a frame costs the UI thread: the window at 1600 x 1000, panned, zoomed, scrubbed and pointed at by a script, through
+//! The cost of a frame on the UI thread: the window at 1600 x 1000, panned, zoomed, scrubbed and pointed at by a script, through
 //! `Context::run_ui` and `tessellate`, without a GPU. Prints the median and the 99th percentile of each part.
 //!
-//! `VRAMSCOPE_BENCH` names the recording. Work off the UI thread runs on its own threads as in the app; on a machine that other
-//! programs keep busy the wall clock counts their time too, so the thread's own processor time is printed beside it.
+//! `VRAMSCOPE_BENCH` names the recording. Work off the UI thread runs on its own threads, as in the app. Other programs on the
+//! machine add to the wall-clock time, so the thread's processor time is printed too.
 
-// Nobody catches a benchmark that cannot start.
+// A benchmark that cannot start may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use vramscope::app::views::ViewContext;
 
 const SIZE: [f32; 2] = [1600.0, 1000.0];
 const FRAMES: usize = 240;
-/// The pause between frames: 60 a second, so that threads get their time as in the app.
+/// Pause between frames for 60 frames per second, so that threads get their time as in the app.
 const PAUSE: Duration = Duration::from_millis(16);
 
 fn main() {
@@ -42,7 +42,7 @@ fn main() {
             app.logic(ui.ctx());
             app.draw(ui);
         });
-        // The loading page draws curves from two points on.
+        // The loading page draws curves of two or more points.
         if first_curve.is_none()
             && let Some(Content::Loading(l)) = app.active_document().map(|d| &d.content)
             && l.preview.len() >= 2
@@ -84,7 +84,7 @@ fn main() {
     }
 }
 
-/// One view after the other over the whole window: the still picture once it is there, then every gesture.
+/// One view at a time over the whole window: first the finished picture, then every gesture.
 fn alone(ctx: &Context, app: &mut App, view: ViewKind, events: f64) {
     app.show_only(view);
     let since = Instant::now();
@@ -105,7 +105,7 @@ fn alone(ctx: &Context, app: &mut App, view: ViewKind, events: f64) {
     times.print(&format!("{:<12} (all of it there after {there:5.1?})", view.name()));
 }
 
-/// Waits until everything that was asked for is computed, and shows everything again.
+/// Shows everything and waits until all requested values are computed.
 fn settle(ctx: &Context, app: &mut App) {
     app.actions().send(Action::SetWindow(0.0, f64::MAX / 4.0));
     let mut calm = 0;
@@ -119,7 +119,7 @@ fn settle(ctx: &Context, app: &mut App) {
     }
 }
 
-/// How long the old picture is shown after a jump to windows of different widths.
+/// How long the old picture stays after a jump to another window.
 fn latency(ctx: &Context, app: &mut App, events: f64) {
     for (name, width) in [("everything", 1.0), ("a tenth", 0.1), ("a thousandth", 0.001)] {
         let mut took = Vec::new();
@@ -145,7 +145,7 @@ fn latency(ctx: &Context, app: &mut App, events: f64) {
 
 type Script = fn(f64, f64, &Actions) -> Vec<Event>;
 
-/// Each gets how far the script is (0 to 1) and the number of events, sends actions, and gives the pointer's events.
+/// Each script gets its progress (0 to 1) and the number of events, sends actions, and returns pointer events.
 const SCRIPTS: &[(&str, Script)] = &[
     ("still", |_, _, _| Vec::new()),
     ("pan", |t, n, actions| {
@@ -183,7 +183,7 @@ const SCRIPTS: &[(&str, Script)] = &[
     }),
 ];
 
-/// The view on its own, in a window of its usual size in the Overview workspace.
+/// The view alone, at its usual size in the Overview workspace.
 fn timeline_alone(data: &Arc<DeviceData>) {
     let ctx = Context::default();
     theme::install(&ctx);
@@ -244,7 +244,7 @@ fn frame(ctx: &Context, events: Vec<Event>, mut draw: impl FnMut(&mut egui::Ui))
     ctx.tessellate(output.shapes, output.pixels_per_point).len()
 }
 
-/// What frames took, in milliseconds.
+/// Frame times in milliseconds.
 #[derive(Default)]
 struct Times {
     wall: Vec<f64>,
@@ -265,13 +265,13 @@ impl Times {
     fn print(mut self, name: &str) {
         self.wall.sort_by(f64::total_cmp);
         let at = |share: f64| self.wall[((self.wall.len() as f64 * share) as usize).min(self.wall.len() - 1)];
-        // The system counts in ticks, so that only the mean of many frames means something.
+        // The system counts in ticks, so only the mean of many frames is meaningful.
         let mean = self.thread.iter().sum::<f64>() / self.thread.len().max(1) as f64;
         println!("  {name:<8} median {:6.2} ms   p99 {:6.2} ms   processor, mean {mean:5.2} ms", at(0.5), at(0.99));
     }
 }
 
-/// Processor time of this thread in nanoseconds, where the system tells it.
+/// Processor time of this thread in nanoseconds, if the system reports it.
 fn thread_time() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,12 +1,12 @@
 //! vramscope shows a PyTorch user where their GPU memory went and why they ran out.
 //!
-//! This package is the program: its commands and its window. What a recording is and says is in `vramscope_core`, what touches
-//! a GPU or another process in `vramscope_live`. Neither knows of a screen.
+//! This package is the program: its commands and its window. `vramscope_core` defines what a recording is and analyses it;
+//! `vramscope_live` accesses GPUs and other processes. Neither of them needs a screen.
 //!
 //! * [`cli`]: the commands, as text and JSON.
 //! * [`app`]: the window; the only module that names egui.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(feature = "gui")]

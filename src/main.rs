@@ -25,10 +25,10 @@ fn answer() -> Result<(), Failure> {
     let args = match cli::args::read(words.iter().cloned()) {
         Ok(args) => args,
         Err(answer) if answer.use_stderr() => return Err((2, cli::args::refused(&answer, &words))),
-        // Help on a word that is no command is no answer to it.
+        // `--help` after an unknown command is refused, because help would not answer it.
         Err(answer) if cli::args::is_no_command(&words) => return Err((2, cli::args::refused(&answer, &words))),
         Err(answer) => {
-            // Help and version are answers too; a closed pipe is no reason to complain.
+            // Help and version are printed to standard output. A closed pipe there is no error.
             let _ = answer.print();
             return Ok(());
         }
@@ -46,8 +46,8 @@ fn answer() -> Result<(), Failure> {
     }
 }
 
-/// Sends what the program notes about itself to standard error: what failed, or as much as `RUST_LOG` asks for
-/// (`RUST_LOG=vramscope=info` tells what each file took).
+/// Writes log messages to standard error: warnings, or as much as `RUST_LOG` asks for (`RUST_LOG=vramscope=info` says how long
+/// each file took).
 fn say_what_happens() {
     use tracing_subscriber::EnvFilter;
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("vramscope=warn"));
@@ -70,7 +70,7 @@ fn draw_picture(mut shot: ScreenshotArgs) -> Result<(), Failure> {
     let out = shot.paths.pop().unwrap_or_default();
     let (file, dark) = (shot.paths.pop(), shot.theme == cli::args::Theme::Dark);
     let ScreenshotArgs { with, view, size, event, device, is_svg, redact, force, .. } = shot;
-    // Before anything is read: the wait would be for nothing.
+    // Checked before anything is read, so that the user does not wait in vain.
     let sources: Vec<&std::path::Path> = file.iter().chain(&with).map(PathBuf::as_path).collect();
     if let Some(refusal) = vramscope_core::formats::export::new_file::refusal(&out, &sources, force) {
         return Err((1, refusal.to_string()));

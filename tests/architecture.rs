@@ -1,14 +1,13 @@
-//! What the compiler does not hold of docs/ARCHITECTURE.md: the order of the modules inside a crate, the one place that prints,
-//! and the pages that name tests.
+//! Checks the rules of docs/ARCHITECTURE.md that the compiler cannot check: the order of modules inside a crate, the single place
+//! that prints, and pages that name tests.
 //!
-//! That the core knows of no GPU and neither crate of a screen is held by their Cargo.toml.
+//! The crates' Cargo.toml already ensure that the core uses no GPU and that neither library crate uses a screen.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
 
-/// The rooms of the core crate.
 const CORE: &[&[&str]] = &[
     &["units"],
     &["model"],
@@ -22,7 +21,7 @@ const CORE: &[&[&str]] = &[
     &["compare", "plan"],
 ];
 
-/// Folders with the path of their module, and the modules in them: each step names only what stands in a step before it.
+/// Folders with their module path and their modules. Each step may only name modules of earlier steps.
 const ORDER: [(&str, &str, &[&[&str]]); 4] = [
     ("crates/vramscope-core/src", "crate::", CORE),
     ("crates/vramscope-live/src", "crate::", &[&["nvml"], &["live", "probe"]]),
@@ -54,7 +53,6 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The Rust files below a folder, with their text.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -69,18 +67,18 @@ fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The lines without comments, numbered from 1.
+/// The lines without comments, with line numbers from 1.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(i, line)| (i + 1, line.split("//").next().unwrap_or_default()))
 }
 
-/// The modules of the folder of module `root` that a line names, from a file `depth` modules below it.
+/// The modules of the module `root` that a line names, in a file `depth` modules below it.
 fn named<'a>(line: &'a str, root: &str, depth: usize) -> Vec<&'a str> {
     let word = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_').len();
     let mut found = Vec::new();
     for (at, _) in line.match_indices(root) {
         let rest = &line[at + root.len()..];
-        // A group or a glob would hide what it names.
+        // A group or glob import would hide the names.
         found.push(if word(rest) == 0 { "a group of modules" } else { &rest[..word(rest)] });
     }
     for (at, _) in line.match_indices("super::").filter(|(at, _)| !line[..*at].ends_with("super::")) {
@@ -144,14 +142,13 @@ fn a_wrong_name_is_found_however_it_is_reached() {
     assert!(code("// use crate::app;").all(|(_, line)| line.is_empty()));
 }
 
-/// The code before a file's tests. `#[cfg(test)]` on a single item ends nothing.
+/// The code before a file's test module. `#[cfg(test)]` on a single item does not count.
 fn before_tests(text: &str) -> &str {
     let is_module = |at: usize| text[at..].lines().nth(1).is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'));
     let end = text.match_indices("#[cfg(test)]").find(|(at, _)| is_module(*at));
     end.map_or(text, |(i, _)| &text[..i])
 }
 
-/// Lines that print by themselves, outside tests.
 fn prints(text: &str) -> Vec<usize> {
     let text = before_tests(text);
     let ways = [" print!(", "println!(", "eprint!(", "io::stdout", "io::stderr"];
@@ -172,11 +169,11 @@ fn everything_that_is_printed_goes_one_way() {
         }
     }
     ways.sort();
-    // A session on standard output is no text.
+    // A session on standard output is binary, not text.
     assert_eq!(ways, ["cli/record.rs", "cli/terminal.rs"], "text is printed through cli::terminal");
 }
 
-/// Who wants to know what changes the window's state has one folder to read.
+/// The code that changes the window's state should be in a single folder.
 #[test]
 fn the_application_is_implemented_in_one_room() {
     let src = root().join("src/app");
@@ -191,7 +188,7 @@ fn the_application_is_implemented_in_one_room() {
     assert_eq!(rooms, ["frame.rs", "window"], "a frame in `frame.rs`, everything else in `window`");
 }
 
-/// A value that is gone leaves its address to another, and a cache keyed by it shows what it made of the first.
+/// After a value is dropped, its address may be reused. A cache keyed by the address would then return a wrong result.
 #[test]
 fn no_cache_of_the_window_is_keyed_by_an_address() {
     let mut found = Vec::new();
@@ -202,14 +199,14 @@ fn no_cache_of_the_window_is_keyed_by_an_address() {
     assert!(found.is_empty(), "use app::identity::Identity:\n{}", found.join("\n"));
 }
 
-/// The pictures that the tests compare and the pages show: all who clone the repository load them.
+/// Everyone who clones the repository downloads the pictures of tests and pages.
 #[test]
 fn the_pictures_of_the_repository_are_few_and_small() {
     let mut bytes = 0;
     for folder in ["tests/snapshots", "docs/images", "assets"] {
         for entry in std::fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
-            // What a failing test leaves beside a picture is not kept.
+            // Pictures that a failed test writes are not committed.
             let is_left_over = [".new.png", ".diff.png", ".old.png"].iter().any(|end| name.ends_with(end));
             bytes += if name.ends_with(".png") && !is_left_over { entry.metadata().unwrap().len() } else { 0 };
         }
@@ -220,7 +217,7 @@ fn the_pictures_of_the_repository_are_few_and_small() {
     );
 }
 
-/// A promise without a test is none: every test that the page names is there.
+/// Every test that TRUST.md names must exist.
 #[test]
 fn every_promise_names_tests_that_are_there() {
     let code: String = ["src", "crates", "tests"].iter().flat_map(|f| sources(&root().join(f))).map(|(_, text)| text).collect();

@@ -1,7 +1,7 @@
-//! The real window, driven by real pointer and key events under a virtual display, checked by what its title bar says and by
-//! its pixels. Skipped with a message where Xvfb, xdotool or ImageMagick are missing.
+//! The real window, driven by pointer and key events under a virtual display, and checked by its title bar and its pixels.
+//! Skipped when Xvfb, xdotool or ImageMagick are missing.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "shared/mod.rs"]
@@ -30,7 +30,6 @@ struct Window {
     _server: Guard,
 }
 
-/// Windows opened by this process.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 impl Window {
@@ -38,13 +37,13 @@ impl Window {
         Self::start(&[file], Path::new("."), &[])
     }
 
-    /// Starts the program in a folder, with more in its environment, on a display of its own.
+    /// Starts the program in a folder, with additional environment variables, on its own display.
     fn start(args: &[&str], folder: &Path, environment: &[(&str, &str)]) -> Option<Self> {
         if let Some(missing) = ["Xvfb", "xdotool", "import", "xclip"].into_iter().find(|p| !has(p)) {
             crate::shared::not_run(&format!("{missing} is not installed"));
             return None;
         }
-        // A display of our own: tests of other checkouts may run beside this one.
+        // A separate display, because tests of other checkouts may run at the same time.
         let number = 200 + (std::process::id() * 8 + OPENED.fetch_add(1, Ordering::Relaxed)) % 20_000;
         let display = format!(":{number}");
         let server = Command::new("Xvfb")
@@ -66,7 +65,7 @@ impl Window {
             .envs(environment.iter().copied())
             .env_remove("WAYLAND_DISPLAY")
             .env_remove("WAYLAND_SOCKET")
-            // No desktop, and so no dialogs of its own.
+            // Without a desktop there are no file dialogs.
             .env_remove("DBUS_SESSION_BUS_ADDRESS")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -84,7 +83,7 @@ impl Window {
         output(&self.display, "xdotool", &["getwindowname", &self.id])
     }
 
-    /// The event the title bar names.
+    /// The event in the title bar.
     fn event(&self) -> Option<u32> {
         let title = self.title();
         let text = title.split(", event ").nth(1)?.split(' ').next()?;
@@ -99,7 +98,6 @@ impl Window {
         output(&self.display, "xdotool", &["key", "--window", &self.id, key]);
     }
 
-    /// Presses keys as the keyboard does, modifiers included.
     fn press(&self, keys: &str) {
         output(&self.display, "xdotool", &["windowfocus", "--sync", &self.id]);
         output(&self.display, "xdotool", &["key", keys]);
@@ -112,7 +110,7 @@ impl Window {
         output(&self.display, "xdotool", &["click", "1"]);
     }
 
-    /// How many distinct colours the window shows: a blank or half-drawn one has few.
+    /// The number of distinct colours in the window. A blank or half-drawn window has few.
     fn colours(&self) -> u32 {
         let picture =
             Command::new("import").args(["-window", "root", "-format", "%k", "info:"]).env("DISPLAY", &self.display).output();
@@ -125,12 +123,12 @@ fn a_person_opens_an_oom_and_scrubs() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/kv_decode_oom.pickle.gz");
     let Some(window) = Window::open(file) else { return };
 
-    // It opens at the out-of-memory event, which is the last one.
+    // It opens at the out-of-memory event, which is the last event.
     window.wait_for_event("the recording", |e| e == 27_908);
     assert!(window.title().starts_with("kv_decode_oom.pickle.gz"), "{}", window.title());
     wait_for("the pictures", || (window.colours() > 200).then_some(()));
 
-    // Keys step event by event, and go to the ends.
+    // Keys step by single events and jump to the ends.
     output(&window.display, "xdotool", &["windowfocus", "--sync", &window.id]);
     window.key("comma");
     window.wait_for_event("one event back", |e| e == 27_907);
@@ -142,7 +140,7 @@ fn a_person_opens_an_oom_and_scrubs() {
     // A click in the middle of the timeline's plot sets the cursor there.
     window.click(830, 380);
     let clicked = window.wait_for_event("the clicked instant", |e| (5_000..24_000).contains(&e));
-    // Zooming about the pointer with the wheel keeps the cursor; O goes back to the failure.
+    // Zooming with the wheel keeps the cursor. O returns to the failure.
     output(&window.display, "xdotool", &["click", "--repeat", "5", "4"]);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(window.event(), Some(clicked));
@@ -156,14 +154,14 @@ const SAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots");
 fn text_goes_to_other_programs_and_comes_from_them() {
     let Some(window) = Window::open(&format!("{SAMPLES}/serve_oom.pickle.gz")) else { return };
     window.wait_for_event("the recording", |e| e == 32_143);
-    // A busy machine may not be ready for a key when it comes, so a person presses again.
+    // On a busy machine a key may arrive too early, so it is pressed again.
     wait_for("the stack on the clipboard", || {
         window.press("o");
         window.press("ctrl+shift+c");
         let text = output(&window.display, "xclip", &["-o", "-selection", "clipboard"]);
         text.contains(".py:").then_some(())
     });
-    // The other way: another program puts a path there, and it is typed with Ctrl+V.
+    // The other direction: another program puts a path on the clipboard, and Ctrl+V pastes it.
     let mut other = Command::new("xclip")
         .args(["-i", "-selection", "clipboard"])
         .env("DISPLAY", &window.display)
@@ -185,7 +183,7 @@ fn without_a_desktop_files_are_listed_and_chosen_by_keys() {
     let Some(window) = Window::start(&[], Path::new(SAMPLES), &[]) else { return };
     wait_for("the welcome page", || (window.colours() > 200).then_some(()));
     window.press("ctrl+o");
-    // The desktop is asked first, and has no dialog.
+    // The desktop's dialog is tried first, but there is none.
     std::thread::sleep(Duration::from_secs(2));
     output(&window.display, "xdotool", &["type", "--delay", "60", "lea"]);
     window.press("Tab");
@@ -193,7 +191,8 @@ fn without_a_desktop_files_are_listed_and_chosen_by_keys() {
     wait_for("the recording", || window.title().starts_with("leak.pickle").then_some(()));
 }
 
-/// A Wayland compositor without a screen, and the program in it. As root it runs as another user of its own, since it refuses root.
+/// A Wayland compositor without a screen, with the program inside. As root it runs as another user, because the compositor
+/// refuses root.
 #[cfg(target_os = "linux")]
 struct Wayland {
     folder: tempfile::TempDir,
@@ -246,7 +245,7 @@ impl Wayland {
             command
         };
         let app = Guard(inside(env!("CARGO_BIN_EXE_vramscope")).arg(file).spawn().unwrap());
-        // A keyboard that stays: without one no window has the focus.
+        // A keyboard that stays connected, because without one no window gets the focus.
         let keyboard = Guard(inside("wtype").args(["-s", "600000"]).spawn().unwrap());
         let control = folder.path().join(control).display().to_string();
         Some(Wayland { display, control, _keyboard: keyboard, _app: app, _sway: sway, folder })
@@ -264,12 +263,10 @@ impl Wayland {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// What the title bars say.
     fn titles(&self) -> String {
         self.run("swaymsg", &["-s", &self.control, "-r", "-t", "get_tree"])
     }
 
-    /// Presses a key with modifiers as a keyboard does.
     fn press(&self, modifiers: &[&str], key: &str) {
         let mut args: Vec<&str> = modifiers.iter().flat_map(|m| ["-M", *m]).collect();
         args.extend(["-s", "100", "-k", key, "-s", "300"]);
@@ -294,7 +291,7 @@ fn text_goes_to_other_programs_of_wayland_and_comes_from_them() {
     wait_for("the recording whose path was pasted", || window.titles().contains("\"leak.pickle").then_some(()));
 }
 
-/// A recording whose stack names a file to be opened and one whose name is a command to an editor, in this order.
+/// A recording whose stack names a file to open, and a second file whose name is a command for an editor, in this order.
 fn recording_with_frames(folder: &Path, file: &Path) -> bool {
     let script = r#"
 import pickle, sys
@@ -333,7 +330,7 @@ fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
     window.press("ctrl+2");
     wait_for("the pictures", || (window.colours() > 100).then_some(()));
     let given = || std::fs::read_to_string(&seen).unwrap_or_default();
-    // Every frame of the stack in the autopsy, from below: the last is the one that may be opened.
+    // Clicks every frame of the stack in the autopsy from below. The last one is the one that may be opened.
     for y in (300..900).rev().step_by(20) {
         window.click(280, y);
         std::thread::sleep(Duration::from_millis(700));
@@ -341,7 +338,7 @@ fn a_click_on_a_source_line_gives_the_editor_one_path_and_never_a_command() {
     let wanted = format!("<+2><{}>", source.display());
     wait_for("the editor", || (!given().is_empty()).then_some(()));
     std::thread::sleep(Duration::from_secs(1));
-    // The line stands in the verdict and in the stack; each click gives the same.
+    // The line appears in the verdict and in the stack, and both clicks open the same.
     assert_eq!(given().replace(&wanted, ""), "", "{}", given());
     assert!(!root.join("OWNED").exists(), "a name was run");
 }

@@ -1,9 +1,9 @@
-//! No test: the last program that `cargo test` runs, which says what the others could not do on this machine.
+//! Not a test: the last program that `cargo test` runs. It lists what other tests could not do on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 fn main() {
-    // Who only lists tests, as nextest does, gets none.
+    // Tools that only list tests, as nextest does, get none.
     if std::env::args().any(|a| a == "--list") {
         return;
     }

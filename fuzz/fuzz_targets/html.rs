@@ -1,4 +1,4 @@
-//! Saved pages with a snapshot in them: what comes of them holds together, or is an error.
+//! Fuzzes saved pages with a snapshot in them. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run html` from the repository's root; the seeds are in `fuzz/corpus/html`.
 #![no_main]

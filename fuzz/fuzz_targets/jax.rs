@@ -1,4 +1,4 @@
-//! JAX's memory profiles: what comes of them holds together, or is an error.
+//! Fuzzes JAX's memory profiles. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run jax` from the repository's root; the seeds are in `fuzz/corpus/jax`.
 #![no_main]

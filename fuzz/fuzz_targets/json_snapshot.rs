@@ -1,4 +1,4 @@
-//! Snapshots as JSON: what comes of them holds together, or is an error.
+//! Fuzzes snapshots in JSON. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run json_snapshot` from the repository's root; the seeds are in `fuzz/corpus/json_snapshot`.
 #![no_main]

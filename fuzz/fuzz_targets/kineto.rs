@@ -1,4 +1,4 @@
-//! Profiler traces: what comes of them holds together, or is an error.
+//! Fuzzes profiler traces. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run kineto` from the repository's root; the seeds are in `fuzz/corpus/kineto`.
 #![no_main]

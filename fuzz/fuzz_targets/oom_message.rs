@@ -1,4 +1,4 @@
-//! The text of errors, and what is made of it: what comes of them holds together, or is an error.
+//! Fuzzes error messages and their explanation. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run oom_message` from the repository's root; the seeds are in `fuzz/corpus/oom_message`.
 #![no_main]

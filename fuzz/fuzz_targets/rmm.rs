@@ -1,4 +1,4 @@
-//! RMM logs: what comes of them holds together, or is an error.
+//! Fuzzes RMM logs. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run rmm` from the repository's root; the seeds are in `fuzz/corpus/rmm`.
 #![no_main]

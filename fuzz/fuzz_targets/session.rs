@@ -1,4 +1,4 @@
-//! Live sessions, a record a line: what comes of them holds together, or is an error.
+//! Fuzzes live sessions, one record per line. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run session` from the repository's root; the seeds are in `fuzz/corpus/session`.
 #![no_main]

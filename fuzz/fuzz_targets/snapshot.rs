@@ -1,4 +1,5 @@
-//! Any bytes: the registry, the pickle machine and the snapshot reader: what comes of them holds together, or is an error.
+//! Fuzzes arbitrary bytes: choosing a reader, the pickle machine and the snapshot reader. The result must be consistent or an
+//! error.
 //!
 //! `cargo +nightly fuzz run snapshot` from the repository's root; the seeds are in `fuzz/corpus/snapshot`.
 #![no_main]

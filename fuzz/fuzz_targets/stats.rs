@@ -1,4 +1,4 @@
-//! PyTorch's counters: what comes of them holds together, or is an error.
+//! Fuzzes PyTorch's counters. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run stats` from the repository's root; the seeds are in `fuzz/corpus/stats`.
 #![no_main]

@@ -1,4 +1,4 @@
-//! Memory timelines: what comes of them holds together, or is an error.
+//! Fuzzes memory timelines. The result must be consistent or an error.
 //!
 //! `cargo +nightly fuzz run timeline` from the repository's root; the seeds are in `fuzz/corpus/timeline`.
 #![no_main]

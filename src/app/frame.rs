@@ -8,7 +8,7 @@ use super::theme::Tokens;
 use super::window::App;
 
 impl App {
-    /// What the window's title bar says: the recording in front and the instant it is at.
+    /// The title of the window: the recording in front and the instant at its cursor.
     fn title(&self) -> String {
         match self.active_document() {
             None => "vramscope".to_owned(),
@@ -38,15 +38,15 @@ impl App {
     }
 }
 
-/// A ring around what has the focus, whatever it is, so that the Tab key can be followed with the eyes. Text fields have a border of their own.
+/// Draws a ring around the focused widget, so that the user can follow the Tab key. Text fields have their own border.
 fn ring_around_focus(ctx: &Context) {
     if ctx.text_edit_focused() {
         return;
     }
-    // Its place alone: to ask for its response would answer its keys.
+    // Reads only the rectangle. Asking for the response would also handle the widget's keys.
     let place = |id| ctx.viewport(|v| v.this_pass.widgets.get(id).copied());
     let Some(focused) = ctx.memory(|m| m.focused()).and_then(place) else { return };
-    // What fills a pane has its ring inside, or the pane's edge would hide it.
+    // A widget as wide as a pane gets its ring inside, because the edge of the pane would hide it.
     const WIDEST: f32 = 480.0;
     let seen = focused.interact_rect;
     let ring = if seen.width() > WIDEST { seen.shrink(1.0) } else { focused.rect.expand(2.0) };

@@ -1,19 +1,19 @@
 //! The window: everything that names egui.
 //!
-//! Its rooms, each naming only rooms above it in this list (`tests/architecture.rs` holds the order):
+//! Its modules. Each uses only modules above it in this list; `tests/architecture.rs` checks that:
 //!
 //! * [`jobs`]: work off the window's thread. [`theme`]: colours, sizes, fonts.
-//! * [`state`]: what views share and ask for: cursor, selection, commands, actions.
+//! * [`state`]: what views share (cursor, selection), and what they can request (commands, actions).
 //! * [`platform`]: the desktop: editor, clipboard, notifications, this machine's GPUs.
-//! * [`settings`]: what the user chose, and the file that keeps it.
-//! * [`data`]: what is worked out of a device and drawn by several views.
-//! * [`widgets`]: the kit that views are made of.
-//! * [`views`]: one folder a view, and their registry. [`pages`]: what a tab shows in place of views.
-//! * [`live`]: the watch behind a tab.
+//! * [`settings`]: the user's settings and their file.
+//! * [`data`]: what several views compute from a device.
+//! * [`widgets`]: the widgets that views are made of.
+//! * [`views`]: one folder per view, and the list of views. [`pages`]: what a tab can show instead of views.
+//! * [`live`]: the live watch behind a tab.
 //! * [`documents`]: opening, loading, saving, watching a folder.
-//! * `dialogs`, `palette`: what lies over the window. [`picture`]: pictures of it as files.
-//! * [`window`]: [`App`], and the one place where its state changes.
-//! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `frame` is one frame of it, `run` starts it.
+//! * `dialogs`, `palette`: drawn on top of the window. [`picture`]: saves pictures of the window.
+//! * [`window`]: [`App`], and the only code that changes its state.
+//! * `shell`: draws the app: menu, tabs, panes, status bar, dialogs. `frame` draws one frame, `run` starts the app.
 
 pub mod data;
 mod dialogs;

@@ -1,4 +1,4 @@
-//! `vramscope allocations FILE --where QUERY`: allocations as a table, those that a query holds for.
+//! `vramscope allocations FILE --where QUERY`: a table of the allocations that match a query.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,11 +44,11 @@ pub struct AllocationsArgs {
     pub json: bool,
 }
 
-/// A query that the command line can answer, as typed and as read.
+/// Parses a query, and refuses those that need a cursor or markers, which only the window has.
 fn read_query(text: &str) -> Result<(String, Query), String> {
     let query = Query::parse(text).map_err(|e| {
         let before = text.get(..e.at.start).map_or(0, |t| t.chars().count());
-        // In a query of one term the place is plain.
+        // In a query of one term the position is obvious.
         if before == 0 { e.sentence } else { format!("at character {}: {}", before + 1, e.sentence) }
     })?;
     if query.follows_cursor() || query.follows_markers() {
@@ -57,7 +57,6 @@ fn read_query(text: &str) -> Result<(String, Query), String> {
     Ok((text.to_owned(), query))
 }
 
-/// The columns that allocations are sorted by.
 const COLUMNS: [(&str, &str, Order); 8] = [
     ("size", "Most bytes asked for first", Order::Size),
     ("block", "Largest block first", Order::Block),
@@ -81,7 +80,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     let scope = Scope { roles: Some(&roles), steps: Some(&steps), ..Scope::new(recording, device, tables) };
     let rows = query.allocations(&scope, &progress).map_err(cancelled)?;
     let matching = Matching::of(device, tables, rows, &progress).map_err(cancelled)?;
-    // What it names in vain is said also where another choice holds for something.
+    // Says what the query names in vain, also when another alternative in it matches.
     let why = match matching.is_empty() {
         true => query.why_none(&scope, Asked::Allocations, &progress).map_err(cancelled)?,
         false => query.not_there(&scope),

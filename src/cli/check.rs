@@ -1,5 +1,4 @@
-//! `vramscope check FILE`: limits for continuous integration; exit code 1 when one is exceeded, or
-//! when the recording cannot tell.
+//! `vramscope check FILE`: limits for continuous integration. Exit code 1 when a limit is exceeded or the recording cannot tell.
 
 mod allocated;
 mod growth;
@@ -23,24 +22,23 @@ use vramscope_core::model::{DeviceId, DeviceKind, DeviceRecording, Progress, Rec
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
 use vramscope_core::units::{Bytes, count, counted, told_apart};
 
-/// The check that the file did not change while it was read. JSON has it in `passed` alone.
+/// The check that the file did not change while it was read. In JSON it only affects `passed`.
 const UNCHANGED: &str = "unchanged";
 
 /// One limit, checked against one device.
 #[derive(Debug)]
 struct Check {
-    /// `None` where it is about the file.
+    /// `None` when the check is about the file.
     device: Option<DeviceId>,
     name: &'static str,
-    /// `None` where the recording does not tell.
+    /// `None` when the recording cannot tell.
     passed: Option<bool>,
     value: Value,
     limit: Value,
-    /// Why it did not pass.
     reason: Option<String>,
-    /// Whose limit it is, for `max_role`.
+    /// The role, for `max_role`.
     role: Option<Role>,
-    /// Further keys in JSON.
+    /// Additional keys in JSON.
     more: Option<Value>,
 }
 
@@ -50,7 +48,7 @@ impl Check {
         Check { device: Some(device), name, passed, value, limit, reason, role: None, more: None }
     }
 
-    /// The file itself cannot be relied on.
+    /// A failed check because the file itself is not reliable.
     fn of_file(name: &'static str, why: &str) -> Self {
         let reason = Some(why.to_owned());
         Check { device: None, name, passed: Some(false), value: json!(false), limit: json!(true), reason, role: None, more: None }
@@ -72,7 +70,7 @@ impl Check {
         ["max_allocated", "max_role", "baseline"].contains(&self.name)
     }
 
-    /// What the error says of it.
+    /// The text of this check in the error message; `None` when it passed.
     fn failure(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match (self.name, self.device) {
@@ -96,20 +94,18 @@ impl Check {
     }
 }
 
-/// Everything that was checked.
 #[derive(Debug)]
 struct Verdict {
-    /// Name of the recording's file.
     file: String,
     /// Name of the baseline's file; `None` without a baseline.
     baseline: Option<String>,
     checks: Vec<Check>,
-    /// What grew on the devices that exceed a limit on allocated memory.
+    /// What grew, for devices that exceed a limit on allocated memory.
     grown: Vec<Growth>,
 }
 
 impl Verdict {
-    /// The recording, or what it is compared with, could not be read.
+    /// The verdict when the recording or the baseline cannot be read.
     fn of_nothing(args: &CheckArgs, why: &str) -> Self {
         let file = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy().into_owned();
         let check = Check { passed: None, value: Value::Null, ..Check::of_file("could be checked", why) };
@@ -117,12 +113,12 @@ impl Verdict {
     }
 }
 
-/// Runs the subcommand. Fails with one sentence naming what was passed, when anything was; or why the file cannot be opened.
+/// Runs the subcommand. Fails when a check did not pass, with a sentence that names it, or when the file cannot be opened.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     match judge(args) {
         Ok(verdict) => say(args, &verdict, out),
         Err(sentence) => {
-            // A step of CI that reads the file must see that nothing was checked.
+            // A CI step that reads the JUnit file must see that nothing was checked.
             if args.format == CheckFormat::Junit && !args.json {
                 print(out, &report::junit(&Verdict::of_nothing(args, &sentence)))?;
             }
@@ -131,16 +127,15 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), String> {
     }
 }
 
-/// Holds a recording against the limits.
 fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     let recording = open_blocks(&args.file)?;
     let mut checks = Vec::new();
     if let Some(cut) = recording.report.truncated() {
-        // What is not in the file cannot be vouched for.
+        // The missing part of the file cannot be checked.
         checks.push(Check::of_file("complete", &cut.text));
     }
     if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
-        // Half of an old file and half of a new one prove nothing.
+        // A mix of an old and a new file proves nothing.
         checks.push(Check::of_file(UNCHANGED, &changed.text));
     }
     let rules = if args.max_role.is_empty() && args.baseline.is_none() { Rules::default() } else { args.rules.read()? };
@@ -174,7 +169,7 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
     Ok(Verdict { file, baseline: baseline.map(|b| b.name().to_owned()), checks, grown })
 }
 
-/// Holds what was reserved against `--max-peak` and `--max-fragmentation`.
+/// Checks `--max-peak` and `--max-fragmentation`.
 fn reserved(
     args: &CheckArgs,
     recording: &Recording,
@@ -183,14 +178,14 @@ fn reserved(
     rules: &Rules,
     checks: &mut Vec<Check>,
 ) -> Result<(), String> {
-    // Passed, not passed, or (`None`) what the recording does not tell.
+    // `passed` is `None` when the recording cannot tell.
     let mut check = |name: &'static str, passed: Option<bool>, value: Value, limit: Value, sentence: String| {
         checks.push(Check::of(device.id, name, passed, value, limit, sentence));
     };
     let (peak, at) = tables.curves.settled_peak(device, Quantity::Reserved);
     let is_told = knows_reserved(tables) || !device.has_blocks() || is_beside(recording, device);
     if !is_told && (args.max_peak.is_some() || args.max_fragmentation.is_some()) {
-        // What is not in the file cannot be vouched for.
+        // Without segments in the file, limits on reserved memory cannot be checked.
         let limits = args.max_peak.map(|most| ("max_peak", json!(most)));
         let limits = limits.into_iter().chain(args.max_fragmentation.map(|most| ("max_fragmentation", json!(most))));
         for (name, most) in limits {
@@ -212,8 +207,8 @@ fn reserved(
         check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
     }
     if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
-        // At the peak of reserved memory, where room is scarce, with the block in place that it was reserved for: the share
-        // that no tensor used.
+        // The share of reserved memory that no tensor used, at the peak of reserved memory. The block for which the peak was
+        // reserved is already counted.
         let active = tables.curves.at(device, &tables.lifetimes, Quantity::Active, at);
         let share = if peak == 0 { 0.0 } else { peak.saturating_sub(active) as f64 / peak as f64 };
         let sentence = format!(
@@ -228,7 +223,7 @@ fn reserved(
     Ok(())
 }
 
-/// Whether anything leaks on a device: from step to step, or from one run of a model to the next.
+/// Whether memory leaks on a device, from step to step or from one run of a model to the next.
 fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Check, String> {
     let names = StackNames::of(&recording.stacks);
     let found = diagnose(recording, device, tables, &names, &Rules::default(), &Progress::new()).map_err(|e| e.to_string())?;
@@ -237,7 +232,7 @@ fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     let left_over: Vec<&Finding> = found.findings.iter().filter(|f| f.is_left_over()).collect();
     let bytes = left_over.iter().fold(piled, |sum, f| sum.saturating_add(f.bytes));
     let freed = if grown.iter().any(|g| g.is_leak() && g.freed.is_some()) { ", freed only at the end" } else { "" };
-    // A device that nothing was ever allocated on has no leak, whatever its history.
+    // A device without any allocation has no leak, even if it has no history.
     let was_used = tables.curves.peak(Quantity::Active).0 > 0;
     if let Some(why) = cannot_tell(device, &found.steps).filter(|_| was_used && bytes == 0) {
         let sentence = format!("whether anything leaks is unknown: {}", why.trim_end_matches('.'));
@@ -253,7 +248,7 @@ fn no_leaks(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     Ok(Check::of(device.id, "no_leaks", Some(bytes == 0), json!(bytes), json!(0), said.join("; ")))
 }
 
-/// Whether a request failed on a device. `is_instant`: the file has no history.
+/// Whether a request failed on a device. `is_instant` means that the file has no history.
 fn no_oom(device: &DeviceRecording, is_instant: bool) -> Check {
     if is_instant && device.has_blocks() {
         let sentence = "whether a request failed is unknown: the file has no history".to_owned();
@@ -270,7 +265,7 @@ fn no_oom(device: &DeviceRecording, is_instant: bool) -> Check {
     Check::of(device.id, "no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), sentence)
 }
 
-/// Writes the answer; the error is what was passed.
+/// Writes the answer. The error names the checks that did not pass.
 fn say(args: &CheckArgs, verdict: &Verdict, out: &mut dyn Write) -> Result<(), String> {
     let Verdict { file, baseline, checks, grown } = verdict;
     let failures: Vec<String> = checks.iter().filter_map(Check::failure).collect();
@@ -293,12 +288,12 @@ fn say(args: &CheckArgs, verdict: &Verdict, out: &mut dyn Write) -> Result<(), S
     match &failures[..] {
         [] => Ok(()),
         [only] => Err(format!("{file}: {only}")),
-        // One line would be several hundred letters.
+        // One line would have several hundred characters.
         _ => Err(format!("{file}: {} of {} checks did not pass:\n  {}", failures.len(), checks.len(), failures.join("\n  "))),
     }
 }
 
-/// When a peak was, in a sentence about it.
+/// The instant of a peak, as part of a sentence.
 fn when(event: u32) -> String {
     match event {
         NO_EVENT => "before the first event".to_owned(),
@@ -306,7 +301,7 @@ fn when(event: u32) -> String {
     }
 }
 
-/// The memory of the CPU beside a GPU's in a profiler trace is not of the caching allocator: no limit is meant for it.
+/// The CPU memory that a profiler trace has beside a GPU's is not from the caching allocator, so limits do not apply to it.
 fn is_beside(recording: &Recording, device: &DeviceRecording) -> bool {
     device.id.kind == DeviceKind::Cpu && recording.devices.len() > 1
 }

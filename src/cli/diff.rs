@@ -1,4 +1,4 @@
-//! `vramscope diff A B`: what is live in one and not in the other, by call stack.
+//! `vramscope diff A B`: what is live in one recording or instant and not in the other, by call stack.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ use vramscope_core::model::{StackId, StackTable};
 use vramscope_core::tables::{NO_EVENT, frame_text, innermost, stack_text, without_stack};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, told_apart};
 
-/// Rows listed as text.
 const LISTED: usize = 25;
 
 /// Runs the subcommand.
 pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     let a = Side::open(&args.a, args)?;
     let is_a = |b: &PathBuf| std::fs::canonicalize(&args.a).ok().is_some_and(|p| std::fs::canonicalize(b).is_ok_and(|q| p == q));
-    // One file on both sides is one recording: then it can be told which very blocks are on both.
+    // The same file on both sides is opened once. Single blocks can then be matched.
     let b = args.b.as_ref().filter(|b| !is_a(b)).map(|b| Side::open(b, args)).transpose()?;
     let b = b.as_ref().unwrap_or(&a);
     let (a_event, b_event) = (a.instant(args.a_event, args.end)?, b.instant(args.b_event, args.end)?);
@@ -35,7 +34,7 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     print_of(out, &[a.about(), b.about()], &text)
 }
 
-/// The answer for scripts. A side is a recording and its event.
+/// The JSON object. A side is a recording and an event.
 fn as_json(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Value {
     let stacks = c.stacks(&b.0.recording.stacks);
     let [only_a, common, only_b] = c.parts_by_stack();
@@ -85,7 +84,7 @@ fn as_json(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Value
     })
 }
 
-/// The answer for people, without the table of places.
+/// The text without the table of places.
 fn as_text(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> String {
     let parts = c.parts(groups);
     let [live_a, live_b] = told_apart([c.a.bytes, c.b.bytes]);
@@ -101,7 +100,7 @@ fn as_text(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Strin
         Bytes(parts.only_b),
     );
     let part = |h: Held| match h.count {
-        // No blocks are known of what a trace's total held before profiling.
+        // For memory that a trace's total held before profiling, no blocks are known.
         0 if h.bytes > 0 => Bytes(h.bytes).to_string(),
         n => format!("{} in {}", Bytes(h.bytes), counted(n, "block", "blocks")),
     };
@@ -131,7 +130,6 @@ fn as_text(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Strin
     text
 }
 
-/// The places that changed most.
 fn table(groups: &[Group], stacks: &StackTable) -> String {
     let mut table = Table::new("rrrrrll");
     table.row(["change", "A", "B", "blocks A", "blocks B", "role", "allocated at"]);
@@ -156,7 +154,7 @@ fn table(groups: &[Group], stacks: &StackTable) -> String {
     text
 }
 
-/// The user's line, as every other table names it, and the innermost frame that it called when that is another.
+/// The user's line as in all tables, and the innermost frame when that is another one.
 fn place(stacks: &StackTable, stack: StackId) -> String {
     let name = |f| stacks.frame(f).map(|f| frame_text(stacks, f)).unwrap_or_default();
     let Some(first) = innermost(stacks, stack) else { return without_stack(stack).to_owned() };
@@ -166,7 +164,7 @@ fn place(stacks: &StackTable, stack: StackId) -> String {
     }
 }
 
-/// With a sign, `+0 B` included.
+/// Bytes with a sign, also for zero: `+0 B`.
 fn signed(bytes: i64) -> String {
     format!("{}{}", sign(bytes), Bytes(bytes.unsigned_abs()))
 }
@@ -200,7 +198,7 @@ impl Side {
         Instant { recording: &self.recording, device: self.device(), tables: &self.tables, roles: Some(&self.roles), event }
     }
 
-    /// The event a person named, the end, or the peak.
+    /// The event that the user named, or the end, or the peak.
     fn instant(&self, wanted: Option<u32>, end: bool) -> Result<u32, String> {
         match wanted {
             Some(event) => self.event(event),

@@ -1,4 +1,4 @@
-//! `vramscope doctor`: what a recording lacks, and the line that records it next time; without a file, what this machine has.
+//! `vramscope doctor`: what a recording lacks and the line of code that records it. Without a file it checks this machine.
 
 use std::io::Write;
 

@@ -8,11 +8,11 @@ use vramscope_core::diagnose::explain::{Explanation, explain, explain_all};
 use vramscope_core::formats::{Log, LogError, oom_message};
 use vramscope_core::units::pytorch_size;
 
-/// Reads text from `file`, or from standard input when there is none, and writes what its out-of-memory messages mean. Of a text longer
-/// than 80 MiB the first 16 and the last 64 MiB are searched.
+/// Reads a text from `file` or from standard input, and writes what its out-of-memory messages mean. In a text longer than 80 MiB
+/// it searches the first 16 and the last 64 MiB.
 ///
-/// As JSON: the explanation of the first message with figures, and under `messages` every one found. Fails when the text cannot
-/// be read, or holds no out-of-memory message.
+/// The JSON has the explanation of the first message with figures, and all messages under `messages`. Fails when the text cannot
+/// be read or has no out-of-memory message.
 pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), String> {
     let (log, name) = match file {
         Some(path) if path != Path::new("-") => {
@@ -55,7 +55,8 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
     written.map_err(|e| super::not_written(&e))
 }
 
-/// The message of a file that tells most, explained, and every one found; `None` where the file cannot be read or holds none.
+/// The explanation of the most informative message of a file, and the explanations of all messages. `None` when the file cannot
+/// be read or has none.
 pub(super) fn of_file(path: &Path) -> Option<(Explanation, Vec<Explanation>)> {
     let log = File::open(path).ok().filter(|_| path.is_file()).and_then(|file| Log::read(file).ok())?;
     let found = log.messages();
@@ -73,8 +74,8 @@ fn write_json(main: &Explanation, all: &[Explanation], snapshot: Option<&str>, o
     writeln!(out)
 }
 
-/// `other`: a failure of another kind, such as a kill for the machine's memory after the card was full. `snapshot`: what was recorded at that
-/// moment.
+/// `other` is a failure of another kind in the same text, such as a kill by the system after the card was full. `snapshot` is a
+/// recording of the same moment.
 fn write_text(
     e: &Explanation,
     other: Option<&Explanation>,
@@ -91,7 +92,7 @@ fn write_text(
     writeln!(out, "\nMessage of {}, line {}", e.writer, e.line)?;
     for name in e.figures.keys() {
         let label = name.trim_end_matches("_bytes").replace('_', " ");
-        // How far rounding goes matters only where it may turn the verdict.
+        // Rounding is mentioned only when it could change the verdict.
         let slack = e.rounding.get(name).filter(|_| !e.certain).map_or(String::new(), |s| format!("  ±{}", pytorch_size(*s)));
         writeln!(out, "  {label:<18} {:>14}{slack}", e.printed(name).unwrap_or_default())?;
     }
@@ -104,7 +105,7 @@ fn write_text(
         };
         writeln!(out, "  {who:<18} {:>14}", pytorch_size(p.bytes.bytes))?;
     }
-    // The sentence above already has a single one.
+    // A single contradiction is already in the sentence above.
     let several = e.contradictions.iter().map(String::as_str).filter(|_| e.contradictions.len() > 1);
     section(out, "Figures that contradict each other", several)?;
     section(out, "What to do", e.remedies.iter().map(|r| r.sentence.as_str()))?;
@@ -130,7 +131,7 @@ fn write_text(
     Ok(())
 }
 
-/// What XLA lists of a program that did not fit, as a table.
+/// The largest buffers that XLA lists for a program that did not fit.
 fn buffers(e: &Explanation, out: &mut dyn Write) -> std::io::Result<()> {
     if !e.buffers.is_empty() {
         writeln!(out, "\nLargest buffers of the program:")?;
@@ -152,7 +153,7 @@ fn section<'a>(out: &mut dyn Write, title: &str, lines: impl Iterator<Item = &'a
     Ok(())
 }
 
-/// The cause before a sentence: `fragmentation: `; nothing where it is unknown, for the sentence says what is known.
+/// A cause before a sentence: `fragmentation: `. Empty for an unknown cause, because the sentence says what is known.
 pub(super) fn named(cause: &str) -> String {
     match cause {
         "unknown" => String::new(),
@@ -173,7 +174,7 @@ mod tests {
         let path = dir.path().join("log.txt");
         std::fs::write(&path, format!("a\n{TEXT}\n[rank1]: {TEXT}\n")).unwrap();
         let mut json = Vec::new();
-        // As logs are kept.
+        // Logs are often compressed.
         let packed = dir.path().join("log.txt.gz");
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(&std::fs::read(&path).unwrap()).unwrap();
@@ -195,7 +196,7 @@ mod tests {
         assert!(text.contains("line 3, rank 1"));
     }
 
-    /// The first cause is first, whichever has figures.
+    /// The first failure in the text comes first, whichever has figures.
     #[test]
     fn failures_of_two_kinds_are_both_told() {
         let shm = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.";

@@ -1,4 +1,4 @@
-//! `vramscope export FILE --to FORMAT OUT`: a recording for other tools.
+//! `vramscope export FILE --to FORMAT OUT`: exports a recording for other tools.
 
 use clap::ValueEnum as _;
 use std::io::{self, Write};
@@ -20,8 +20,8 @@ use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// Writes the export and says on `out` what was written. Fails when the recording cannot be read, the device or range is not in it,
-/// or a file cannot be written.
+/// Writes the export and reports on `out` what was written. Fails when the recording cannot be read, when it lacks the device or
+/// range, or when a file cannot be written.
 pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     check_out(args)?;
     if args.file.is_dir() {
@@ -38,18 +38,18 @@ pub fn run(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(export(args, &source, &recording, out)?)
 }
 
-/// The input of the tables: a recording, its partition of a data set, and the names of its files.
+/// The input of the tables: a recording, its partition in the data set, and names for its files.
 struct Source<'a> {
     path: &'a Path,
     partition: Partition,
     stem: String,
-    /// What tells it apart from the others of its data set.
+    /// The part of a file name that distinguishes this recording from others of the data set.
     file: String,
-    /// The short name of each stack; empty where no table is written.
+    /// The short name of each stack; empty when no table is written.
     places: Vec<String>,
 }
 
-/// Names the stacks, as long as their paths tell whose code they are, then cuts the paths where that was asked for.
+/// Names the stacks while full paths still show whose code they are, and then shortens the paths if requested.
 fn prepare(args: &ExportArgs, recording: &mut Recording) -> Vec<String> {
     let is_table = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
     let mut places = if is_table { places(recording) } else { Vec::new() };
@@ -64,7 +64,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Every recording of a folder, each into the partition of its rank. One that cannot be read does not stop the others.
+/// Exports every recording of a folder into the partition of its rank. A recording that cannot be read does not stop the others.
 fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let usage = |why: &str| Err(Failure::Usage(why.to_owned()));
     if args.rank.is_some() {
@@ -82,7 +82,7 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let partitions = ranks::partitions(&args.file, &files, told);
     let mut failed = Vec::new();
     for (path, partition) in files.iter().zip(partitions) {
-        // One at a time: a recording takes about half its file in memory.
+        // One at a time, because a recording takes about half the size of its file in memory.
         let done = open(path).and_then(|mut recording| {
             let below = path.strip_prefix(&args.file).unwrap_or(path);
             let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
@@ -100,7 +100,8 @@ fn fleet(args: &ExportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     failed.first().map_or(Ok(()), |first| Err(Failure::NotPossible(format!("{} of {many} not exported: {first}", failed.len()))))
 }
 
-/// A folder for tables is made, but not the folders above it; one that is called like a file of another format is a slip.
+/// Checks the output path. A folder for tables is created, but not its parents. A folder named like a file of another format is
+/// most likely a mistake.
 fn check_out(args: &ExportArgs) -> Result<(), Failure> {
     if args.out.as_os_str() == "-" {
         return Err(Failure::Usage(
@@ -132,7 +133,7 @@ fn check_out(args: &ExportArgs) -> Result<(), Failure> {
     }
 }
 
-/// The range of events must be in the recording; a larger one is more likely a slip than a wish.
+/// Checks that the range of events is in the recording. A larger range is most likely a mistake.
 fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> {
     let Some((from, to)) = args.events else { return Ok(()) };
     let refuse = |why: String| Err(Failure::Usage(format!("--events {from}..{to}: {why}")));
@@ -149,7 +150,7 @@ fn check_range(args: &ExportArgs, recording: &Recording) -> Result<(), Failure> 
 fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &mut dyn Write) -> Result<(), String> {
     let has_events = recording.has_blocks();
     let has_samples = recording.devices.iter().any(|d| !d.samples.is_empty() || !d.bands.is_empty());
-    // A file without events and samples is of one instant.
+    // A file without events and samples has a single instant.
     let over_time = has_samples || recording.devices.iter().any(|d| !d.events.is_empty());
     if args.to == ExportFormat::Snapshot && has_events && !recording.addresses().is_known() {
         return Err(format!(
@@ -206,7 +207,7 @@ fn build(recording: &Recording, device: usize) -> Result<DeviceTables, String> {
     DeviceTables::build(&recording.devices[device], &Progress::new()).map_err(|e| e.to_string())
 }
 
-/// The devices that are written: the one asked for, else every one.
+/// Indices of the devices to write: the requested one, or all.
 fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, String> {
     match args.device {
         Some(_) => choose_device(recording, args.device).map(|d| vec![d]),
@@ -214,12 +215,12 @@ fn devices(args: &ExportArgs, recording: &Recording) -> Result<Vec<usize>, Strin
     }
 }
 
-/// The partition of recordings whose rank is not known. A number like the others: where no rank of a data set is known, Hive's own name
-/// for null leaves readers without a type (pyarrow refuses the data set, Spark has no type to write).
+/// The partition of recordings whose rank is unknown. It is a number like the others: if all ranks of a data set were unknown,
+/// Hive's name for null would leave readers without a type (pyarrow refuses such a data set, and Spark cannot write the type).
 const NO_RANK: &str = "-1";
 
-/// The name of a file of tables: without a colon, which Spark takes for the end of a scheme, and without a first `_` or `.`, which hide
-/// a file from Spark and pyarrow. The table's column `recording` keeps the true name.
+/// A file name for tables. It has no colon, which Spark takes for the end of a URL scheme, and does not begin with `_` or `.`,
+/// which would hide it from Spark and pyarrow. The table's column `recording` has the real name.
 fn stem_of(file: &str) -> String {
     let unsafe_in_names = |c: char| c.is_control() || matches!(c, ':' | '/' | '\\' | '*' | '?' | '"' | '<' | '>' | '|');
     let plain = file.replace(unsafe_in_names, "_");
@@ -227,8 +228,8 @@ fn stem_of(file: &str) -> String {
     if shown.is_empty() { "recording".to_owned() } else { shown.to_owned() }
 }
 
-/// One table into OUT, or every table into the folder OUT: `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`, so that a fleet's exports
-/// into one folder are one partitioned data set.
+/// Writes one table into OUT, or all tables into the folder OUT as `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`. Exports of
+/// many recordings into one folder then form one partitioned data set.
 fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Result<Vec<Written>, String> {
     let is_parquet = args.to == ExportFormat::Parquet;
     let extension = if is_parquet { "parquet" } else { "csv" };
@@ -258,7 +259,7 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
         Ok(())
     };
     let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
-    // Of a live session there is nothing but its samples, of a plotted timeline nothing but its sums by category.
+    // A live session has only samples, and a plotted memory timeline only sums by category.
     let has_events = chosen.iter().any(|&i| recording.devices[i].has_blocks());
     let has_bands = chosen.iter().any(|&i| !recording.devices[i].bands.is_empty());
     let usual = match (has_events, has_bands) {
@@ -275,7 +276,6 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
     for index in chosen {
         let device = &recording.devices[index];
         let names = Names::new(device, place_names);
-        // Host memory has no ordinal.
         let ordinal = if device.id.index < 0 { String::new() } else { format!("-{}", device.id.index) };
         let part = format!(".{}{ordinal}", device.id.kind.name());
         if wanted(ExportTableName::Samples) && (args.table.is_some() || !device.samples.is_empty()) {
@@ -322,7 +322,7 @@ fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, St
             ("live at the end", Measure::LiveAt(last)),
             ("allocated over the recording", Measure::Allocated(0, last)),
         ];
-        // Without events the end is all there is.
+        // Without events only the end is known.
         let known = if device.events.is_empty() { &measures[1..2] } else { &measures[..] };
         for &(what, measure) in known {
             let mut by_stack: Vec<(StackId, u64)> =

@@ -1,4 +1,4 @@
-//! `vramscope findings FILE`: what is wrong with a recording, each with its numbers and its remedy.
+//! `vramscope findings FILE`: what is wrong with a recording, each finding with its figures and a remedy.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Format, Progress, Recordi
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
 
-/// The most serious finding of a recording and the first sentence about it; where nothing stands out, that, and what was held.
+/// The most serious finding and the first sentence about it. When nothing stands out, says so and what was held.
 pub fn first_sentence(file: &std::path::Path) -> Result<String, String> {
     let (_, found) = look(&FindingsArgs { file: file.to_owned(), json: false, rules: Default::default() })?;
     let first = |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.').to_owned();
@@ -50,35 +50,35 @@ fn look(args: &FindingsArgs) -> Result<(Recording, Found), String> {
     Ok((recording, found))
 }
 
-/// True if there is something that a rule can look at: blocks, or samples of the card.
+/// True when the rules have something to examine: blocks, or samples of the card.
 pub(super) fn has_what_rules_need(recording: &Recording) -> bool {
     recording.has_blocks() || recording.devices.iter().any(|d| !d.samples.is_empty() && d.bands.is_empty())
 }
 
-/// What the rules say of the devices that were added.
+/// The findings of all added devices.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Each with its device, most serious first within one.
+    /// Findings with their device, most serious first within a device.
     pub(super) findings: Vec<(DeviceId, Finding)>,
-    /// Failures that were not examined.
+    /// Number of failures that were not examined.
     left_out: usize,
-    /// Allocations that the user's own rules put into another role.
+    /// Number of allocations whose role the user's rules changed.
     changed: u64,
     rules_sentences: Vec<(DeviceId, String)>,
-    /// Why other settings were not tried.
+    /// Why other settings were not simulated.
     not_tried: Vec<String>,
     contradictions: Vec<String>,
     steady: Vec<(DeviceId, String)>,
     held: Vec<(DeviceId, String)>,
-    /// Of devices without a finding, that the recording does not show what their memory is for.
+    /// For devices without a finding: that the recording does not show what their memory is for.
     untold: Vec<(DeviceId, String)>,
     is_instant: bool,
-    /// What tries other settings where that takes long.
+    /// What the user can run to simulate other settings, when that takes long.
     does: String,
 }
 
 impl Found {
-    /// Nothing yet. `does` ends the sentence on settings that were not tried: what tries them.
+    /// `does` completes the sentence that other settings were not simulated: it says what simulates them.
     pub(super) fn new(does: String) -> Self {
         Found { is_instant: true, does, ..Found::default() }
     }
@@ -122,7 +122,6 @@ impl Found {
         Ok(())
     }
 
-    /// The JSON object of the command-line contract.
     pub(super) fn json(&self) -> Value {
         let entry = |(device, f): &(DeviceId, Finding)| {
             json!({
@@ -139,7 +138,7 @@ impl Found {
         })
     }
 
-    /// Sentences for people: what to say if nothing stands out, and what was left out.
+    /// Sentences that no finding contains: that nothing stands out, and what was left out.
     pub(super) fn notes(&self, recording: &Recording) -> Vec<String> {
         let mut notes = Vec::new();
         let is_quiet = self.findings.is_empty() && self.contradictions.is_empty();
@@ -193,7 +192,7 @@ impl Found {
             for (_, f) in self.findings.iter().filter(|(of, _)| *of == device) {
                 let _ = writeln!(out, "{} ({device}, {})", f.title, Bytes(f.bytes));
                 let _ = writeln!(out, "  {}", f.sentence);
-                // Several failures have one cure.
+                // Several failures often have the same remedy.
                 if let Some(remedy) = f.remedy.as_deref().filter(|_| f.class == Class::OutOfMemory) {
                     if tried.contains(&remedy) {
                         let _ = writeln!(out, "  Try the same as above: {remedy}\n");

@@ -48,12 +48,12 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
         };
         return Err(format!("{}: {what}, so there is no flame graph", recording.source.name));
     }
-    // Dozens of frames of C++ around each allocation say less than the innermost alone.
+    // When stacks contain C++ frames, there are dozens around each allocation. Only the innermost is kept.
     let is_native = has_native(&recording.stacks, &entries);
     let folds_framework = args.fold_framework || (is_native && by != By::Stack);
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework });
     if !args.json {
-        // Collapsed stacks are for another program to read: the note goes where people read.
+        // Another program reads collapsed stacks, so the note goes to standard error.
         if let Some(note) = cut_note(recording) {
             say(&note);
         }
@@ -97,7 +97,7 @@ fn has_stack(entry: &Entry) -> bool {
     entry.stack.is_some()
 }
 
-/// True where a call stack is mostly of C++, as `stacks="all"` records them.
+/// True when a call stack is mostly C++ frames, as `stacks="all"` records them.
 fn has_native(stacks: &StackTable, entries: &[Entry]) -> bool {
     let is_python = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| stacks.text(f.file).ends_with(".py"));
     let is_native = |e: &Entry| {
@@ -110,7 +110,7 @@ fn has_native(stacks: &StackTable, entries: &[Entry]) -> bool {
 /// The tree as nested objects, built from the leaves up so that deep stacks need no recursion.
 fn tree(stacks: &StackTable, flame: &Flame) -> Value {
     let mut built: Vec<Value> = vec![Value::Null; flame.nodes.len()];
-    // A parent comes before its children, so backwards every child is done before its parent.
+    // Parents come before their children, so going backwards builds all children before their parent.
     for i in (0..flame.nodes.len()).rev() {
         let node = &flame.nodes[i];
         let children: Vec<Value> = node.children.iter().map(|&c| built[c as usize].take()).collect();

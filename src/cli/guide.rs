@@ -1,8 +1,8 @@
-//! `vramscope guide`: a page for people's own agents.
+//! `vramscope guide`: a page for AI agents.
 
 use std::io::Write;
 
-/// The page. A test of the program holds every command and option that it names to the command line.
+/// The page. A test checks every command and option that it names against the command line.
 pub const GUIDE: &str = include_str!("guide.md");
 
 /// Prints the page.

@@ -1,4 +1,5 @@
-//! `vramscope agent` prints the helper; `vramscope run` starts a program with it; `vramscope snap` asks it for a snapshot.
+//! `vramscope agent` prints the Python helper, `vramscope run` starts a program with it, and `vramscope snap` requests a snapshot
+//! from it.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -18,9 +19,9 @@ pub fn print_agent(out: &mut dyn Write) -> Result<(), String> {
     super::print(out, HELPER)
 }
 
-/// Starts the program with the helper's folder first on Python's path. Without `--at-oom` this process becomes the program and nothing of
-/// us stays: `__main__`, arguments, signals and the exit code are the program's own. With it this process waits for the program, and ends
-/// as it did. Fails when the program cannot be started, one of usage where its name is an option; otherwise it does not return.
+/// Starts the program with the helper's folder first on Python's path. Without `--at-oom` the program replaces this process, so
+/// `__main__`, arguments, signals and exit code are the program's own. With `--at-oom` this process waits for the program and exits
+/// as it did. Returns only when the program cannot be started. An option instead of a program's name is a usage error.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let words = &args.command;
     let first = words.first().map_or("", String::as_str);
@@ -71,7 +72,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     Err(format!("{name} cannot be started: {why}").into())
 }
 
-/// Writes snapshots of a running program and prints where they are. Fails when no process wrote one.
+/// Makes a running program write snapshots, and prints where they are. Fails when no process wrote one.
 pub fn snap(args: &SnapArgs, out: &mut dyn Write) -> Result<(), String> {
     let all = snapshots(args.pid)?;
     if args.json {

@@ -1,4 +1,4 @@
-//! The recordings that were asked about last: an agent asks many questions about one file, and reading it is most of the work.
+//! A cache of the last recordings. An agent asks many questions about one file, and reading it is most of the work.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -6,12 +6,11 @@ use std::time::SystemTime;
 
 use vramscope_core::model::Recording;
 
-/// Recordings that are kept at most.
 const MOST: usize = 4;
-/// Bytes that they take together at most, about. A recording that takes more alone is read again for each question.
+/// Most bytes that they take together, approximately. A larger recording is not kept.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What tells a file from the same file written again. A snapshot that is written in place keeps its name and often its size.
+/// Identifies a version of a file. A snapshot that is rewritten in place keeps its name and often its size.
 #[derive(Clone, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
@@ -33,7 +32,7 @@ struct Kept {
     bytes: usize,
 }
 
-/// The recordings, the one asked about last at the end.
+/// The cached recordings, the last used at the end.
 #[derive(Default)]
 pub(super) struct Shelf {
     kept: Mutex<Vec<Kept>>,
@@ -41,23 +40,22 @@ pub(super) struct Shelf {
 
 static SHELF: OnceLock<Shelf> = OnceLock::new();
 
-/// Keeps what is opened from now on: questions will come one after the other. A single command opens a file once.
+/// Turns the cache on, for a process that answers many questions. A single command reads a file only once.
 pub(super) fn keep() {
     SHELF.get_or_init(Shelf::default);
 }
 
-/// What was opened before, if it is kept.
 pub(super) fn shelf() -> Option<&'static Shelf> {
     SHELF.get()
 }
 
 impl Shelf {
-    /// The recording of a file: a copy of the one that was read before, where the file is still the same, or what `read` gives.
+    /// The recording of a file: a copy of the cached one if the file is unchanged, otherwise the result of `read`.
     pub(super) fn open(&self, path: &Path, read: impl FnOnce() -> Result<Recording, String>) -> Result<Recording, String> {
         let Some(stamp) = Stamp::of(path) else { return read() };
         {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was written since is of no use any more.
+            // Drops an outdated version of the file.
             kept.retain(|k| k.stamp.path != stamp.path || k.stamp == stamp);
             if let Some(at) = kept.iter().position(|k| k.stamp == stamp) {
                 let found = kept.remove(at);
@@ -68,7 +66,7 @@ impl Shelf {
         }
         let recording = read()?;
         let bytes = bytes_of(&recording);
-        // A file that grew while it was read is another one by now.
+        // A file that changed while it was read is not cached.
         if bytes <= MOST_BYTES && Stamp::of(path).as_ref() == Some(&stamp) {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push(Kept { stamp, recording: recording.clone(), bytes });
@@ -80,7 +78,7 @@ impl Shelf {
     }
 }
 
-/// About what a recording takes in memory: a row of each of its large tables, with room for what hangs on it.
+/// The approximate memory of a recording: the rows of its large tables, with an allowance for nested data.
 fn bytes_of(recording: &Recording) -> usize {
     let devices = recording
         .devices
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!((events(&path), events(&path), reads.get()), (Ok(1_144), Ok(1_144), 1));
         std::fs::copy(format!("{sample}fragment_oom.pickle"), &path).unwrap();
         assert_eq!((events(&path), events(&path), reads.get()), (Ok(177), Ok(177), 2));
-        // The same bytes written later may have been others in between.
+        // Equal size is not enough: with another modification time the contents may differ.
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
         assert_eq!((events(&path), reads.get()), (Ok(177), 3));
@@ -135,7 +133,7 @@ mod tests {
             kept.iter().map(|k| k.stamp.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
         };
         assert_eq!(names(), ["4.pickle", "5.pickle", "6.pickle", "7.pickle"]);
-        // One that is asked about again stays longest.
+        // A recording that is used again stays longest.
         let again = folder.path().join("4.pickle");
         shelf.open(&again, || Err("it is not read again".to_owned())).unwrap();
         assert_eq!(names(), ["5.pickle", "6.pickle", "7.pickle", "4.pickle"]);

@@ -1,5 +1,5 @@
-//! `vramscope leaks FILE`: what survives its step, by call stack; with `--from` and `--to`, what was allocated after one instant and is
-//! still live at another.
+//! `vramscope leaks FILE`: memory that survives its step, by call stack. With `--from` and `--to`: memory allocated after one
+//! event that is still live at another.
 
 use std::io::Write;
 
@@ -14,7 +14,6 @@ use vramscope_core::model::{DeviceRecording, Recording};
 use vramscope_core::tables::{StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
-/// Stacks listed as text.
 const LISTED: usize = 15;
 
 /// Runs the subcommand.
@@ -26,7 +25,6 @@ pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
     }
 }
 
-/// Growth over the steps.
 fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<(), String> {
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let steps = Steps::find(recording, device, tables);
@@ -107,19 +105,19 @@ fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<
     print_of(out, &[opened.about()], &text)
 }
 
-/// How to see the other devices; empty where no other has events.
+/// How to see the other devices; empty when no other has events.
 fn others(recording: &Recording, shown: &DeviceRecording) -> String {
     let others = recording.devices.iter().filter(|d| d.id != shown.id && !d.events.is_empty());
     let named: Vec<String> = others.map(|d| format!("--device {}", d.id.index)).take(8).collect();
     if named.is_empty() { String::new() } else { format!("Other devices of this recording: {}\n", named.join(", ")) }
 }
 
-/// `GPU 1: ` where the recording has several devices, else nothing.
+/// `GPU 1: ` when the recording has several devices, otherwise empty.
 fn of_device(recording: &Recording, device: &DeviceRecording) -> String {
     if recording.devices.len() == 1 { String::new() } else { format!("{}: ", device.id) }
 }
 
-/// What was allocated after `from` and is still live at `--to`.
+/// Memory allocated after `from` that is still live at `--to`.
 fn survivors(args: &LeaksArgs, opened: &Opened, from: u32, out: &mut dyn Write) -> Result<(), String> {
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let (from, to) = (opened.event(from)?, opened.event(args.to.unwrap_or(opened.last_event()))?);

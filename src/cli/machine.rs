@@ -1,4 +1,4 @@
-//! What this machine has that vramscope can use, one sentence each, and what to do about what is missing.
+//! What this machine has that vramscope can use, one sentence per item, and what to do about missing items.
 
 use std::io::{Read as _, Write};
 use std::path::Path;
@@ -10,12 +10,11 @@ use serde_json::json;
 use vramscope_core::units::{Bytes, counted};
 use vramscope_live::live::source::{GpuError, GpuSource};
 
-/// One thing that was looked at.
 struct Look {
     what: &'static str,
     is_well: bool,
     sentence: String,
-    /// What to do; `None` where nothing is wrong, or nothing can be done.
+    /// What to do; `None` when nothing is wrong or nothing can be done.
     todo: Option<String>,
 }
 
@@ -30,15 +29,14 @@ impl Look {
     }
 }
 
-/// A Python that does not answer is given up.
+/// How long to wait for Python to answer.
 const FOR_PYTHON: Duration = Duration::from_secs(20);
-/// Names PyTorch without importing it, which takes seconds and may touch the card.
+/// Finds PyTorch's version without importing it, because an import takes seconds and may use the card.
 const ASK_PYTHON: &str = "import sys, importlib.util as u, importlib.metadata as m\n\
     def version(name):\n try: return m.version(name)\n except Exception: return 'of unknown version'\n\
     print('%d.%d.%d' % sys.version_info[:3])\n\
     for name in ('torch', 'vramscope'): print(version(name) if u.find_spec(name) else '')\n";
 
-/// Looks at everything and prints it.
 pub(super) fn run(python: &str, as_json: bool, out: &mut dyn Write) -> Result<(), String> {
     let mut looks = vec![driver()];
     looks.extend(gpus());
@@ -62,7 +60,7 @@ pub(super) fn run(python: &str, as_json: bool, out: &mut dyn Write) -> Result<()
     super::print(out, &(text + "\nOpening and explaining files needs none of this.\n"))
 }
 
-/// NVIDIA's driver, as its management library and CUDA tell of it.
+/// NVIDIA's driver, according to its management library (NVML) and CUDA.
 fn driver() -> Look {
     let mut source = match vramscope_live::live::open() {
         Ok(source) => source,
@@ -91,7 +89,6 @@ fn driver() -> Look {
     }
 }
 
-/// The cards, one by one.
 fn gpus() -> Vec<Look> {
     let Ok(mut source) = vramscope_live::live::open() else { return Vec::new() };
     match source.devices() {
@@ -150,7 +147,7 @@ fn notifications() -> Look {
     Look::lacks("alarms", "There is no session bus, so alarms of a watch show in the window only.", todo)
 }
 
-/// Python, PyTorch in it, and vramscope's own package.
+/// Python, its PyTorch, and vramscope's own package.
 fn pythons(python: &str) -> Vec<Look> {
     let choose = "Name the one of your program: vramscope doctor --python PATH";
     let answer = match ask(python) {
@@ -180,7 +177,6 @@ fn pythons(python: &str) -> Vec<Look> {
     looks
 }
 
-/// What a Python says, or why it says nothing.
 fn ask(python: &str) -> Result<String, String> {
     let started =
         Command::new(python).args(["-c", ASK_PYTHON]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -206,7 +202,7 @@ fn ask(python: &str) -> Result<String, String> {
     if read.is_some_and(|r| r.is_ok()) { Ok(answer) } else { Err("its answer cannot be read".to_owned()) }
 }
 
-/// Where programs and vramscope meet, and whether a running one may be entered.
+/// The folder of the helpers' sockets, and whether a running program can be attached to.
 fn helpers() -> Look {
     if !cfg!(target_os = "linux") {
         return Look::lacks("programs", "Programs can be looked into on Linux only.", "");

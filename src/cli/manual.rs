@@ -1,4 +1,4 @@
-//! Completions for shells and manual pages, made from the one definition of the command line.
+//! Shell completions and manual pages, generated from the definition of the command line.
 
 use std::fs::File;
 use std::io::{Read as _, Write};
@@ -10,14 +10,14 @@ use super::args::Args;
 
 /// Prints the completions of a shell.
 pub fn completions(shell: clap_complete::Shell, out: &mut dyn Write) -> Result<(), String> {
-    // Into memory first: clap_complete panics where it cannot write.
+    // Generated into memory first, because clap_complete panics when it cannot write.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "vramscope", &mut text);
     super::print(out, &String::from_utf8_lossy(&text))
 }
 
-/// Writes `vramscope.1` and a page for each subcommand, into a folder that is made where it is missing. Replaces pages of vramscope and
-/// nothing else.
+/// Writes `vramscope.1` and a page for each subcommand into a folder, which is created if necessary. Replaces only vramscope's
+/// own pages.
 pub fn pages(dir: &Path) -> Result<(), String> {
     let mut command = Args::command();
     command.build();
@@ -40,25 +40,25 @@ pub fn pages(dir: &Path) -> Result<(), String> {
     })
 }
 
-/// True for something that is there and does not have the title of a page of vramscope among its first lines.
+/// True for a file that exists and is not a page of vramscope, judged by the title in its first lines.
 fn is_of_another(path: &Path) -> bool {
     const TITLE: &[u8] = b"\n.TH vramscope";
     if path.symlink_metadata().is_err() {
         return false;
     }
     let mut head = Vec::new();
-    // A pipe would never end to be read.
+    // Only regular files, because reading a pipe would never end.
     let is_read = path.is_file() && File::open(path).and_then(|file| file.take(1024).read_to_end(&mut head)).is_ok();
     !is_read || !head.windows(TITLE.len()).any(|part| part == TITLE)
 }
 
-/// A command with all that it takes: `vramscope run [--at-oom <DIR>] <COMMAND>...`.
+/// A command with its arguments: `vramscope run [--at-oom <DIR>] <COMMAND>...`.
 fn synopsis(command: &Command) -> String {
     let of = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
     let group = command.get_groups().find(|g| g.is_required_set());
     let is_of_group = |arg: &Arg| group.is_some_and(|g| g.get_args().any(|id| id == arg.get_id()));
     let shown = |arg: &Arg| {
-        // clap tells of values that follow each other, and not of an option that may be written again.
+        // clap marks repeated values but not repeatable options.
         let again = if matches!(arg.get_action(), ArgAction::Append) && !arg.is_positional() { "..." } else { "" };
         if arg.is_positional() || arg.is_required_set() || is_of_group(arg) {
             format!("{arg}{again}")

@@ -1,13 +1,13 @@
-//! Text that others wrote, escaped so that none of it is Markdown: names in a recording may contain anything.
+//! Escapes text for Markdown, because names in a recording may contain anything.
 
 use vramscope_core::units::shown;
 
-/// As many backticks as no run in the text has.
+/// A run of backticks longer than any run in the text.
 pub(super) fn fence(text: &str) -> String {
     "`".repeat(text.split(|c| c != '`').map(str::len).max().unwrap_or(0) + 1)
 }
 
-/// The text as code, which is shown unchanged: on one line, between more backticks than it contains.
+/// The text as inline code on one line, between more backticks than it contains.
 pub(super) fn code(text: &str) -> String {
     let text = shown(text).replace(['\n', '\t'], " ");
     let fence = fence(&text);

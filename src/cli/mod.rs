@@ -1,8 +1,8 @@
-//! The same core without a window: text for people, JSON for scripts.
+//! The commands: text for people, JSON for scripts.
 //!
-//! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It answers on the writer it is given and
-//! fails with one sentence, which `main` prints on standard error before it exits with 1; with 2 where what was typed does not fit.
-//! Both go through [`terminal`], so that nothing in a file can steer a terminal.
+//! A subcommand is a file here, a variant of [`args::Command`] and a line in [`run`]. It writes its answer to the given writer.
+//! When it fails it returns one sentence, which `main` prints on standard error before it exits with 1, or with 2 when the
+//! command line does not fit. Both outputs go through [`terminal`], so that nothing in a file can control a terminal.
 
 pub mod allocations;
 pub mod args;
@@ -51,22 +51,22 @@ use vramscope_core::diagnose::vendor::{HIP, Words};
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::model::Recording;
 
-/// What a build without a window answers when it is asked for one.
+/// The error of a build without a window when a window is needed.
 pub const NO_WINDOW: &str =
     "this build has no window (it was built without the feature gui); the text commands work, see vramscope --help";
 
-/// Names the devices that are AMD's: PyTorch calls them `cuda` as well. Empty where none is.
+/// Names the AMD devices, because PyTorch calls them `cuda` as well. Empty when there are none.
 fn amd_note(recording: &Recording) -> String {
     let amd = recording.devices.iter().filter(|device| *Words::of(device) == HIP);
     amd.map(|device| format!("{} is an AMD GPU.", device.id)).collect::<Vec<_>>().join(" ")
 }
 
-/// Why a command gave no answer, in one sentence.
+/// Why a command failed, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The file or the machine does not allow it.
+    /// The file or the machine does not allow it. Exit code 1.
     NotPossible(String),
-    /// What was typed does not fit the file that it is about.
+    /// The command line does not fit the file. Exit code 2.
     Usage(String),
 }
 
@@ -92,7 +92,7 @@ impl Failure {
     }
 }
 
-/// Runs a subcommand on standard output. When the reader of the output goes away (`| head`), that is the end and no error.
+/// Runs a subcommand on standard output. A reader that closes the output (`| head`) is no error.
 pub fn run(command: Command) -> Result<(), Failure> {
     if let Command::Probe(args) = &command
         && args.speaks_to_a_program()
@@ -101,7 +101,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         return probe::run(args, &mut terminal::wire());
     }
     if let Command::Mcp(args) = &command {
-        // Two threads of it write, each a message at a time.
+        // Two threads write to standard output, one message at a time.
         return mcp::run(args);
     }
     let mut out = Output { inner: terminal::stdout(), is_closed: false };
@@ -114,7 +114,6 @@ pub fn run(command: Command) -> Result<(), Failure> {
     flushed.map_err(|e| Failure::NotPossible(not_written(&e)))
 }
 
-/// One line a subcommand.
 fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     let answered = match command {
         Command::Summary(a) => summary::run(&a, out),
@@ -147,7 +146,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     answered.map_err(Failure::from)
 }
 
-/// A writer that remembers whether its reader went away.
+/// A writer that remembers whether its reader closed it.
 struct Output<W: Write> {
     inner: W,
     is_closed: bool,

@@ -1,4 +1,4 @@
-//! Files as the commands take them: a recording, counters, several recordings of one run, and which device of it.
+//! Opens the files that commands get: a recording, counters, or several recordings of one run. Chooses the device.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use vramscope_core::model::{DeviceRecording, MemoryStats, Progress, Recording, W
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 use vramscope_core::units::count;
 
-/// Opens a recording that has events or blocks; `-` is one on standard input. Fails with one sentence that names the file as it
-/// was typed: two files of one name in two folders are common. Also where the file holds PyTorch's counters and nothing else, of
-/// which only `summary` tells.
+/// Opens a recording that has events or blocks; `-` means standard input. Fails with one sentence that names the file as it was
+/// typed, because files of the same name in different folders are common. Also fails when the file holds only PyTorch's counters,
+/// which only `summary` shows.
 pub fn open(path: &Path) -> Result<Recording, String> {
     let recording = open_any(path)?;
-    // Beside what goes to another program too, as JSON.
+    // On standard error, so that it also appears beside JSON output.
     if let Some(changed) = recording.report.warnings.iter().find(|w| w.kind == WarningKind::Changed) {
         super::terminal::say(&format!("{}: {}", path.display(), changed.text));
     }
@@ -31,14 +31,14 @@ pub fn open(path: &Path) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// Opens a recording that has single allocations, as events or as the blocks of an instant. Fails with one sentence that names
-/// the file as it was typed; where it has something else, what that is and which command reads it.
+/// Opens a recording that has single allocations, as events or as the blocks of one instant. Fails with one sentence that names
+/// the file as it was typed. For other recordings it says what they have and which command reads them.
 pub fn open_blocks(path: &Path) -> Result<Recording, String> {
     let recording = open(path)?;
     if recording.has_blocks() { Ok(recording) } else { Err(without_blocks(path, &recording)) }
 }
 
-/// What a file without events and blocks has instead.
+/// A sentence on what a file without events and blocks has instead.
 pub(super) fn without_blocks(path: &Path, recording: &Recording) -> String {
     let path = path.display();
     if recording.devices.iter().any(|d| !d.bands.is_empty()) {
@@ -58,13 +58,13 @@ pub(super) fn without_blocks(path: &Path, recording: &Recording) -> String {
     format!("{path}: it has no events and no blocks{why}")
 }
 
-/// A file's name as a shell takes it.
+/// A file name quoted for a shell.
 pub(super) fn quoted(file: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "_./,:=@%+-".contains(c);
     if !file.is_empty() && file.chars().all(is_plain) { file.to_owned() } else { format!("'{}'", file.replace('\'', "'\\''")) }
 }
 
-/// An event as a place in text; one of a device that has none, or before the first, has no number.
+/// An event as text. Without an event number it is described in words.
 pub(super) fn place_of(device: &DeviceRecording, event: u32) -> String {
     match event {
         _ if device.events.is_empty() => "as it was dumped".to_owned(),
@@ -73,7 +73,7 @@ pub(super) fn place_of(device: &DeviceRecording, event: u32) -> String {
     }
 }
 
-/// Opens whatever can be opened, also counters alone. Fails with one sentence that names the file as it was typed.
+/// Opens any file, including counters. Fails with one sentence that names the file as it was typed.
 pub fn open_any(path: &Path) -> Result<Recording, String> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
@@ -94,7 +94,6 @@ pub fn open_any(path: &Path) -> Result<Recording, String> {
     }
 }
 
-/// True for a file that opens as a recording.
 pub(super) fn is_recording(path: &Path) -> bool {
     path.is_file() && open_any(path).is_ok()
 }
@@ -116,8 +115,8 @@ pub fn open_stats(path: &Path) -> Result<MemoryStats, String> {
     formats::stats::open(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Opens a recording and adds other artefacts of the same run to it: traces and timelines, in that order. Fails when a file cannot be
-/// read, or is not of the same run.
+/// Opens a recording and adds traces and timelines of the same run to it, in that order. Fails when a file cannot be read or is
+/// of another run.
 pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>), String> {
     let mut recording = if with.is_empty() { open_any(path)? } else { open(path)? };
     let mut joins = Vec::new();
@@ -130,8 +129,8 @@ pub fn open_with(path: &Path, with: &[PathBuf]) -> Result<(Recording, Vec<Join>)
     Ok((recording, joins))
 }
 
-/// The index of the device a person named, or of the busiest when none was named. Fails with one sentence that lists the devices
-/// of the recording.
+/// The index of the device that the user named, or of the busiest one. Fails with one sentence that lists the recording's
+/// devices.
 pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize, String> {
     let name = &recording.source.name;
     let Some(wanted) = wanted else {
@@ -140,7 +139,7 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
     recording.device_numbered(wanted).map_err(|e| e.to_string())
 }
 
-/// A recording, the device of it that is asked about, and that device's tables.
+/// A recording, the chosen device, and that device's tables.
 pub(super) struct Opened {
     pub(super) recording: Recording,
     index: usize,
@@ -148,7 +147,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a recording that has single allocations, for the device a person named. Fails as [`open_blocks`] and [`choose_device`] do.
+    /// Opens a recording that has single allocations, for a device that the user named. Fails like [`open_blocks`] and
+    /// [`choose_device`].
     pub(super) fn blocks(path: &Path, device: Option<i32>) -> Result<Self, String> {
         let recording = open_blocks(path)?;
         let index = choose_device(&recording, device)?;
@@ -168,7 +168,6 @@ impl Opened {
         About::by(&self.recording, &self.tables)
     }
 
-    /// The file ends in the middle: what came after is not known.
     pub(super) fn is_truncated(&self) -> bool {
         self.recording.report.truncated().is_some()
     }
@@ -182,7 +181,7 @@ impl Opened {
         self.device().events.len().saturating_sub(1) as u32
     }
 
-    /// An event that a person named. Fails where there is none of this number.
+    /// Checks the number of an event that the user named.
     pub(super) fn event(&self, event: u32) -> Result<u32, String> {
         match self.last_event() {
             last if event > last => Err(format!("{}: there is no event {event}; the last is {last}", self.recording.source.name)),
@@ -191,7 +190,7 @@ impl Opened {
     }
 }
 
-/// What to do with a folder where a file is wanted.
+/// The error when a path is a folder instead of a file.
 pub(super) fn is_a_folder(path: &Path) -> String {
     let path = path.display();
     format!("{path}: this is a folder; \"vramscope ranks {path}\" compares the recordings in it, or name one of its files")

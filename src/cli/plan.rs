@@ -1,4 +1,4 @@
-//! `vramscope plan A B --at batch=8 --at batch=16 …`: what a program would need at sizes that were not run.
+//! `vramscope plan A B --at batch=8 --at batch=16 …`: the memory that a program would need at other sizes.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,50 +17,51 @@ use vramscope_core::units::{Bytes, counted};
 
 mod text;
 
-/// The JSON object of the command-line contract.
+/// The JSON object of the command.
 #[derive(Debug, Serialize)]
 pub struct PlanReport {
     /// How well the recordings explain the program.
     pub fits: FitsEntry,
-    /// One entry a wanted size, in the order asked.
+    /// One entry per wanted size, in the order of the command line.
     pub at: Vec<Predicted>,
-    /// One entry a setting, in the order asked.
+    /// One entry per setting, in the order of the command line.
     pub largest: Vec<Largest>,
-    /// One entry a change.
+    /// One entry per change.
     pub changes: Vec<Changed>,
-    /// The most bytes that may be reserved; `null` is as much as wanted.
+    /// The most bytes that may be reserved; `null` for no limit.
     pub cap_bytes: Option<u64>,
-    /// The quantity that `largest` is of.
+    /// The quantity that `largest` refers to.
     pub largest_of: Option<String>,
-    /// Of the sizes that were tried below the largest under the first setting those that are not sure to fit.
+    /// Sizes below the largest one that were tried under the first setting and may not fit.
     pub holes: Vec<u64>,
-    /// The memory of a server by use, if the quantity is that of a KV cache; otherwise `null`.
+    /// The memory of a server by use, when the quantity is the size of a KV cache; otherwise `null`.
     pub server: Option<Server>,
-    /// How many steps the plan has; 0 where none were found.
+    /// Number of planned steps; 0 when no steps were found.
     pub steps: usize,
-    /// What the recordings leave open, in sentences.
+    /// Sentences on what the recordings leave unknown.
     pub notes: Vec<String>,
-    /// What a failure in a recording leaves open: requests that were never made. `null` without one.
+    /// What a failure in a recording leaves unknown, because the requests after it were never made. `null` without a failure.
     pub left_open: Option<String>,
 }
 
 /// How well the recordings explain the program.
 #[derive(Debug, Default, Serialize)]
 pub struct FitsEntry {
-    /// Bytes at the peak of the largest recording of requests whose sizes follow a law.
+    /// Bytes of explained requests at the peak of the largest recording. A request is explained when its size is a function of
+    /// the run's size.
     pub explained_bytes: u64,
-    /// The most bytes at once of the others, at whatever moment; they widen the spans.
+    /// The most bytes that unexplained requests held at once, at any moment. They widen the ranges.
     pub unexplained_bytes: u64,
-    /// Why there is no plan; `null` if there is one.
+    /// Why there is no plan; `null` when there is one.
     pub reason: Option<String>,
-    /// The others, most bytes first.
+    /// Unexplained requests, most bytes first.
     pub unexplained: Vec<Unexplained>,
-    /// What each of two recordings asks for where they stop being one program; empty if they are one.
+    /// When two recordings are of different programs: what each requests where they start to differ. Otherwise empty.
     pub parts_at: Vec<Side>,
 }
 
-/// Answers for recordings. Fails when a file cannot be read, or the recordings are of different programs; one of usage where sizes
-/// are missing or a card, a change or a quantity is unknown.
+/// Runs the subcommand. Fails when a file cannot be read or the recordings are of different programs. Missing sizes and unknown
+/// cards, changes or quantities are errors of usage.
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let wrong = |sentence: String| Err(Failure::Usage(sentence));
     if args.files.len() != args.at.len() {
@@ -150,17 +151,17 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(print(out, &text::Told { plan: &plan, report: &report, setting: &setting, card, args }.text())?)
 }
 
-/// Sizes below the largest that are tried too.
+/// How many sizes below the largest one are tried as well.
 const HOLES_TRIED: u64 = 48;
 
-/// One `--change`.
+/// One `--change` option.
 enum Asked {
     Changes(Vec<Change>),
-    /// The batch in this many passes.
+    /// Gradient accumulation: the batch in this many passes.
     Passes(u64),
 }
 
-/// The changes that were asked for, each line one.
+/// The requested changes, one row each.
 fn changes_of(args: &PlanArgs) -> Result<Vec<Asked>, Failure> {
     let parse = |text: &String| match text.trim().split_once([':', '=']) {
         Some(("accumulate", n)) => match n.trim().parse() {
@@ -263,12 +264,12 @@ pub(super) fn answer(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<P
     })
 }
 
-/// A wanted size with what it does not name taken from the largest recording.
+/// A wanted size. Quantities that it does not name are taken from the largest recording.
 fn completed(want: &Size, largest: &Size) -> Size {
     largest.iter().fold(largest.clone(), |size, (name, value)| size.with(name, want.get(name).unwrap_or(value)))
 }
 
-/// Those asked for; else the recordings' own, and those that are worth trying where a limit is to be met.
+/// The requested settings. By default the recorded ones and, when there is a cap, settings that may help.
 fn settings(plan: &Plan, args: &PlanArgs, cap: Option<u64>) -> Result<Vec<Setting>, Failure> {
     if !args.conf.is_empty() {
         let parse = |c: &String| {

@@ -1,4 +1,4 @@
-//! Answers as text and JSON, with what puts a recording's figures in doubt before them.
+//! Writes answers as text and JSON. Doubts about the figures of a recording come first.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use vramscope_core::model::Recording;
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::capital;
 
-/// Writes text and ends its last line.
+/// Writes text with a line end.
 pub fn print(out: &mut dyn Write, text: &str) -> Result<(), String> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     write!(out, "{text}{end}").map_err(|e| not_written(&e))
@@ -17,24 +17,24 @@ pub(super) fn not_written(e: &std::io::Error) -> String {
     format!("the answer cannot be written: {}", vramscope_core::formats::why_not_written(e))
 }
 
-/// Writes text as [`print()`] does, with its caveats.
+/// Writes text like [`print()`], with caveats about the recordings.
 pub fn print_of(out: &mut dyn Write, about: &[About<'_>], text: &str) -> Result<(), String> {
     print(out, &with_caveats(about, text))
 }
 
-/// Said before the figures of a recording whose trace does not lead to its end.
+/// The caveat of a recording whose trace contradicts its final state.
 pub(super) const DOUBTFUL: &str = "the trace contradicts the file's own end, so figures are doubtful";
 
 /// A recording that an answer is about.
 #[derive(Clone, Copy)]
 pub struct About<'a> {
     pub(super) recording: &'a Recording,
-    /// What the tables found against the file's own end.
+    /// How the trace contradicts the final state, as the tables found.
     pub(super) contradiction: Option<&'a str>,
 }
 
 impl<'a> About<'a> {
-    /// With what the tables of its device tell of it.
+    /// With the contradiction that the device's tables found.
     pub fn by(recording: &'a Recording, tables: &'a DeviceTables) -> Self {
         About { recording, contradiction: tables.disagreement.as_deref() }
     }
@@ -46,8 +46,8 @@ impl<'a> From<&'a Recording> for About<'a> {
     }
 }
 
-/// The text, with a caveat in its first line, which is the answer: that the file is cut short, has values that make no sense, or
-/// contradicts itself. The lines after it have the details.
+/// Adds caveats to the first line, which is the answer: that the file is cut short, has nonsensical values, or contradicts
+/// itself. Later lines have the details.
 pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
     let (answer, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut first = String::new();
@@ -58,7 +58,7 @@ pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
             continue;
         }
         let caveat = caveats.join("; ");
-        // Of several recordings the one that is meant is named.
+        // With several recordings, the caveat names the one it is about.
         first += &match about.len() {
             1 => format!("{}: ", capital(&caveat)),
             _ => format!("{}: {caveat}: ", recording.source.name),
@@ -78,7 +78,7 @@ pub(super) fn with_caveats(about: &[About<'_>], text: &str) -> String {
     format!("{first}{answer}\n{notes}{rest}")
 }
 
-/// One sentence when the file breaks off.
+/// One sentence when the file is cut short.
 pub(super) fn cut_note(recording: &Recording) -> Option<String> {
     let cut = recording.report.truncated()?;
     let text = cut.text.trim_end_matches('.');
@@ -86,7 +86,7 @@ pub(super) fn cut_note(recording: &Recording) -> Option<String> {
     Some(format!("{} is not whole: {text}. This holds for what could be read{again}.", recording.source.name))
 }
 
-/// Writes a value as indented JSON and a line end.
+/// Writes a value as indented JSON with a line end.
 pub fn print_json(out: &mut dyn Write, value: &impl serde::Serialize) -> Result<(), String> {
     let failed = |e: &dyn std::fmt::Display| format!("the answer cannot be written: {e}");
     serde_json::to_writer_pretty(&mut *out, value).map_err(|e| failed(&e))?;

@@ -1,4 +1,4 @@
-//! `vramscope probe SCENARIO [OUT]`: makes a memory problem happen, on this card or on simulated memory, and records it.
+//! `vramscope probe SCENARIO [OUT]`: provokes a memory problem on this card or on simulated memory, and records it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,15 @@ use vramscope_live::probe::{
 struct ProbeReport {
     #[serde(flatten)]
     report: Report,
-    /// A replay's figures beside the model's and the recording's.
+    /// For a replay: its figures beside those of the model and of the recording.
     #[serde(flatten)]
     compared: Option<Compared>,
     /// The file that was written.
     out: Option<PathBuf>,
 }
 
-/// Lists the scenarios, runs one, or replays a recording. Fails when an unknown scenario or parameter is one of usage; no card, or a
-/// run that failed, is not.
+/// Lists the scenarios, runs one, or replays a recording. An unknown scenario or parameter is an error of usage. A missing card
+/// or a failed run is not.
 pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(bytes) = args.neighbour {
         return Ok(neighbour(args.device, bytes, out)?);
@@ -59,7 +59,7 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
         )));
     }
     let sources: Vec<&Path> = args.paths.first().filter(|_| name == "replay").map(PathBuf::as_path).into_iter().collect();
-    // A run takes minutes on a card: what cannot be kept is not begun.
+    // A run takes minutes on a card, so the output path is checked before it.
     if let Some(error) = file.and_then(|file| refusal(file, &sources, args.force)) {
         return Err(error.into());
     }
@@ -79,7 +79,7 @@ pub fn run(args: &ProbeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(if args.json { print_json(out, &whole) } else { print(out, &text(&whole, &job)) }?)
 }
 
-/// What was asked for, and the file to write.
+/// The job of the command line, and the file to write.
 fn job<'a>(name: &str, args: &'a ProbeArgs) -> Result<(Job, Option<&'a Path>), Failure> {
     let misused = |sentence: &str| Failure::Usage(sentence.to_owned());
     let [first, second] = [0, 1].map(|i| args.paths.get(i).map(PathBuf::as_path));

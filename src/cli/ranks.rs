@@ -1,4 +1,4 @@
-//! `vramscope ranks DIR`: one recording a rank, side by side.
+//! `vramscope ranks DIR`: the recordings of a job's ranks side by side.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -12,12 +12,12 @@ use vramscope_core::formats::{folder, unpacked_bytes};
 use vramscope_core::model::Progress;
 use vramscope_core::units::{SizeColumn, count};
 
-/// Runs the subcommand. Fails when the folder has no recordings or none can be opened, or the answer cannot be written.
+/// Runs the subcommand. Fails when the folder has no recordings, when none can be opened, or when the answer cannot be written.
 pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     let files = folder::recordings_in(&args.paths).map_err(|e| e.to_string())?;
     let found = Mutex::new((Vec::new(), Vec::new()));
     ranks::read_all(&files, ranks::READ_BUDGET, &Progress::new(), unpacked_bytes, open_any, |at, result| {
-        // A poisoned lock means that another thread panicked; the scope ends with that panic.
+        // The lock is poisoned only when another thread panicked. The scope then ends with that panic.
         if let Ok(mut found) = found.lock() {
             match result {
                 Ok(rows) => found.0.extend(rows),
@@ -55,13 +55,12 @@ pub fn run(args: &RanksArgs, out: &mut dyn Write) -> Result<(), String> {
     print(out, text.trim_end())
 }
 
-/// A row a rank.
 fn table(job: &Job) -> Table {
     let mut table = Table::new("rlrrrrrrl");
     table.row(["rank", "file", "device", "events", "peak reserved", "peak active", "end reserved", "end active", ""]);
     let size = SizeColumn::of(job.rows.iter().flat_map(|r| [r.peak_reserved, r.peak_active, r.end_reserved, r.end_active]));
     for (i, r) in job.rows.iter().enumerate() {
-        // Beside nothing else of its job a number in the name is hardly a rank.
+        // A number in the name of a single recording is hardly a rank.
         let rank = r.rank.filter(|_| job.is_one);
         let reserved = |bytes: u64| if r.is_reserved_unknown { "not recorded".to_owned() } else { size.sized(bytes) };
         table.row([
@@ -79,7 +78,7 @@ fn table(job: &Job) -> Table {
     table
 }
 
-/// What is odd about a rank, in words.
+/// Remarks on what is unusual about a rank.
 fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
     let mut remarks = Vec::new();
     if row.ooms > 0 {
@@ -102,11 +101,11 @@ fn remarks(row: &RankRow, at: usize, overview: &Overview) -> Vec<String> {
     remarks
 }
 
-/// The ranks of every job in one list, as scripts of one job expect it, and each job on its own.
+/// The JSON object: the ranks of all jobs in one list, for scripts that expect a single job, and each job on its own.
 fn report(jobs: &[Job], errors: &[String]) -> Value {
     let file = |job: &Job, at: Option<usize>| at.map(|i| job.rows[i].file.clone());
     let outliers = |job: &Job| -> Vec<String> { job.overview.outliers.iter().map(|&i| job.rows[i].file.clone()).collect() };
-    // Groups of peaks, the lowest first, where the median is not what most are like; else none.
+    // Groups of peaks, lowest first, when the median does not describe most ranks; otherwise empty.
     let groups = |job: &Job| -> Vec<Vec<String>> {
         let named = |rows: &Vec<usize>| rows.iter().map(|&i| job.rows[i].file.clone()).collect();
         match &job.overview.division {
@@ -142,7 +141,7 @@ fn report(jobs: &[Job], errors: &[String]) -> Value {
             })
         })
         .collect();
-    // Different jobs have no common median and no first rank.
+    // Different jobs have no common median and no first failure.
     let only = if let [job] = jobs { Some(job) } else { None };
     json!({
         "sentence": only.map_or_else(|| ranks::headline(jobs), |job| job.overview.sentence.clone()),

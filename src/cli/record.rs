@@ -1,4 +1,4 @@
-//! `vramscope record`: a live watch without a window, into a session file or a pipe.
+//! `vramscope record`: watches GPUs without a window, and writes a session file or to a pipe.
 
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -14,25 +14,24 @@ use vramscope_live::live::agent::News;
 use vramscope_live::live::metrics::{self, Outlet, Publisher};
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
-/// A Grafana dashboard of the figures that `--prometheus` gives out.
+/// A Grafana dashboard for the figures that `--prometheus` publishes.
 const DASHBOARD: &str = include_str!("../../assets/grafana.json");
-/// How often figures are given out at most.
+/// Shortest interval between published figures.
 const PUBLISH: Duration = Duration::from_secs(1);
-/// The longest that the driver is waited for.
+/// How long to wait for the driver.
 const FOR_DRIVER: Duration = Duration::from_secs(20);
-/// What the end of a watch takes at most: a sampling thread whose driver hangs is waited for a second.
+/// The longest time that the end of a watch takes. It waits one second for a sampling thread whose driver hangs.
 const FOR_END: Duration = Duration::from_millis(1500);
 
-/// How far a watch is.
 enum Step {
     /// The first device answered.
     Begun,
     Done(Result<(), Failure>),
 }
 
-/// Watches until the time is up, the pipe is closed or the user stops it. Every record is written by itself, so a kill at any
-/// moment leaves a session that opens. Fails when a name that no session can have is one of usage; no driver, no such device, or a
-/// file that cannot be written is not.
+/// Watches until the time is up, the pipe is closed or the user stops it. Every record is written separately, so that a session
+/// opens even after a kill. A file name that does not end in `.vramscope` is a usage error, and so is a session on a terminal.
+/// A missing driver or device, or a file that cannot be written, is not.
 pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.grafana {
         return Ok(super::print(out, DASHBOARD)?);
@@ -52,7 +51,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
         None if is_pipe => "the pipe".to_owned(),
         None => "the figures".to_owned(),
     };
-    // The file is made before the driver is asked: a recording that could not be kept should fail before an hour of training.
+    // Creates the file before it asks the driver, so that a path that cannot be written fails before an hour of training.
     let file = session.map(|out| SessionFile::begin(out, args.force)).transpose()?;
     let publisher = args.prometheus.as_ref().map(Publisher::start).transpose()?;
     let (steps, seen) = channel();
@@ -60,11 +59,11 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let (args, name) = (args.clone(), name.clone());
         move || {
             let done = watch(&args, &name, is_pipe, file, publisher, &steps);
-            // No receiver is left if the time was up first.
+            // The receiver is gone when the time was up first.
             let _ = steps.send(Step::Done(done));
         }
     };
-    // On a thread of its own: a reader that stalls or a disk that hangs holds up a write for ever, and --seconds is to be obeyed.
+    // On a separate thread, because a stalled reader or a hanging disk blocks a write for ever, and --seconds must still work.
     std::thread::Builder::new().name("record".to_owned()).spawn(work).map_err(|e| format!("no thread can be started: {e}"))?;
     let time = args.seconds.map(Duration::from_secs_f64);
     let mut until = time.map(|t| Instant::now() + t.min(FOR_DRIVER) + FOR_END);
@@ -89,7 +88,7 @@ pub fn run(args: &RecordArgs, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// Watches until it is stopped or the program ends.
+/// Watches until it is stopped or the watched program ends.
 fn watch(
     args: &RecordArgs,
     name: &str,
@@ -119,7 +118,7 @@ fn watch(
     session.wait_for_device(patience)?;
     check_devices(&session, args)?;
     check_process(&mut session, args)?;
-    // Only now is there something to keep: an older session of this name stays until here.
+    // An older session of this name is replaced only now, when there is something to write.
     if args.force && !has_figures(&session) && args.out.as_ref().is_some_and(|o| o.exists()) {
         return Err(format!("{name}: stays as it was: no GPU can be read. Try again, or record to another file").into());
     }
@@ -142,7 +141,7 @@ fn watch(
         }
         match session.pump(wait.min(Duration::from_millis(500))) {
             Ok(_) => {}
-            // The other end of the pipe has seen enough.
+            // The reader of the pipe closed it.
             Err(e) if is_pipe && e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(e) => {
                 return Err(format!("{name}: cannot be written any more: {}; what was written opens", why_not_written(&e)).into());
@@ -153,19 +152,19 @@ fn watch(
     Ok(session.finish().map_err(|e| format!("{name}: the end of the session cannot be written: {}", why_not_written(&e)))?)
 }
 
-/// Standard output without the lock and the line buffer that Rust puts before it: records have no lines.
+/// Standard output without Rust's lock and line buffer, because records are not lines.
 fn standard_output() -> std::io::Result<File> {
     use std::os::fd::AsFd;
     Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// True where a GPU has given a first sample.
+/// True when a GPU has delivered a sample.
 fn has_figures(session: &LiveSession) -> bool {
     let history = session.history();
     history.devices().any(|(number, _)| !history.samples(number).is_empty())
 }
 
-/// A device that was asked for and is not there is a mistake in the command, not something to wait for.
+/// A requested device that does not exist is a mistake in the command, so it is not waited for.
 fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String> {
     let known: Vec<u32> = session.history().devices().map(|(number, _)| number).collect();
     match args.device.iter().find(|d| !known.iter().any(|k| *k as usize == **d)) {
@@ -177,8 +176,8 @@ fn check_devices(session: &LiveSession, args: &RecordArgs) -> Result<(), String>
     }
 }
 
-/// Refuses a process that does not exist. In a container the driver names processes by the host's PIDs, so a PID that a GPU lists
-/// counts too.
+/// Refuses a process that does not exist. In a container the driver reports the host's PIDs, so a PID that a GPU lists is
+/// accepted too.
 fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), String> {
     let Some(pid) = args.pid.filter(|pid| cfg!(target_os = "linux") && !Path::new("/proc").join(pid.to_string()).exists()) else {
         return Ok(());
@@ -193,7 +192,7 @@ fn check_process(session: &mut LiveSession, args: &RecordArgs) -> Result<(), Str
     Ok(())
 }
 
-/// Says what helpers told, on standard error. A program that cannot be entered is still watched from outside.
+/// Reports messages of helpers on standard error. A program that cannot be attached to is still watched through the driver.
 fn tell(news: &News, args: &RecordArgs) {
     match news {
         News::Answers { pid } => terminal::say(&format!("the helper in process {pid} answers")),
@@ -207,7 +206,7 @@ fn tell(news: &News, args: &RecordArgs) {
     }
 }
 
-/// Says what happens, on standard error: standard output may be the session.
+/// Reports the start of the watch on standard error, because standard output may be the session.
 fn say(session: &LiveSession, name: &str, args: &RecordArgs, publisher: Option<&Publisher>) {
     let n = session.history().devices().count() as u64;
     let how_long = args.seconds.map_or_else(|| "until Ctrl+C".to_owned(), |s| format!("for {s} s"));

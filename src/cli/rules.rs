@@ -1,4 +1,4 @@
-//! The user's own rules for roles, on the command line: `--rules FILE`, else those of the window.
+//! The user's role rules on the command line: `--rules FILE`, or those of the window.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +15,8 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
-    /// Reads the rules. The window's own file need not be there. Fails with one sentence that names the file, the rule and what
-    /// is wrong with it.
+    /// Reads the rules. The window's own file may be missing. Fails with one sentence that names the file, the rule and the
+    /// mistake.
     pub fn read(&self) -> Result<Rules, String> {
         match &self.rules {
             Some(path) if path == Path::new("none") => Ok(Rules::default()),

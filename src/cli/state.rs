@@ -1,4 +1,4 @@
-//! `vramscope state FILE [--event N|--peak|--oom|--end]`: segments, blocks and live memory at one instant.
+//! `vramscope state FILE [--event N|--peak|--oom|--end]`: segments, blocks and live memory at one event.
 
 use std::io::Write;
 
@@ -16,10 +16,10 @@ use vramscope_core::model::{BlockState, Clock, DeviceRecording, Recording, Stack
 use vramscope_core::tables::{BlockAt, NO_EVENT, Quantity, SegmentAt, StackNames, State, frame_text, named_by, tell_apart};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted, told_apart};
 
-/// Rows of the text output; JSON has every one.
+/// Most rows in the text output. The JSON has all.
 const STACKS_SHOWN: usize = 16;
 const SEGMENTS_SHOWN: usize = 24;
-/// Characters of the picture of a segment.
+/// Width of a segment's bar, in characters.
 const BAR: u64 = 32;
 
 /// The JSON object. Sizes are bytes, addresses integers.
@@ -30,25 +30,23 @@ struct Report {
     /// The state is the one after this event; null before the first.
     event: Option<u32>,
     events: u64,
-    /// True when the file ends in the middle: what came after is not known.
     truncated: bool,
     contradiction: Option<String>,
-    /// What that event did; null before the first.
+    /// The action of that event; null before the first.
     action: Option<&'static str>,
     time_us: Option<i64>,
     totals: Totals,
     holes: Holes,
-    /// More was reserved than these segments.
+    /// The segments in the file are only a part of what was reserved.
     #[serde(skip)]
     is_partial: bool,
     segments: Vec<SegmentRow>,
-    /// Live blocks that no segment is known to hold; profiler traces have only such.
+    /// Live blocks that are in no known segment. Profiler traces have only such blocks.
     blocks_outside_segments: Vec<BlockRow>,
-    /// What the program holds.
     live: Vec<LiveRow>,
-    /// What it freed and another stream may still use: active, but not live.
+    /// Memory that the program freed but another stream may still use: active, but not live.
     pending_free: Vec<LiveRow>,
-    /// What is active by role, what waits for another stream included; has every role, also those without bytes.
+    /// Active memory by role, including what waits for another stream. Lists all roles, also empty ones.
     by_category: Vec<RoleRow>,
     #[serde(skip)]
     shows_roles: bool,
@@ -57,7 +55,6 @@ struct Report {
     clock: Clock,
 }
 
-/// Live allocations of one role.
 #[derive(Debug, Serialize)]
 struct RoleRow {
     category: &'static str,
@@ -65,9 +62,9 @@ struct RoleRow {
     bytes: u64,
     requested_bytes: Option<u64>,
     count: u64,
-    /// The part of the bytes whose role is inferred from sizes, counts and lifetimes alone.
+    /// The part of the bytes whose role is only inferred from sizes, counts and lifetimes.
     probably: u64,
-    /// With "probably" where that is most of them.
+    /// The role's name, with "probably" when most of it is inferred.
     #[serde(skip)]
     text: String,
 }
@@ -82,13 +79,13 @@ struct DeviceName {
 
 #[derive(Debug, Serialize)]
 struct Totals {
-    /// Null where the file has no segments.
+    /// Null when the file has no segments.
     reserved_bytes: Option<u64>,
     active_bytes: u64,
     allocated_bytes: u64,
-    /// Null where the file has whole blocks only.
+    /// Null when the file has whole blocks only.
     requested_bytes: Option<u64>,
-    /// False where the file does not tell the size of every block.
+    /// False when the file lacks the sizes of some blocks.
     exact: bool,
 }
 
@@ -109,7 +106,7 @@ struct SegmentRow {
     /// `small` or `large`: which requests it serves.
     class: &'static str,
     is_expandable: bool,
-    /// Event that took it from the device; null when before the trace.
+    /// Event that reserved it; null when that was before the trace.
     born: Option<u32>,
     used_bytes: u64,
     largest_hole_bytes: u64,
@@ -118,10 +115,10 @@ struct SegmentRow {
 
 #[derive(Debug, Serialize)]
 struct BlockRow {
-    /// Null where the file tells no addresses.
+    /// Null when the file has no addresses.
     address: Option<u64>,
     bytes: u64,
-    /// What the program asked for; 0 when inactive, null where the file does not tell.
+    /// What the program requested; 0 when inactive, null when unknown.
     requested_bytes: Option<u64>,
     /// PyTorch's name: `active_allocated`, `active_pending_free` or `inactive`.
     state: &'static str,
@@ -139,10 +136,10 @@ struct LiveRow {
     count: u64,
     /// Innermost frame first, `file:line name`; empty without a stack.
     stack: Vec<String>,
-    /// The innermost frame of the program's own.
+    /// The innermost frame of the program's own code.
     #[serde(rename = "where")]
     place: String,
-    /// The place with what it called, for people.
+    /// The place and the function it called, for the text output.
     #[serde(skip)]
     text: String,
 }
@@ -162,7 +159,7 @@ pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json { print_json(out, &report) } else { print_of(out, &[opened.about()], &text(&report)) }
 }
 
-/// The device asked for; for `--oom` without one, the first that ran out of memory.
+/// The requested device. For `--oom` without a device, the first that ran out of memory.
 fn device_for(recording: &Recording, args: &StateArgs) -> Result<usize, String> {
     if args.instant.oom.is_some()
         && args.device.is_none()
@@ -292,7 +289,7 @@ fn segment_row(device: &DeviceRecording, state: &State, s: &SegmentAt, block_row
     }
 }
 
-/// Before the rows what the source tells beyond its blocks: allocated before profiling began, or without an event.
+/// Adds rows for memory that the source's totals count but its blocks do not: allocated before profiling, or without an event.
 fn with_older(opened: &Opened, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow> {
     let known = state.blocks.iter().filter(|b| b.lifetime.is_some()).fold(0u64, |sum, b| sum.saturating_add(b.size));
     let beyond = opened.device().source_totals.beyond_parts(state.event, known);
@@ -307,7 +304,7 @@ fn with_older(opened: &Opened, state: &State, rows: Vec<LiveRow>) -> Vec<LiveRow
     older.chain(rows).collect()
 }
 
-/// The blocks in one state grouped by stack, most bytes first.
+/// The blocks of one state by stack, most bytes first.
 fn by_stack(opened: &Opened, state: &State, of: BlockState, names: &StackNames) -> Vec<LiveRow> {
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let mut groups: FxHashMap<StackId, (u64, u64, u64)> = FxHashMap::default();
@@ -417,7 +414,7 @@ fn roles_text(r: &Report, out: &mut String) {
     }
 }
 
-/// A table of rows by stack under its two headings; nothing without rows.
+/// A table of rows by stack with two headings; nothing without rows.
 fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut String) {
     if rows.is_empty() {
         return;
@@ -442,7 +439,7 @@ fn live_text(r: &Report, rows: &[LiveRow], [bytes, place]: [&str; 2], out: &mut 
     *out += &format!("\n{table}");
 }
 
-/// `train.py:99 step`: the program's own line with its function.
+/// `train.py:99 step`: the line of the program's own code, with its function.
 fn own_text(stacks: &StackTable, stack: StackId, names: &StackNames) -> String {
     let frame = names.index(stack).and_then(|i| stacks.frame(names.frame(i)?));
     frame.map_or_else(|| names.of_stack(stack).to_owned(), |frame| frame_text(stacks, frame))
@@ -495,7 +492,7 @@ fn segments_text(r: &Report, out: &mut String) {
     }
 }
 
-/// The segment from first to last byte, scaled to one width: which parts are used.
+/// A segment from its first to its last byte as a bar of fixed width that shows which parts are used.
 fn bar(s: &SegmentRow) -> String {
     let edge = |i: u64| (u128::from(s.bytes) * u128::from(i) / u128::from(BAR)) as u64;
     let mut next = 0;
@@ -504,7 +501,7 @@ fn bar(s: &SegmentRow) -> String {
             // A block in a segment has an address.
             let start = |b: &BlockRow| b.address.unwrap_or(s.address);
             let (from, to) = (s.address + edge(i), s.address + edge(i + 1));
-            // Blocks cover the segment in address order, so the first that reaches into this cell is never before the last one's.
+            // Blocks are in address order, so the search continues where the previous cell ended.
             while s.blocks.get(next).is_some_and(|b| start(b) + b.bytes <= from) {
                 next += 1;
             }

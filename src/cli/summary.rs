@@ -1,4 +1,4 @@
-//! `vramscope summary FILE…`: what a recording holds and how high it went.
+//! `vramscope summary FILE…`: what a recording holds, and its peaks.
 
 pub(super) mod doing;
 pub(super) mod text;
@@ -26,26 +26,28 @@ use vramscope_core::model::{
 };
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 
-/// The JSON object of one file. Sizes are bytes, times microseconds since what `clock` says, mostly the epoch.
+/// The JSON object of one file. Sizes are bytes. Times are microseconds since the zero point that `clock` names, usually the
+/// epoch.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     pub(super) file: String,
     pub(super) format: &'static str,
-    /// It was predicted, and never made.
+    /// The recording is a prediction.
     never_ran: bool,
     pub(super) load: Load,
     pub(super) devices: Vec<DeviceSummary>,
-    /// The devices in the order of the text: the one that ran out of memory or has the highest peak first.
+    /// Indices of the devices in the order of the text: first the one that ran out of memory or has the highest peak.
     #[serde(skip)]
     order: Vec<usize>,
-    /// What the program was doing on the device that held most, which is also among `devices`; null where no block is known.
+    /// What the program was doing on the device that held most (its entry in `devices` has this too); null when no block is
+    /// known.
     #[serde(flatten)]
     pub(super) doing: Option<Doing>,
-    /// Artefacts of the same run that were added.
+    /// Files of the same run that were added.
     added: Vec<Addition>,
     /// PyTorch's counters compared with the snapshot.
     pub(super) stats: Vec<StatsVerdict>,
-    /// PyTorch's counters where they are all that the file holds, in the order of `devices`.
+    /// PyTorch's counters when the file holds nothing else, in the order of `devices`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) counters: Vec<Counted>,
 }
@@ -64,7 +66,7 @@ pub(super) struct Counted {
     pub(super) kind: &'static str,
     /// Bytes and counts by PyTorch's own keys.
     pub(super) values: BTreeMap<String, u64>,
-    /// How much more than its value a counter may be, where the source rounds down; exact ones are absent.
+    /// How much a counter may exceed its value, when the source rounds down. Exact counters are left out.
     pub(super) rounding: BTreeMap<String, u64>,
     pub(super) sentence: String,
     #[serde(skip)]
@@ -92,13 +94,12 @@ struct Addition {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Load {
-    /// From opening the file to the finished recording.
+    /// Time to read the file.
     pub(super) seconds: f64,
-    /// From there to the figures below.
     pub(super) analysis_seconds: f64,
     pub(super) events: u64,
     pub(super) bytes: u64,
-    /// What must be said before any figure, when the file is cut short or holds values that make no sense.
+    /// A caveat when the file is cut short or has nonsensical values.
     pub(super) caveat: Option<String>,
     pub(super) warnings: Vec<LoadWarning>,
 }
@@ -107,7 +108,7 @@ pub(super) struct Load {
 pub(super) struct DeviceSummary {
     #[serde(skip)]
     pub(super) label: String,
-    /// Where the trace does not lead to the file's own end.
+    /// How the trace contradicts the final state.
     #[serde(skip)]
     pub(super) contradiction: Option<String>,
     pub(super) index: i32,
@@ -119,59 +120,58 @@ pub(super) struct DeviceSummary {
     pub(super) events: u64,
     /// Samples of the whole card (NVML), not of the trace.
     pub(super) samples: u64,
-    /// `alloc` events; blocks that were live before the trace are not among them.
+    /// Number of `alloc` events. Blocks that were live before the trace are not counted.
     pub(super) allocations: u64,
-    /// `amd` or `intel`, where the recording tells: for the others PyTorch says `cuda` of NVIDIA's and AMD's alike.
+    /// `amd` or `intel`, if the recording shows it. PyTorch uses the name `cuda` for both NVIDIA and AMD.
     pub(super) vendor: Option<&'static str>,
     /// Blocks that were live before the trace began.
     pub(super) live_before: u64,
-    /// True where the file has neither addresses nor totals (PyTorch 1.8 and 1.9): bytes then count from what the recording itself
-    /// shows, on top of an unknown amount.
+    /// True when the file has neither addresses nor totals (PyTorch 1.8 and 1.9). Bytes then count only what the recording shows,
+    /// on top of an unknown amount.
     pub(super) relative: bool,
-    /// The file's totals are higher than its events: its segments and blocks are only a part.
+    /// The file's totals are higher than its events, so its segments and blocks are only a part.
     #[serde(skip)]
     pub(super) is_partial: bool,
-    /// At the end of the recording, as are `blocks`.
+    /// At the end of the recording, like `blocks`.
     pub(super) segments: u64,
     pub(super) blocks: u64,
-    /// Those of the blocks that the program holds.
+    /// Blocks that the program holds.
     #[serde(skip)]
     pub(super) live_blocks: u64,
-    /// Streams and pools that a segment or an allocation belongs to.
+    /// Streams that a segment or an allocation belongs to; the same for pools.
     pub(super) streams: u64,
     pub(super) pools: u64,
-    /// Ranges, each with its start and end counted once.
+    /// Ranges. Start and end count as one.
     pub(super) annotations: u64,
     pub(super) time_us: Option<[i64; 2]>,
-    /// What times count from: `epoch`, `day` (midnight of a day that is not named) or `start` (of the file).
+    /// The zero point of times: `epoch`, `day` (midnight of an unnamed day) or `start` (of the file).
     pub(super) clock: &'static str,
     #[serde(skip)]
     pub(super) counts_from: Clock,
-    /// Null where the file does not tell it.
+    /// Null when the file does not record it.
     #[serde(serialize_with = "or_null")]
     pub(super) reserved_bytes: Level,
     #[serde(serialize_with = "or_null")]
     pub(super) active_bytes: Level,
     #[serde(serialize_with = "or_null")]
     pub(super) allocated_bytes: Level,
-    /// Null where the file has rounded sizes and not what was asked for (PyTorch's profiler).
+    /// Null when the file has only rounded sizes (PyTorch's profiler).
     pub(super) requested_bytes: Option<Level>,
-    /// Allocations went on after the last failure.
+    /// Allocations continued after the last failure.
     #[serde(skip)]
     pub(super) is_over_failures: bool,
     pub(super) ooms: Vec<Oom>,
-    /// Its steps, phases and peak; absent where no block is known.
+    /// Its steps, phases and peak; null when no block is known.
     #[serde(flatten)]
     pub(super) doing: Option<Doing>,
-    /// Live bytes by category, where the source has them (memory timelines).
+    /// Live bytes by category, from a memory timeline.
     pub(super) bands: Option<Bands>,
-    /// What a live session saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) watched: Option<Watched>,
 }
 
 impl DeviceSummary {
-    /// The levels by PyTorch's counters, where there is nothing else.
+    /// Fills in the levels from PyTorch's counters, when there is nothing else.
     fn fill_in(&mut self, stats: &MemoryStats) {
         let pool = if stats.kind == StatsKind::Host { "" } else { ".all" };
         let level = |group: &str| {
@@ -201,13 +201,13 @@ pub(super) struct Bands {
 #[derive(Debug, Serialize)]
 pub(super) struct Band {
     pub(super) category: &'static str,
-    /// The most it ever was, what it was at the peak of the sum, and at the end.
+    /// Its own peak, its value at the peak of the sum, and its value at the end.
     pub(super) most_bytes: u64,
     pub(super) at_peak_bytes: u64,
     pub(super) end_bytes: u64,
 }
 
-/// A level of 0 that is not the file's own figure is none.
+/// A level that is 0 because the file does not record it becomes null.
 fn or_null<S: serde::Serializer>(level: &Level, serializer: S) -> Result<S::Ok, S::Error> {
     Some(level).filter(|level| level.is_known).serialize(serializer)
 }
@@ -218,9 +218,9 @@ pub(super) struct Level {
     pub(super) is_known: bool,
     pub(super) end: u64,
     pub(super) peak: u64,
-    /// The first event after which the peak stood; null when it stood before the first event.
+    /// The first event after which the peak was reached; null when that was before the first event.
     pub(super) peak_event: Option<u32>,
-    /// False where the file does not tell the size of every block.
+    /// False when the file lacks the sizes of some blocks.
     pub(super) exact: bool,
 }
 
@@ -228,9 +228,9 @@ pub(super) struct Level {
 pub(super) struct Oom {
     pub(super) event: u32,
     pub(super) requested_bytes: u64,
-    /// Null where the source does not tell it (profiler traces, RMM logs).
+    /// Null when the source does not record it (profiler traces, RMM logs).
     pub(super) device_free_bytes: Option<u64>,
-    /// Why it failed, of a device's last one: what `oom` says first, and has in its JSON.
+    /// For the last failure of a device: why it failed, as in the answer of `oom`.
     #[serde(skip)]
     pub(super) why: Option<String>,
 }
@@ -247,8 +247,8 @@ struct Failure {
     error: String,
 }
 
-/// Writes a summary of each file. A file that fails leaves the others untouched. Fails with one sentence a file that could not be
-/// read, a line each.
+/// Writes a summary of each file. A file that fails does not affect the others. The error has one sentence and one line per
+/// failed file.
 pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
     let (files, json) = (&args.files, args.json);
     if files.len() > 1 && !(args.with.is_empty() && args.stats.is_empty()) {
@@ -259,7 +259,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
         match open_with(path, &args.with).and_then(|(recording, joins)| summarise(path, &recording, joins, &args.stats)) {
             Ok(summary) if json => many.files.push(summary),
             Ok(summary) => {
-                // A blank line between files; the answer to the first is shown while the next is read.
+                // Each answer is shown before the next file is read.
                 let gap = if many.files.is_empty() { "" } else { "\n" };
                 print(out, &format!("{gap}{}", text::of(&summary)))?;
                 out.flush().map_err(|e| not_written(&e))?;
@@ -281,7 +281,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
     Err(many.errors.into_iter().map(|f| f.error).collect::<Vec<_>>().join("\n"))
 }
 
-/// What a device holds at its peak, in a sentence without a full stop; `None` where no block is known.
+/// What a device held at its peak, as a sentence without a full stop; `None` when no block is known.
 pub(super) fn at_peak(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Option<String>, String> {
     Ok(Doing::of(recording, device, tables)?.map(|doing| doing.peak().to_owned()))
 }
@@ -295,7 +295,7 @@ pub fn summarise(path: &Path, recording: &Recording, joins: Vec<Join>, stats: &[
     })
 }
 
-/// The same by tables that are there already, one a device.
+/// Like [`summarise`], with tables that already exist, one per device.
 pub(super) fn summarise_with(path: &Path, recording: &Recording, tables: &[DeviceTables]) -> Result<Summary, String> {
     summarise_by(path, recording, Vec::new(), &[], &mut |device| {
         summarise_device(recording, &recording.devices[device], &tables[device])
@@ -372,7 +372,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         let exact = is_exact && tables.curves.is_exact(q);
         Level { is_known: true, end: tables.curves.end(q), peak, peak_event: some_event(event), exact }
     };
-    // A trace without a final state: what is there at the end follows from the events.
+    // Without a recorded final state, the final state follows from the events.
     let (segments, blocks, live_blocks) = if device.has_final_state {
         let live = device.blocks.iter().filter(|b| b.state == BlockState::Active).count();
         (device.segments.len(), device.blocks.len(), live as u64)
@@ -405,7 +405,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
         time_us: events.time_range().map(|(first, last)| [first, last]),
         clock: recording.clock().name(),
         counts_from: recording.clock(),
-        // The file's own figure; on the CPU it is not an allocator's, and nothing else shows it.
+        // The file's own total. On the CPU it does not come from an allocator, and nothing else has it.
         reserved_bytes: match device.source_totals.mapped {
             0 => level(Quantity::Reserved),
             peak => Level { is_known: true, end: 0, peak, peak_event: None, exact: true },
@@ -424,7 +424,7 @@ fn summarise_device(recording: &Recording, device: &DeviceRecording, tables: &De
     Ok(summary)
 }
 
-/// The device's failures, the last of them with its reason.
+/// The device's failures. The last one has its reason.
 fn ooms(device: &DeviceRecording, tables: &DeviceTables) -> Result<Vec<Oom>, String> {
     let events = &device.events;
     let of = |event: u32| Oom {
@@ -446,12 +446,12 @@ fn some_event(event: u32) -> Option<u32> {
     (event != NO_EVENT).then_some(event)
 }
 
-/// What the source recorded of `PYTORCH_CUDA_ALLOC_CONF`; `None` when it recorded no settings or the variable was empty.
+/// The recorded `PYTORCH_CUDA_ALLOC_CONF`; `None` when no settings were recorded or the variable was empty.
 fn alloc_conf(device: &DeviceRecording) -> Option<String> {
     device.settings.raw.iter().find(|(k, v)| k.ends_with("ALLOC_CONF") && !v.is_empty()).map(|(_, v)| v.clone())
 }
 
-/// Marks of events and markers (out of memory, snapshot) name no stream of their own, so they do not count.
+/// Events without a stream of their own (out of memory, snapshot) do not count.
 fn streams_used(device: &DeviceRecording) -> u64 {
     let of_events = device.events.action.iter().zip(&device.events.stream);
     let of_events = of_events.filter(|(a, _)| !matches!(a, Action::Oom | Action::Snapshot | Action::Unknown)).map(|(_, s)| s.0);
@@ -463,7 +463,7 @@ fn pools_used(device: &DeviceRecording) -> u64 {
     distinct(known.filter(|&p| p != PoolId::UNKNOWN).map(|p| p.0), device.pools.len())
 }
 
-/// How many ids there are of those that are known.
+/// The number of distinct ids below `known`.
 fn distinct(ids: impl Iterator<Item = u16>, known: usize) -> u64 {
     let mut used = vec![false; known];
     for id in ids {

@@ -1,5 +1,6 @@
-//! What `vramscope run --at-oom DIR` does beside the program: it waits, passes signals on, says at the end what was caught, and ends as the
-//! program did. The catching itself happens inside the program (`assets/python/vramscope/_catch.py` of `vramscope-live`).
+//! The part of `vramscope run --at-oom DIR` outside the program: waits for it, forwards signals, reports at the end what was
+//! recorded, and exits as the program did. The recording happens inside the program (`assets/python/vramscope/_catch.py` of
+//! `vramscope-live`).
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,14 +13,14 @@ use serde_json::Value;
 use super::terminal;
 use vramscope_core::units::counted;
 
-/// The program, for the handlers of signals; 0 before it runs.
+/// PID of the program, for signal handlers; 0 before it runs.
 static CHILD: AtomicI32 = AtomicI32::new(0);
-/// A signal that came before the program ran; 0 for none.
+/// A signal that arrived before the program ran; 0 for none.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// Signals that the parent may send: they are passed on to the program.
+/// Signals that are forwarded to the program.
 const PASSED_ON: [i32; 6] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// Makes the folder, so that a name that can not be one fails before the training, not after it.
+/// Creates the folder, so that an invalid path fails before the training and not after it.
 pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
     let failed = |e: io::Error| {
         let why = vramscope_core::formats::why_not_written(&e);
@@ -27,29 +28,30 @@ pub fn prepare(folder: &Path) -> Result<PathBuf, String> {
     };
     std::fs::create_dir_all(folder).map_err(failed)?;
     let folder = folder.canonicalize().map_err(failed)?;
-    // Root may write also where the mode forbids it, so a file is created to find out.
+    // Permissions alone do not decide whether root can write, so this creates a file to find out.
     let probe = folder.join(format!(".vramscope-{}.part", std::process::id()));
     std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe)).map_err(failed)?;
     Ok(folder)
 }
 
-/// Tells the pages of this run from those of others in the same folder.
+/// An id that distinguishes the pages of this run from others in the folder.
 pub fn name_of_run() -> String {
     format!("{}-{}", std::process::id(), vramscope_live::live::wall_clock_us())
 }
 
-/// The file that the first process of a run makes which uses CUDA: without a snapshot nothing else tells whether one did.
+/// A file that the first process of a run creates when it uses CUDA. Without a snapshot, nothing else shows whether CUDA was
+/// used.
 pub fn mark(run: &str) -> PathBuf {
     std::env::temp_dir().join(format!(".vramscope-{run}.used"))
 }
 
-/// Runs the program to its end and ends as it did. Returns only when it cannot be started.
+/// Runs the program and exits as it did. Returns only when it cannot be started.
 pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     pass_signals_on();
     #[cfg(target_os = "linux")]
-    // SAFETY: between fork and exec only `prctl` is called, which takes no lock and no memory.
+    // SAFETY: between fork and exec only `prctl` is called, which neither locks nor allocates.
     unsafe {
-        // The program must not go on without us, with a GPU in its hands: it gets the chance to write a snapshot.
+        // When this process dies, the program must not keep a GPU busy. SIGTERM lets it write a snapshot first.
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
             Ok(())
@@ -63,7 +65,7 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     CHILD.store(pid, Ordering::SeqCst);
     let early = EARLY.swap(0, Ordering::SeqCst);
     if early != 0 && pid > 0 {
-        // SAFETY: kill touches no memory of ours; the child has not been waited for, so the number is still its own.
+        // SAFETY: kill touches no memory of this process. The child was not waited for yet, so its PID is still valid.
         unsafe { libc::kill(pid, early) };
     }
     let status = loop {
@@ -75,7 +77,7 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     };
     CHILD.store(0, Ordering::SeqCst);
     for signal in PASSED_ON.into_iter().filter(|s| !is_ignored(*s)) {
-        // SAFETY: back to what the system does; Ctrl+C ends what is left to say.
+        // SAFETY: restores the default handler. From here on Ctrl+C may end the remaining output.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     let has_used_cuda = std::fs::remove_file(mark(run)).is_ok();
@@ -85,7 +87,7 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     end_as(status)
 }
 
-/// True if the parent set the signal to be ignored, as nohup does; then the program ignores it too.
+/// True when the parent ignores the signal, as nohup does. The program then ignores it too.
 fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid `sigaction`, and the call writes only into it.
     unsafe {
@@ -97,27 +99,27 @@ fn is_ignored(signal: i32) -> bool {
 fn pass_signals_on() {
     for signal in PASSED_ON.into_iter().filter(|s| !is_ignored(*s)) {
         let handler = move |info: &libc::siginfo_t| {
-            // What a terminal sends (Ctrl+C), the program gets from it too.
+            // The terminal sends its signals (Ctrl+C) to the program as well.
             if info.si_code > 0 {
                 return;
             }
             match CHILD.load(Ordering::SeqCst) {
                 0 => EARLY.store(signal, Ordering::SeqCst),
-                // SAFETY: kill may be called in a handler and touches no memory.
+                // SAFETY: kill is async-signal-safe and touches no memory.
                 child => unsafe {
                     libc::kill(child, signal);
                 },
             }
         };
-        // SAFETY: the handler uses atomics and kill alone, which a handler may.
+        // SAFETY: the handler only uses atomics and kill, which are async-signal-safe.
         let _ = unsafe { signal_hook_registry::register_sigaction(signal, handler) };
     }
 }
 
-/// Ends this process as the program ended: by its exit code or its signal.
+/// Ends this process like the program: with its exit code or its signal.
 fn end_as(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal() {
-        // SAFETY: plain calls; the core, if there is to be one, is the program's and not ours.
+        // SAFETY: plain system calls. A core dump would be the program's, so this process writes none.
         unsafe {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
@@ -129,7 +131,7 @@ fn end_as(status: ExitStatus) -> ! {
     std::process::exit(status.code().unwrap_or(1));
 }
 
-/// What was caught, in one line; `None` if nothing was and the program ended well.
+/// One line on what was recorded; `None` when nothing was and the program succeeded.
 fn sentence(folder: &Path, run: &str, status: ExitStatus, has_used_cuda: bool) -> Option<String> {
     let pages = pages(folder, run);
     let named = |page: &Value| page["snapshot"].as_str().map(|name| folder.join(name));
@@ -152,7 +154,7 @@ fn sentence(folder: &Path, run: &str, status: ExitStatus, has_used_cuda: bool) -
     })
 }
 
-/// Why a program that failed left no snapshot.
+/// Why a failed program left no snapshot.
 fn why_none(status: ExitStatus, has_used_cuda: bool) -> String {
     let before = if has_used_cuda { "" } else { ", and no process of it had used CUDA until then" };
     match (status.signal(), status.code()) {
@@ -178,7 +180,7 @@ fn pages(folder: &Path, run: &str) -> Vec<Value> {
         }
         let page = std::fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         let Some(page) = page.filter(|page| page["run"] == run) else { continue };
-        // By the snapshot: a page is written again when the error is known.
+        // Sorted by the snapshot's time, because a page is rewritten when the error becomes known.
         let file = page["snapshot"].as_str().map_or(entry.path(), |name| folder.join(name));
         let time = std::fs::metadata(file).and_then(|m| m.modified()).ok();
         found.push((time, page));

@@ -1,10 +1,10 @@
-//! [`Table`]: columns of text that line up.
+//! [`Table`]: text in aligned columns.
 
 use std::fmt;
 
 use vramscope_core::units::counted;
 
-/// Rows of cells. A column is as wide as its widest cell; the columns named at the start are flush right.
+/// Rows of cells. A column is as wide as its widest cell, and is aligned left or right.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     right: Vec<bool>,
@@ -12,13 +12,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table whose columns are flush left (`l`) or right (`r`): `"lrrr"`.
+    /// `columns` gives the alignment of each column, left (`l`) or right (`r`): `"lrrr"`.
     pub fn new(columns: &str) -> Self {
         Table { right: columns.chars().map(|c| c == 'r').collect(), rows: Vec::new() }
     }
 
-    /// Adds rows. If more than two differ only in their first cell, only the first of them is shown, with the number of the
-    /// others in its last cell.
+    /// Adds rows. When more than two rows differ only in their first cell, only the first is shown, with the number of the others
+    /// in its last cell.
     pub fn rows_folded<const N: usize>(&mut self, rows: &[[String; N]], others: [&str; 2]) {
         for (i, row) in rows.iter().enumerate() {
             let same = |other: &&[String; N]| other[1..] == row[1..];
@@ -41,15 +41,15 @@ impl Table {
     }
 }
 
-/// A name out of a file may hold line ends, behind which it could write rows of its own.
+/// Names in a file may contain line ends, which could fake rows.
 fn in_one_line(cell: String) -> String {
     if cell.contains(['\n', '\t']) { cell.replace('\n', "\\n").replace('\t', "\\t") } else { cell }
 }
 
-/// The longest text of a cell; what is longer is cut in its middle.
+/// Longest text of a cell. Longer texts lose their middle.
 const LONGEST: usize = 400;
 
-/// A name out of a file may have millions of letters.
+/// Names in a file may have millions of characters.
 fn elided(cell: String) -> String {
     let letters = if cell.len() <= LONGEST { 0 } else { cell.chars().count() };
     if letters <= LONGEST {
@@ -69,7 +69,7 @@ impl fmt::Display for Table {
             for (i, (&w, &right)) in widths.iter().zip(&self.right).enumerate() {
                 let cell = row.get(i).map_or("", String::as_str);
                 let gap = if i == 0 { "" } else { "  " };
-                // Formatting knows no width over 65,535.
+                // Format widths are limited to 65,535.
                 let pad = " ".repeat(w.saturating_sub(cell.chars().count()));
                 line += &if right { format!("{gap}{pad}{cell}") } else { format!("{gap}{cell}{pad}") };
             }

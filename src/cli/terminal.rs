@@ -1,14 +1,15 @@
-//! The one way to standard output and standard error. Names from a file, settings and errors may contain anything, and a terminal
-//! obeys escapes, carriage returns and direction marks in them. Here they are shown instead: `\u001b`.
+//! The only way to standard output and standard error. Names from files, settings and errors may contain anything, and a terminal
+//! obeys escape codes, carriage returns and direction marks in them. Here these characters are shown as `\u001b` instead of
+//! passed on.
 //!
-//! That is how JSON writes them too: inside the strings of `--json`, `\u009b` is the same data as the character.
+//! JSON writes them in the same way: inside a string of `--json`, `\u009b` is the same data as the character itself.
 
 use std::io::{self, Write};
 
 use vramscope_core::units::{NBSP, shown};
 
-/// A writer of text that shows control characters instead of passing them on. Each call must have whole characters, as `write!`
-/// and serde write them.
+/// A writer that shows control characters instead of passing them on. Each call must contain whole characters, as `write!` and
+/// serde write them.
 #[derive(Debug)]
 pub struct Shown<W: Write>(W);
 
@@ -22,7 +23,7 @@ impl<W: Write> Shown<W> {
 impl<W: Write> Write for Shown<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        // A plain space before the unit: who searches the output for `3 MiB` types one.
+        // A plain space before the unit, because users who search for `3 MiB` type one.
         self.0.write_all(shown(&text).replace(NBSP, " ").as_bytes())?;
         Ok(bytes.len())
     }
@@ -37,7 +38,7 @@ pub fn stdout() -> Shown<io::BufWriter<io::StdoutLock<'static>>> {
     Shown::new(io::BufWriter::new(io::stdout().lock()))
 }
 
-/// Standard output unchanged, for output that another vramscope process reads.
+/// Standard output without changes, for another vramscope process to read.
 pub fn wire() -> impl Write {
     io::BufWriter::new(io::stdout().lock())
 }
@@ -47,10 +48,10 @@ pub fn stderr() -> Shown<io::Stderr> {
     Shown::new(io::stderr())
 }
 
-/// Says something on standard error, each line behind the program's name.
+/// Writes to standard error, with the program's name before each line.
 pub fn say(text: &str) {
     let lines: String = text.lines().map(|line| format!("vramscope: {line}\n")).collect();
-    // Who closed standard error does not want to be told.
+    // A closed standard error is ignored.
     let _ = stderr().write_all(lines.as_bytes());
 }
 
@@ -72,11 +73,11 @@ mod tests {
             "\\u001b]0;owned\\u0007\\u001b[2Jevil\\u000d\\u202e\\u009b31m.py\n"
         );
         assert_eq!(through("\u{7f}\u{8}\u{2066}\u{e0041}"), "\\u007f\\u0008\\u2066\\udb40\\udc41");
-        // What people write stays.
+        // Normal text is not changed.
         let plain = "a\tb 3 MiB é 模型 ‹…› שלום 👩\u{200d}🚀\n";
         assert_eq!(through(plain), plain);
         assert_eq!(through("3\u{a0}MiB"), "3 MiB", "what is searched for with a plain space is found");
-        // Bytes that are not UTF-8 would be C1 controls for a terminal without UTF-8.
+        // A terminal without UTF-8 would take bytes that are not UTF-8 for C1 controls.
         let mut out = Vec::new();
         Shown::new(&mut out).write_all(b"a\x9b31m").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\u{fffd}31m");

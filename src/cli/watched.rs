@@ -1,4 +1,4 @@
-//! A live session in words and figures: what `summary` says of it.
+//! A live session as text and figures, for `summary`.
 
 use serde::Serialize;
 
@@ -6,7 +6,6 @@ use super::Table;
 use vramscope_core::model::{Bands, DeviceRecording, LiveTrack, Sample};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted, time_of_day};
 
-/// What a session saw of a device.
 #[derive(Debug, Serialize)]
 pub struct Watched {
     /// From the first sample to the last.
@@ -17,9 +16,9 @@ pub struct Watched {
     pub peak_used_bytes: u64,
     /// Time of that peak, in microseconds since the epoch.
     pub peak_time_us: i64,
-    /// Where the bytes were at that peak.
+    /// Who held the bytes at that peak.
     pub at_peak: Bands,
-    /// Where they were at the end.
+    /// Who held the bytes at the end.
     pub at_end: Bands,
     /// Every process seen, the largest first.
     pub processes: Vec<Process>,
@@ -29,11 +28,11 @@ pub struct Watched {
     pub lost: u64,
     /// Number of periods without samples.
     pub gaps: u64,
-    /// Why the device could not be read, when that was so at the end.
+    /// Why the device could not be read at the end; `None` when it could.
     pub trouble: Option<String>,
     /// False when no figure was read; the figures above are then meaningless.
     pub is_readable: bool,
-    /// What the driver could not tell.
+    /// What the driver cannot report.
     pub limits: Vec<String>,
 }
 
@@ -44,7 +43,6 @@ pub struct Alarm {
     text: String,
 }
 
-/// A process of a session.
 #[derive(Debug, Serialize)]
 pub struct Process {
     pub(super) pid: u32,
@@ -52,16 +50,16 @@ pub struct Process {
     pub(super) user: String,
     pub(super) container: Option<String>,
     pub(super) peak_bytes: Option<u64>,
-    /// From the first list it was in to the last; all of it for one that came later.
+    /// Growth from the first list of processes to the last. A process that appeared later has grown by all of its bytes.
     pub(super) grown_bytes: u64,
-    /// PyTorch's own peaks, and the driver's since the process began.
+    /// PyTorch's peaks are its own. The driver's peak is since the process started.
     pub(super) peak_allocated_bytes: Option<u64>,
     pub(super) peak_reserved_bytes: Option<u64>,
     pub(super) lifetime_peak_bytes: Option<u64>,
     pub(super) has_pytorch_figures: bool,
 }
 
-/// The session of a device; `None` for a recording that was not watched.
+/// The session of a device; `None` when the recording is no session.
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let track: &LiveTrack = device.live.as_deref()?;
     let total = device.capacity.unwrap_or(0);
@@ -106,7 +104,7 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
 }
 
 impl Watched {
-    /// The answer, without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
+    /// The main sentence without the device's name: "used at most 8.95 GiB of 140.40 GiB in 19.3 s".
     pub fn sentence(&self) -> String {
         if !self.is_readable {
             return "memory not readable".to_owned();
@@ -114,7 +112,6 @@ impl Watched {
         format!("used at most {} of {} in {:.1} s", Bytes(self.peak_used_bytes), Bytes(self.total_bytes), self.seconds)
     }
 
-    /// Where the bytes were, and whose.
     pub fn text(&self) -> String {
         let mut table = Table::new("lrr");
         table.row(["", &format!("at the peak, {} UTC", time_of_day(self.peak_time_us)), "at the end"]);

@@ -16,22 +16,22 @@ use vramscope_core::inference::whatif::{Question, Row, SUGGESTED, WhatIf};
 use vramscope_core::model::{DeviceKind, DeviceRecording, Format, Progress, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, capital, count, counted, told_apart};
 
-/// The JSON object of the command-line contract.
+/// The JSON object of the command.
 #[derive(Debug, Serialize)]
 pub struct WhatIfReport {
-    /// The limit that was asked for or follows from the recording; a run's own may be lower.
+    /// The limit of the command line or of the recording. A run's own limit may be lower.
     #[serde(skip)]
     limit: Option<u64>,
-    /// No setting was named: the suggested ones were tried.
+    /// No setting was named, so the suggested ones were tried.
     #[serde(skip)]
     is_suggested: bool,
-    /// One entry per setting, in the order asked.
+    /// One entry per setting, in the order of the command line.
     pub runs: Vec<RunEntry>,
     /// Ordinal of the device as the process counts it.
     pub device: i32,
-    /// True when the file ends in the middle: only the requests before that were served again.
+    /// True when the file is cut short. Only the requests before the cut were simulated.
     pub truncated: bool,
-    /// Whether the model reproduces the recording; if not, where it departs first.
+    /// Whether the model reproduces the recording, or where it first differs.
     pub agreement: AgreementEntry,
     /// The best of the runs; `null` when none passes.
     pub best: Option<BestEntry>,
@@ -40,21 +40,21 @@ pub struct WhatIfReport {
 /// The result of one setting.
 #[derive(Debug, Serialize)]
 pub struct RunEntry {
-    /// Its figures, whose names are fields of the object.
+    /// Its figures, as fields of this object.
     #[serde(flatten)]
     pub row: Row,
     /// Bytes by which the peak exceeds the limit, as it may with expandable segments.
     pub over_limit_bytes: u64,
-    /// What was assumed because the trace does not record it.
+    /// Assumptions about what the trace does not record.
     pub assumptions: Vec<String>,
 }
 
 /// The recording under its own settings.
 #[derive(Debug, Serialize)]
 pub struct AgreementEntry {
-    /// The whole recording comes out of the model. Never said of a file that breaks off.
+    /// The model reproduces the whole recording. Never true for a file that is cut short.
     agrees: bool,
-    /// All events that could be read do.
+    /// The model reproduces all events that could be read.
     agrees_as_far_as_read: bool,
     first_difference: Option<String>,
     conf: String,
@@ -62,21 +62,22 @@ pub struct AgreementEntry {
     torch_rules: String,
 }
 
-/// Which run is best.
+/// The best run.
 #[derive(Debug, Serialize)]
 pub struct BestEntry {
-    /// Its place among the runs, from 0.
+    /// Its index among the runs.
     pub run: usize,
-    /// In a few words.
+    /// The reason in a few words.
     pub why: String,
 }
 
 /// Why a peak may exceed its limit.
 const OVER_LIMIT: &str = "a peak above the limit is real: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB";
 
-/// Answers for a file. Fails when the file cannot be read, has no such device, or has no trace, or the simulation cannot be written.
+/// Runs the subcommand. Fails when the file cannot be read, when it lacks the device or a trace, or when the simulation cannot be
+/// written.
 pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
-    // Before the runs, which take a while.
+    // Checked before the runs, which take a while.
     if let Some(error) = args.save.as_ref().and_then(|out| refusal(out, &[&args.file], args.force)) {
         return Err(error.to_string());
     }
@@ -146,7 +147,7 @@ fn answer(
     Ok(WhatIfReport { limit, is_suggested, runs, truncated, device: whatif.requests().device().id.index, agreement, best })
 }
 
-/// Writes everything the allocator did in a run as a snapshot; says what was written.
+/// Saves a run with every event as a snapshot. Returns a sentence on what was written.
 fn save(
     args: &WhatifArgs,
     whatif: &WhatIf<'_>,
@@ -162,7 +163,7 @@ fn save(
     Ok(format!("{}: the run with {} and its {} events, as a snapshot", path.display(), shown(&row.conf), count(events as u64)))
 }
 
-/// The device asked for, or the busiest one; it must be a GPU with a trace of requests.
+/// The requested device or the busiest one. It must be a GPU with recorded requests.
 fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording, String> {
     let name = &recording.source.name;
     let device = &recording.devices[choose_device(recording, index)?];
@@ -183,7 +184,7 @@ fn choose(recording: &Recording, index: Option<i32>) -> Result<&DeviceRecording,
     without_requests(device).map_or(Ok(device), |sentence| Err(format!("{name}: {sentence}")))
 }
 
-/// Why there is nothing to run again on a device; `None` where there is.
+/// Why there is nothing to simulate on a device; `None` when there is.
 pub(super) fn without_requests(device: &DeviceRecording) -> Option<String> {
     if let Some(before) = WhatIf::mostly_before(device) {
         return Some(format!(
@@ -213,7 +214,7 @@ fn text(report: &WhatIfReport) -> String {
         }
     };
     if let Some(limit) = report.limit {
-        // A limit typed in decimal units is also shown in them.
+        // A limit typed in decimal units is also shown in decimal units.
         let typed = Bytes(limit).round_decimal().map_or(String::new(), |decimal| format!(" ({decimal})"));
         out += &match report.agreement.limit_span_bytes {
             Some([least, most]) if least < most && (least..=most).contains(&limit) => {
@@ -260,7 +261,7 @@ fn text(report: &WhatIfReport) -> String {
     if report.is_suggested {
         table.rows_folded(&rows, ["other setting", "other settings"]);
     } else {
-        // Each that was asked about is answered.
+        // Settings that the user named are all listed.
         rows.into_iter().for_each(|row| table.row(row));
     }
     out += &format!("\n{table}\n");
@@ -280,7 +281,7 @@ fn text(report: &WhatIfReport) -> String {
     out
 }
 
-/// `size`: how the sizes of the table are written.
+/// `size` is the column format of the table.
 fn outcome(row: &Row, size: SizeColumn) -> String {
     let mut text = match row.oom_request {
         Some(request) => format!("out of memory after {}", counted(request, "request", "requests")),
@@ -295,7 +296,7 @@ fn outcome(row: &Row, size: SizeColumn) -> String {
         text += &format!(", {}", horizon.reach());
     }
     if let Some([low, high]) = row.oom_request_span.filter(|[low, high]| low < high) {
-        // A run without a failure counts as having made every request.
+        // A run that does not fail counts as having served every request.
         text += &match row.oom_request {
             None => format!(", or fails after {}", count(low)),
             Some(request) if row.oom_varies && low == request => ", or passes".to_owned(),

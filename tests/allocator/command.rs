@@ -23,7 +23,6 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// A place for a file of this test, gone afterwards.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -125,7 +124,7 @@ fn a_file_that_breaks_off_is_never_said_to_agree() {
         assert!(report["runs"].as_array().unwrap().iter().all(|r| r["agrees_with_recording"] == false), "{report}");
         let shown = text(&whatif(&[cut.path(), "--conf", "default", "expandable_segments:True"]));
         assert!(!shown.contains("agrees with this recording"), "{shown}");
-        // Without a limit nothing can fail, whatever else is not known.
+        // Without a limit nothing can fail, whatever else is unknown.
         assert!(shown.contains("passes") && !shown.contains("may pass") && !shown.contains("surely"), "{shown}");
     }
 }

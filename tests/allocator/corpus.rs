@@ -1,4 +1,4 @@
-//! The allocator on real recordings: under its own settings each one must come out of the model event by event.
+//! The allocator model on real recordings. Under its own settings each recording must be reproduced event by event.
 //!
 //! Runs on the samples of the repository, and on every snapshot below `VRAMSCOPE_CORPUS` when that is set.
 
@@ -57,12 +57,12 @@ fn every_recording_comes_out_of_the_model_event_by_event() {
         let stem = file.file_stem().unwrap().to_string_lossy().replace(".at_oom", "");
         for device in recording.devices.iter().filter(|d| !d.events.is_empty()) {
             if device.id.kind == DeviceKind::Host {
-                // Pinned memory has an allocator of its own.
+                // Pinned memory has a separate allocator.
                 continue;
             }
             let mut requests = Requests::read(device, &progress).unwrap();
             let known = known_limits.get(&stem).copied();
-            // Once with the limit that the truth names, once as a user opens the file: with the file alone.
+            // Once with the true limit, and once with the file alone, as a user opens it.
             for limit in if known.is_some() { vec![known, None] } else { vec![None] } {
                 let own = explain(&mut requests, limit, &progress).unwrap();
                 match own.agreement {
@@ -76,7 +76,7 @@ fn every_recording_comes_out_of_the_model_event_by_event() {
     assert!(differing.is_empty());
 }
 
-/// All of `memory_stats` of the real run, against the model's counters after the same requests.
+/// Compares all of a real run's `memory_stats` with the model's counters after the same requests.
 #[test]
 fn counters_match_memory_stats_to_the_byte() {
     let Some(corpus) = crate::shared::corpus() else {
@@ -122,7 +122,7 @@ fn counters_match_memory_stats_to_the_byte() {
     assert!(wrong.is_empty());
 }
 
-/// A full ring buffer drops the beginning: what was live before must be found again.
+/// A full ring buffer drops its beginning. Blocks that were live before must be found again.
 #[test]
 fn recordings_without_their_beginning_are_replayed() {
     let Some(corpus) = crate::shared::corpus() else {
@@ -161,7 +161,7 @@ fn recordings_without_their_beginning_are_replayed() {
     assert!(agreed * 10 >= all * 9);
 }
 
-/// Large recordings: the model keeps up, and several settings are answered in seconds.
+/// The model handles large recordings, and several settings take only seconds.
 #[test]
 fn large_recordings_are_answered_quickly() {
     let Some(corpus) = crate::shared::corpus() else {

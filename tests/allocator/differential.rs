@@ -1,4 +1,4 @@
-//! The allocator against the reference model, an independent implementation in Python: random programs, every printed line.
+//! Compares the allocator with the reference model, an independent implementation in Python, on random programs, line by line.
 //!
 //! Set `VRAMSCOPE_ALLOCATOR_MODEL` to the path of `allocator_model.py` (and have `python3`) to run it.
 
@@ -10,7 +10,7 @@ use crate::script::Script;
 use vramscope_core::allocator::Placement;
 use vramscope_core::model::TorchVersion;
 
-/// A small generator of its own, so that a failing seed means the same program for ever.
+/// A small generator of its own, so that a seed always gives the same program.
 struct Dice(u64);
 
 impl Dice {
@@ -167,7 +167,7 @@ fn random_programs_match_the_reference_model() {
     for round in 0..rounds {
         for (m, &mode) in MODES.iter().enumerate() {
             for version in [11u16, 12, 13, 5] {
-                // Bounds and defaults that old releases do not share are left to the tests of the parser.
+                // Bounds and defaults that old releases lack are tested with the parser.
                 if version == 5 && (mode.pools || mode.conf.contains("max_") || mode.conf.contains('[')) {
                     continue;
                 }

@@ -1,6 +1,6 @@
-//! The allocator model: held to PyTorch's own runs, to its executable description, and to the recordings.
+//! The allocator model, compared with real PyTorch runs, with the reference model, and with recordings.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod command;

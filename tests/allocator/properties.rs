@@ -1,5 +1,5 @@
-//! What must hold after every request, whatever the program: segments are covered without gap or overlap, counters are sums
-//! over blocks, and best fit finds what a search through all blocks finds.
+//! Properties that hold after every request of any program: segments are covered without gaps or overlaps, counters are sums over
+//! blocks, and best fit finds the same block as a search of all blocks.
 
 use proptest::prelude::*;
 use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, HeldSegment, Placement, SimulatedMemory};
@@ -35,7 +35,7 @@ const CONFS: [&str; 6] = [
 
 type Model = CachingAllocator<SimulatedMemory, ()>;
 
-/// The segments cover their blocks, and the counters are what the blocks sum to.
+/// Checks that blocks cover the segments and that the counters are the sums of the blocks.
 fn check(model: &Model) -> Vec<HeldSegment> {
     let segments = model.segments();
     let mut end = 0;
@@ -81,7 +81,7 @@ fn check(model: &Model) -> Vec<HeldSegment> {
     segments
 }
 
-/// The free block that plain best fit must choose: smallest, then lowest.
+/// The free block that plain best fit must choose: the smallest, then the one with the lowest address.
 fn brute_force(segments: &[HeldSegment], rounded: u64, stream: u64) -> Option<u64> {
     let class = if rounded <= 1 << 20 { SizeClass::Small } else { SizeClass::Large };
     segments
@@ -115,7 +115,8 @@ proptest! {
                     match model.malloc(size, stream) {
                         Ok(block) => {
                             prop_assert!(model.block_size(block) >= size);
-                            // Completions free blocks first, and these settings look further than the smallest.
+                            // Pending frees complete first, and some settings consider more than the smallest block, so these
+                            // cases are left out.
                             if let Some(address) = expected
                                 && !had_pending
                                 && !text.contains("max_split")

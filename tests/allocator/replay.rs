@@ -1,5 +1,5 @@
-//! Recordings made by the model itself: whatever the settings, limit and streams, they are explained again, and a simulation is
-//! a recording like any other.
+//! Recordings made by the model itself. The model must explain them again, whatever the settings, limit and streams, and a
+//! simulation must be a recording like any other.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::inference::{Assumption, Question, WhatIf};
 use vramscope_core::model::{Action, AllocConf, DeviceRecording, PoolKey, Progress, Recording, Settings, StackId, TorchVersion};
 
-/// Writes what the allocator does into a device recording.
+/// Records what the allocator does as a device recording.
 #[derive(Clone, Default)]
 struct Recorder(Rc<RefCell<DeviceRecording>>);
 
@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// Runs a random program: sizes that repeat, as programs have them, on two streams, with frees that wait and some flushes.
+/// Runs a random program: repeated sizes on two streams, with delayed frees and some cache flushes.
 fn record(conf: &str, limit: Option<u64>, seed: u64, requests: u64) -> DeviceRecording {
     let mut dice = Dice(seed);
     let sizes: Vec<u64> = (0..12)
@@ -194,8 +194,8 @@ fn remedies_that_pass_come_first_and_are_those_that_a_question_confirms() {
     assert_eq!(again.remedies_that_pass(None, &progress).unwrap(), remedies);
 }
 
-/// The recording from event `cut` on, without the frees of the first `blocks` that were there before: PyTorch 2.0 leaves out
-/// all such frees. Also how many it left out.
+/// The recording from event `cut` on, without the frees of the first `blocks` older blocks (PyTorch 2.0 leaves out all such
+/// frees). Also returns how many frees were left out.
 fn started_late(device: &DeviceRecording, cut: usize, blocks: usize) -> (DeviceRecording, usize) {
     let mut late = DeviceRecording { events: Default::default(), ..device.clone() };
     let e = &device.events;

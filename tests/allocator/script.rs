@@ -1,4 +1,4 @@
-//! Runs the script language of the allocator vectors, and prints what the reference model prints.
+//! Runs the script language of the allocator vectors, and prints the same as the reference model.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, Counter, EventSink, Placement, SimulatedMemory};
 use vramscope_core::model::{Action, AllocConf, BlockState, PoolKey, SizeClass, TorchVersion};
 
-/// Names addresses by segment, and collects lines.
+/// Names addresses by segment, and collects output lines.
 #[derive(Default)]
 pub struct Names {
     segments: BTreeMap<u64, u64>,
@@ -52,7 +52,7 @@ impl EventSink for Listener {
     }
 }
 
-/// One allocator under a script.
+/// An allocator that a script controls.
 pub struct Script {
     allocator: CachingAllocator<SimulatedMemory, Listener>,
     version: TorchVersion,
@@ -215,7 +215,7 @@ impl Script {
         let triple = |f: fn(&Counter) -> u64, c: &vramscope_core::allocator::PoolCounter| {
             format!("{}/{}/{}", f(&c.all), f(&c.small), f(&c.large))
         };
-        // The reference prints the default order of `memory_stats`.
+        // The reference prints counters in the default order of `memory_stats`.
         for (name, c) in s.pool_counters() {
             self.say(format!(
                 "   st {name:<22} cur={} peak={} allocd={} freed={}",

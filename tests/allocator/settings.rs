@@ -1,5 +1,5 @@
-//! Every key of `PYTORCH_CUDA_ALLOC_CONF`: it changes what a replay gives, or an assumption says that it was not applied, or the
-//! documentation names it as one without effect on the device's memory.
+//! Every key of `PYTORCH_CUDA_ALLOC_CONF` changes a simulation, or is reported as not applied, or is documented as having no
+//! effect on device memory.
 
 use crate::shared::open_sample;
 use vramscope_core::inference::effects::{Effect, effect_of};
@@ -11,7 +11,7 @@ fn ask(device: &DeviceRecording, conf: &str, limit: Option<u64>) -> Answer {
     whatif.ask(&Question::parse(conf, limit).unwrap(), 0, &Progress::new()).unwrap()
 }
 
-/// A value of a key, with what it needs beside it, and the limit under which it shows.
+/// A value of a key, other settings that it needs, and the limit at which its effect shows.
 fn example(key: &str) -> (String, Option<u64>) {
     let value = match key {
         "max_split_size_mb" => "64",
@@ -42,7 +42,8 @@ fn every_key_changes_a_replay_or_yields_an_assumption_or_is_documented_as_withou
             Some(Effect::Obeyed) => {
                 let mut device = train.devices[0].clone();
                 if key == "throw_on_cudamalloc_oom" {
-                    // It refuses what would first have emptied the cache: the card is too small for the peak.
+                    // With this key a request is refused that would otherwise empty the cache first. The card is too small for
+                    // the peak.
                     device.capacity = Some(2052 << 20);
                 }
                 let other = conf.rsplit_once(',').map_or("", |(before, _)| before);
@@ -86,7 +87,7 @@ fn a_share_of_the_device_is_a_limit() {
     device.capacity = None;
     let unknown = ask(device, "per_process_memory_fraction:0.02", None);
     assert!(!unknown.row.certain && unknown.assumptions.contains(&Assumption::ShareOfUnknown), "{unknown:?}");
-    // What the settings allow is not what they need.
+    // The limit that the settings set does not change what they need.
     let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
     let needed = |conf| whatif.smallest_limit(&AllocConf::parse(conf).unwrap(), &Progress::new()).unwrap();
     assert_eq!(needed("per_process_memory_fraction:0.02"), needed(""));

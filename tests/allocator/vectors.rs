@@ -1,4 +1,4 @@
-//! The allocator against real PyTorch: every vector in `tests/vectors` is a program, and what torch 2.11 did with it.
+//! Compares the allocator with real PyTorch. Each vector in `tests/vectors` is a program and what torch 2.11 did with it.
 
 use crate::script::Script;
 use vramscope_core::allocator::Placement;

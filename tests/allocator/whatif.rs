@@ -1,4 +1,4 @@
-//! What-if answers against runs that were really made: 6 workloads, 8 settings, up to 4 limits each, on an H200.
+//! Compares What-if answers with real runs: 6 workloads, 8 settings, up to 4 limits each, on an H200.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::inference::{Answer, AnswerSink, Question, Row, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, Progress};
 
-/// A figure of a row of `whatif_truth.json`, its name in an answer, and the answer's value.
+/// A figure in a row of `whatif_truth.json`, its name in an answer, and the answer's value.
 type Figure = (&'static str, &'static str, fn(&Row) -> u64);
 
 const FIGURES: [Figure; 12] = [
@@ -28,10 +28,10 @@ const FIGURES: [Figure; 12] = [
     ("allocations", "requests", |r| r.requests),
 ];
 
-/// What a failing program still changes on its way out.
+/// Figures that a failing program still changes while it exits.
 const AFTER_FAILURE: [&str; 4] = ["peak_inactive_split", "final_reserved", "final_allocated", "allocations"];
 
-/// What a recording shows up to its first failed request: the requests before it, and counters that follow from its events.
+/// What a recording shows up to its first failed request: the requests before it, and the counters that follow from its events.
 struct UpToFirstFailure {
     requests: u64,
     peak_reserved: u64,
@@ -62,7 +62,6 @@ fn up_to_first_failure(device: &DeviceRecording) -> Option<UpToFirstFailure> {
     None
 }
 
-/// Checks of one workload's rows.
 #[derive(Default)]
 struct Score {
     rows: usize,
@@ -72,14 +71,14 @@ struct Score {
     near: usize,
     failed: usize,
     same_request: usize,
-    /// Failing runs whose first failure the corpus shows, with every figure that it shows.
+    /// Failed runs whose first failure is in the corpus with all figures.
     first_failures: usize,
     first_failures_exact: usize,
     figures: usize,
     figures_exact: usize,
     figures_held: usize,
     figures_certain: usize,
-    /// Figures called certain that are wrong.
+    /// Figures that were called certain but are wrong.
     certain_wrong: Vec<String>,
     rows_certain: usize,
     limits: usize,
@@ -143,7 +142,7 @@ impl Score {
         let request_span = got.oom_request_span;
         let request = got.oom_request.unwrap_or(got.requests);
         if r["num_ooms"].as_u64() == Some(1) {
-            // The program ended with its first failure; what it freed on its way out is not the allocator's doing.
+            // The program ended with its first failure. What it freed while exiting is not the allocator's doing.
             let truth = r["allocations"].as_u64().unwrap();
             self.same_request += usize::from(request == truth);
             self.figure(&label, "oom_request", request, request_span, truth);
@@ -152,7 +151,7 @@ impl Score {
             }
             return;
         }
-        // The program caught the failure and went on: its recording shows the first.
+        // The program caught the failure and continued. Its recording shows the first failure.
         let file = corpus.join(format!("whatif/{workload}.{conf}.{limit}.pickle"));
         if !file.exists() {
             // Without a recording only this is known.
@@ -200,7 +199,7 @@ impl Score {
     }
 }
 
-/// The rows of `whatif_truth.json` and the folder they are in; `None`, and why on the standard output, without a corpus.
+/// The rows of `whatif_truth.json` and its folder. Without a corpus it returns `None` and prints why.
 fn truth() -> Option<(PathBuf, Vec<serde_json::Value>)> {
     let corpus = crate::shared::corpus()?;
     let Ok(text) = std::fs::read_to_string(corpus.join("whatif_truth.json")) else {
@@ -210,7 +209,7 @@ fn truth() -> Option<(PathBuf, Vec<serde_json::Value>)> {
     Some((corpus, serde_json::from_str(&text).unwrap()))
 }
 
-/// Every row of the corpus, workload by workload: nothing in the model is fitted to a workload, so each stands for itself.
+/// Every row of the corpus, by workload. Nothing in the model is fitted to a workload.
 #[test]
 fn answers_match_runs_that_were_really_made() {
     let Some((corpus, rows)) = truth() else { return };
@@ -236,8 +235,8 @@ fn answers_match_runs_that_were_really_made() {
     }
 }
 
-/// Held back: the same rows asked of recordings made under other settings, which nothing in the model was made with. From an
-/// expandable recording no address of a segment is known.
+/// The same questions, asked of recordings made under other settings. The model was not developed with them. In an expandable
+/// recording no segment address is known.
 #[test]
 fn answers_from_other_recordings_of_a_workload_hold_too() {
     let Some((corpus, rows)) = truth() else { return };
@@ -261,12 +260,12 @@ fn answers_from_other_recordings_of_a_workload_hold_too() {
     assert_eq!(all.certain_wrong, Vec::<String>::new());
     assert!(all.figures_held * 100 >= all.figures * 98);
     assert!(all.exact * 10 >= all.passed * 9);
-    // Without a single recorded address ties fall as they may; their spans, checked above, say so.
+    // Without recorded addresses, ties between blocks are decided arbitrarily. The ranges, checked above, account for that.
     assert!(all.near * 100 >= all.passed * 95);
     assert!(all.same_request * 10 >= all.failed * 9);
 }
 
-/// Hears answers, and how many runs were begun.
+/// Collects answers and counts the runs that were started.
 #[derive(Default)]
 struct Answered {
     begun: AtomicUsize,
@@ -293,7 +292,7 @@ fn an_answer_that_follows_from_another_is_the_one_that_a_run_gives() {
         let recording = vramscope_core::formats::open(&samples.join(name), &progress).unwrap();
         let whatif = WhatIf::new(&recording.devices[0], None, &progress).unwrap();
         let peak = whatif.ask(&whatif.own_question(), 0, &progress).unwrap().row.peak_reserved_bytes;
-        // Far above what is needed, just there, and below.
+        // Limits far above the need, just above it, and below it.
         let limits = [None, whatif.own_limit(), Some(peak * 2), Some(peak * 5 / 4), Some(peak), Some(peak - (4 << 20))];
         let confs = SUGGESTED.iter().map(|s| s.0).chain(["max_split_size_mb:21", "max_split_size_mb:4000"]);
         let questions: Vec<Question> = confs.flat_map(|conf| limits.map(|limit| Question::parse(conf, limit).unwrap())).collect();

@@ -1,6 +1,6 @@
-//! Steps, roles and leaks held to the truth: programs that ran on a GPU and told which tensor is at which address.
+//! Compares steps, roles and leaks with the truth: programs that ran on a GPU and reported which tensor is at which address.
 //!
-//! `tests/recordings/README.md` says what they are and how the truth was taken.
+//! `tests/recordings/README.md` describes the programs and how the truth was obtained.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
 }
 
-/// The truth of every recording whose name a test accepts.
+/// The truth of all recordings whose name `accepts` accepts.
 fn truth(accepts: impl Fn(&str) -> bool) -> Vec<(String, Value)> {
     let text = std::fs::read_to_string(folder().join("truth.json")).unwrap();
     let all: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
@@ -58,7 +58,8 @@ impl Read {
     }
 }
 
-/// Models of a search over widths, recorded without stacks: the optimizer's state tells the weights of every one, and so their gradients.
+/// A search over model widths, recorded without stacks. The optimizer's state reveals each model's weights, and these reveal its
+/// gradients.
 #[test]
 fn weights_of_later_models_are_known_by_the_state_that_is_made_for_them() {
     let read = Read::of("promised/trials.none");
@@ -67,7 +68,7 @@ fn weights_of_later_models_are_known_by_the_state_that_is_made_for_them() {
     assert_eq!(["weights", "gradients", "optimizer_state"].map(|role| held[role] >> 20), [49, 48, 96], "{held:?}");
 }
 
-/// Features of video frames, kept for the frames to come: made behind a pass, and no input of it.
+/// Features of video frames that are kept for later frames. They are made after a pass and are not inputs.
 #[test]
 fn what_is_kept_of_a_pass_is_no_input() {
     let read = Read::of("promised/frames_memory");
@@ -75,19 +76,19 @@ fn what_is_kept_of_a_pass_is_no_input() {
     assert_eq!(read.before(u64::from(event) + 1).get("inputs").map_or(0, |bytes| bytes >> 20), 0);
 }
 
-/// What the truth calls differently, or tells where we do not try to.
+/// Maps role names of the truth to ours, including roles that we do not distinguish.
 fn our_name(role: &str) -> &str {
     match role {
         "workspace" => "workspaces",
         "ema_weights" => "weights",
         "gathered_weights" | "communication_buckets" => "buckets",
-        // What a program's variables hold may be kept for backward too.
+        // Tensors in the program's variables may also be kept for the backward pass.
         "outputs" | "other" | "python_held" | "latents" => "rest",
         other => other,
     }
 }
 
-/// The part of the bytes that is in the wrong role: half of the sum of the differences.
+/// The share of bytes with a wrong role: half the sum of the differences.
 fn wrong(truth: &Value, found: &BTreeMap<&'static str, u64>) -> f64 {
     let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for (role, bytes) in truth.as_object().unwrap() {
@@ -112,7 +113,7 @@ fn steps_are_those_of_the_programs_own_loop() {
             odd.push(format!("{name}: {} and not {steps}: {}", found.len(), found.how()));
         }
     }
-    // A program that fails every second step has steps without an optimizer.
+    // A program that fails in every second step has steps without an optimizer.
     odd.retain(|line| !line.starts_with("leak_traceback"));
     assert!(odd.is_empty(), "{odd:#?}");
 }
@@ -121,14 +122,14 @@ fn steps_are_those_of_the_programs_own_loop() {
 fn steps_found_by_calls_begin_with_their_call() {
     let read = Read::of("eval_inference.start.python");
     let (steps, events) = (&read.roles.anatomy.steps, &read.device().events);
-    // The first convolution makes 12.5 MiB, and the line that comes once a call is in the middle of it.
+    // The first convolution allocates 12.5 MiB. The line that runs once per call is in the middle of the call.
     let made: Vec<u64> = steps.bounds.iter().take(steps.len()).map(|&bound| events.size[bound as usize]).collect();
     assert_eq!(made, [13_107_200; 6]);
     let peak = read.roles.anatomy.words_at(read.tables.curves.peak_event());
     assert_eq!(peak.replace('\u{a0}', " "), "in step 2, in an evaluation");
 }
 
-/// What an evaluation does between its passes belongs to it: there predictions are joined.
+/// An evaluation includes the work between its passes, where predictions are joined.
 #[test]
 fn an_evaluation_is_one_between_its_passes_too() {
     for (name, said) in [("promised/predict", "in an evaluation"), ("promised/validate", "in step 4, in an evaluation")] {
@@ -138,7 +139,7 @@ fn an_evaluation_is_one_between_its_passes_too() {
     }
 }
 
-/// What each program has once `zero_grad` has freed the gradients: some do it at the end of a step, some at the beginning of the
+/// What each program holds after `zero_grad` freed the gradients. Some call it at the end of a step, some at the start of the
 /// next.
 #[test]
 fn steps_end_without_their_gradients() {
@@ -166,15 +167,16 @@ fn the_model_its_gradients_and_its_optimizer_are_told_apart_to_the_byte_where_al
             for role in [Role::Weights, Role::Gradients, Role::OptimizerState] {
                 let truth = roles[role.name()].as_u64().unwrap_or(0);
                 let ours = found.get(role.name()).copied().unwrap_or(0);
-                // Steps that count in one byte each are a part of the state that no stack tells from its temporaries.
+                // Step counters, a few bytes each, are part of the optimizer state, but no stack distinguishes them from
+                // temporaries.
                 if truth.abs_diff(ours) > truth / 1000 + 65_536 {
                     odd.push(format!("{name} at {event}: {} {ours} and not {truth}", role.text()));
                 }
             }
         }
     }
-    // DDP's gradients are views of its buckets; an optimizer written by hand replaces its weights; instants inside of backward count a
-    // gradient before it is one.
+    // DDP's gradients are views of its buckets; a hand-written optimizer replaces its weights; instants inside the backward pass
+    // count a gradient before it is one.
     let known = ["ddp", "fsdp2", "mlp_handadam", "gpt2_ckpt"];
     odd.retain(|line| !known.iter().any(|name| line.starts_with(name)));
     assert!(odd.is_empty(), "{odd:#?}");
@@ -219,7 +221,7 @@ fn every_seeded_leak_is_found_and_none_is_invented() {
         let steps = &read.roles.anatomy.steps;
         let grown = growth(read.device(), &read.tables, steps);
         let leaks = grown.iter().any(|g| g.is_leak());
-        // Without stacks all that lives at the end is one row: the model in it is not what grew.
+        // Without stacks, everything that lives to the end is a single row, including the model, which did not grow.
         if let Some(g) = grown.iter().find(|g| g.is_leak() && !g.stack.is_some() && name.ends_with("none")) {
             let most = g.bytes_per_step * steps.len() as f64;
             assert!(g.bytes as f64 <= most * 1.01, "{name}: {} of {most}", g.bytes);
@@ -234,8 +236,8 @@ fn every_seeded_leak_is_found_and_none_is_invented() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-/// Programs that fill the card: a first forward pass is one call of the model, whatever is wrapped around `forward`, and the layers of
-/// it are no steps; a pass that is cut short keeps for its backward pass what those before it kept.
+/// Programs that fill the card. The first forward pass is a single call of the model, whatever wraps `forward`, and its layers
+/// are not steps. A pass that is cut short keeps for its backward pass what earlier passes kept.
 #[test]
 fn a_pass_that_fills_the_card_is_no_loop_and_no_leak() {
     for (name, least) in [("full/gpt2", 60), ("full/residual", 40)] {
@@ -247,12 +249,13 @@ fn a_pass_that_fills_the_card_is_no_loop_and_no_leak() {
         let activations = read.before(oom.into()).get("activations").copied().unwrap_or(0);
         assert!(activations >> 30 >= least, "{name}: {activations}");
     }
-    // Without stacks nothing tells layers from calls.
+    // Without stacks, layers and calls look alike.
     let steps = Read::of("full/qwen.none").roles.anatomy.steps;
     assert!(steps.is_empty(), "{}", steps.how());
 }
 
-/// Programs of many kinds under a cap or without stacks, as `programs/kinds.py` has them: how many steps began, and whether something leaks.
+/// Programs of many kinds under a cap or without stacks, as in `programs/kinds.py`: how many steps began, and whether something
+/// leaks.
 #[test]
 fn steps_of_many_kinds_are_not_parts_of_one() {
     let expected = [
@@ -283,13 +286,13 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
         assert_eq!(steps.len(), count, "{name}: {}", steps.how());
         assert_eq!(growth(read.device(), &read.tables, steps).iter().any(|g| g.is_leak()), leaks, "{name}");
     }
-    // One step of the optimizer, and the next step fails in its forward pass: sizes and lives tell the rest.
+    // One optimizer step; the next step fails in its forward pass. Roles follow from sizes and lifetimes.
     let read = Read::of("kinds/bart.none.cap85");
     let held = read.before(read.device().events.last_oom().unwrap().into());
     let of = |role: &str| held.get(role).copied().unwrap_or(0) >> 20;
     assert_eq!((of("weights"), of("optimizer_state")), (188, 376), "{held:?}");
     assert!(of("activations") > 1500, "{held:?}");
-    // Activations as large as workspaces from before the recording make no weights of them.
+    // Activations as large as older workspaces must not become weights.
     let read = Read::of("kinds/penalty.python");
     let held = read.before(524);
     assert_eq!(
@@ -297,18 +300,18 @@ fn steps_of_many_kinds_are_not_parts_of_one() {
         (10, Some(65 << 20)),
         "{held:?}"
     );
-    // A function that is called `hf_eval` and trains is no evaluation.
+    // A function named `hf_eval` that trains is not an evaluation.
     let read = Read::of("kinds/hf_eval.python.cap50");
     let failure = read.device().events.last_oom().unwrap();
     assert_eq!(read.roles.anatomy.phases.at(failure), Some(Phase::Forward));
 }
 
-/// Where no module or no optimizer of PyTorch's makes them: MiB at the peak that the programs counted, as `programs/by_script.py` has them.
+/// Scripts that use no PyTorch modules or optimizers. MiB at the peak, as counted by the programs in `programs/by_script.py`.
 #[test]
 fn weights_gradients_and_copies_made_by_scripts_are_told() {
     let expected = [
         ("splat", &[("weights", 90), ("gradients", 90), ("optimizer_state", 180)][..]),
-        // fp32 copies and momentum are what the optimizer keeps.
+        // The optimizer keeps fp32 copies and momentum.
         ("half_manual", &[("weights", 49), ("optimizer_state", 195), ("gradients", 122)]),
         ("dit_ema", &[("weights", 140), ("optimizer_state", 140), ("autocast_copies", 35)]),
         ("kept_models", &[("weights", 320), ("optimizer_state", 641), ("inputs", 32)]),
@@ -324,8 +327,8 @@ fn weights_gradients_and_copies_made_by_scripts_are_told() {
     }
 }
 
-/// Recordings begun after a warm-up: what is older than the history is told apart, gradients that are never `None` too. MiB that the
-/// programs counted, as `programs/warm.py` has them.
+/// Recordings begun after a warm-up. Memory from before the history gets roles, including gradients that are never `None`. MiB as
+/// counted by the programs in `programs/warm.py`.
 #[test]
 fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
     const MIB: u64 = 1 << 20;
@@ -354,14 +357,14 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
     }
 }
 
-/// A full history that keeps the last 3,000 events of a run, dumped while its tensors are alive: the model is older, and some of it is
-/// freed within. MiB that the program counted then, as `programs/by_script.py` has it.
+/// A full history with the last 3,000 events of a run, dumped while its tensors are alive. The model is older, and some of it is
+/// freed within the history. MiB as counted by the program in `programs/by_script.py`.
 #[test]
 fn a_full_history_tells_the_model_that_is_older() {
     let expected = [
         ("dit_ema", &[("weights", 139), ("gradients", 69), ("optimizer_state", 139)][..]),
-        // Its passes are before the history, and the stacks of the end state tell gradients by having none. A batch that a variable holds
-        // is still told as weights.
+        // Its passes are before the history. In the final state, gradients are recognised because they have no stack. A batch
+        // held by a variable is still taken for weights.
         ("timm_ema", &[("gradients", 90), ("optimizer_state", 180)]),
     ];
     for (name, roles) in expected {
@@ -377,7 +380,7 @@ fn a_full_history_tells_the_model_that_is_older() {
     assert!(peak.get("gradients").copied().unwrap_or(0) >> 20 >= 69, "{peak:?}");
 }
 
-/// The same program recorded with stacks and without: what its bytes are for is told alike. It was a quarter of the bytes that differed.
+/// The same program with and without stacks. Roles agree for most bytes; earlier, a quarter differed.
 #[test]
 fn without_stacks_most_bytes_get_the_same_role() {
     let mut parts = Vec::new();

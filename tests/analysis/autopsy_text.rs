@@ -1,4 +1,4 @@
-//! What the autopsy says of awkward failures, sentence by sentence: each written by hand, event by event.
+//! What the autopsy says about unusual failures, sentence by sentence. All recordings are written by hand.
 
 use vramscope_core::anatomy::{Composition, LineHeld, Role, RoleHeld};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Verdict, advice, closest, examine, what_to_make_smaller};
@@ -32,7 +32,7 @@ fn autopsies(recording: &Recording) -> Vec<(Autopsy, String)> {
         .collect()
 }
 
-/// What must be said of each case, of its first failure, and of its second where there is one.
+/// What must be said about the first failure of each case, and about its second if there is one.
 const SAID: [(&str, Verdict, &[&str]); 17] = [
     (
         "first event, too large",
@@ -150,7 +150,7 @@ fn a_recording_without_a_failure_names_the_pool_of_its_holes() {
     t.alloc(600 * MIB, StackId::NONE);
     let said = peak(&t.finish());
     assert!(said.contains("900 MiB of 900 MiB reserved. There was no hole in the large pool"), "{said}");
-    // It ends in the middle of a retry.
+    // The recording ends in the middle of a retry.
     let mut t = Tape::new();
     let a = t.alloc(400 * MIB, StackId::NONE);
     let s = t.segment(200 * MIB);
@@ -161,7 +161,8 @@ fn a_recording_without_a_failure_names_the_pool_of_its_holes() {
     assert!(said.contains("A request of up to 40 MiB fitted into the one hole of the large pool"), "{said}");
 }
 
-/// One stream has 250 MiB free, the one that holds most has none: the sentence says which it speaks of, and no byte is missing.
+/// One stream has 250 MiB free, and the one that holds most has none. The sentence says which stream it means, and all bytes are
+/// accounted for.
 #[test]
 fn a_peak_of_several_streams_names_the_one_it_is_about() {
     let mut t = Tape::new();
@@ -186,12 +187,12 @@ fn a_peak_of_several_streams_names_the_one_it_is_about() {
     assert_eq!(found.active + found.all_holes.bytes, found.reserved);
     let stream = found.stream.unwrap();
     assert_eq!((stream.handle, stream.held, stream.others.bytes), (0, 700 * MIB, 250 * MIB));
-    // What pins the other stream's segment is in the way too.
+    // A block that pins the other stream's segment is also in the way.
     let blocker = found.blockers[0];
     assert_eq!((found.blockers.len(), blocker.serves, blocker.returns), (1, false, 700 * MIB));
 }
 
-/// A sliver on another stream pins the segment that would be enough: it is a blocker, and the block of the way out.
+/// A small block pins a segment of another stream that would be large enough. It is a blocker, and the block to free.
 #[test]
 fn what_pins_a_segment_of_another_stream_is_a_blocker() {
     let mut t = Tape::new();
@@ -221,7 +222,7 @@ fn what_pins_a_segment_of_another_stream_is_a_blocker() {
     );
 }
 
-/// What the program has freed and another stream still uses is no live memory that it could free.
+/// Memory that the program freed but another stream still uses is not live memory that it could free.
 #[test]
 fn what_waits_for_a_stream_is_told_apart() {
     let mut t = Tape::new();
@@ -290,11 +291,11 @@ fn framework_frames_fold_around_the_users_own() {
             "/home/me/train.py:8 step",
         ]
     );
-    // With nothing of the user's to fold them behind, all are shown.
+    // Without any frame of the user's, no frame is folded.
     assert_eq!((user_frame(&table, inside), folded_frames(&table, inside).len()), (None, 2));
 }
 
-/// What is too large whole fits in parts: each is compared with what was free, and with all there could be.
+/// A request that is too large as a whole fits in parts. Each part is compared with the free memory and with all memory.
 #[test]
 fn a_request_that_is_too_large_is_told_in_parts() {
     let parts = |asked: u64, free: u64, held: u64| {
@@ -307,12 +308,12 @@ fn a_request_that_is_too_large_is_told_in_parts() {
     let (never, freed, now) = (Fits::Never, Fits::IfAllIsFreed, Fits::AsItWas);
     let found = parts(200 * GIB, 65 * GIB, 5 * GIB);
     assert_eq!(found, [(1, 200 << 10, never), (2, 100 << 10, never), (3, 68_266, freed), (4, 50 << 10, now)]);
-    // Many parts: powers of two, and the two numbers at which the outcome changes.
+    // For many parts: powers of two, and the two numbers at which the outcome changes.
     let found = parts(1000 * GIB, 30 * GIB, 20 * GIB);
     let numbers: Vec<u64> = found.iter().map(|p| p.0).collect();
     assert_eq!(numbers, [1, 2, 4, 8, 16, 20, 32, 34]);
     assert_eq!((found[4].2, found[5].2, found[6].2, found[7].2), (never, freed, freed, now));
-    // What could be served is not split.
+    // A request that could succeed is not split.
     assert_eq!(parts(60 * GIB, 65 * GIB, 5 * GIB), []);
 }
 
@@ -326,7 +327,7 @@ fn cases() -> Vec<(&'static str, Recording)> {
     let mut t = Tape::new();
     t.oom(20 * GIB, 139 * GIB, none);
     all.push(("first event, capped", t.finish()));
-    // Two failures, memory freed between.
+    // Two failures, with memory freed in between.
     let mut t = Tape::new();
     let a = t.alloc(600 * MIB, none);
     let b = t.alloc(300 * MIB, none);
@@ -383,7 +384,7 @@ fn cases() -> Vec<(&'static str, Recording)> {
     t.place(s, 200 * MIB, 100 * MIB, none);
     t.oom(250 * MIB, 100 * GIB, none);
     all.push(("expandable", t.finish()));
-    // Other stream holds the free memory.
+    // Another stream holds the free memory.
     let mut t = Tape::new();
     t.on_stream(7);
     let a = t.alloc(400 * MIB, none);
@@ -410,13 +411,13 @@ fn cases() -> Vec<(&'static str, Recording)> {
     t.place(s, 60 * MIB, 40 * MIB, none);
     t.oom(50 * MIB, 100 * GIB, none);
     all.push(("one or several", t.finish()));
-    // One hole, and a request that is larger; what is free on the device and the hole are enough together.
+    // One hole and a larger request. The device's free memory and the hole together would be enough.
     let mut t = Tape::new();
     let s = t.segment(400 * MIB);
     t.place(s, 0, 360 * MIB, none);
     t.oom(100 * MIB, 70 * MIB, none);
     all.push(("one hole", t.finish()));
-    // The file names the cap.
+    // The file contains the cap.
     let mut t = Tape::new();
     t.device.limit = Some(500 * MIB);
     t.alloc(400 * MIB, none);
@@ -425,7 +426,7 @@ fn cases() -> Vec<(&'static str, Recording)> {
     all
 }
 
-/// A request that needed the cache to be emptied says nothing of a cap once the device itself was full.
+/// A request that emptied the cache first says nothing about a cap when the device itself was full.
 #[test]
 fn a_full_device_has_no_invented_cap() {
     let mut t = Tape::new();

@@ -1,4 +1,4 @@
-//! The diagnoses on real recordings: those with something wrong are told what, and healthy ones are left in peace.
+//! Findings on real recordings: problems are reported, and healthy recordings get no findings.
 
 use crate::shared::sample;
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ fn rules(path: &Path) -> Vec<&'static str> {
     diagnoses(path).iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect()
 }
 
-/// The rules that say that something is wrong; what only says how memory could be saved is left out.
+/// Rules that report something wrong. Rules that only say how to save memory are left out.
 fn wrong(path: &Path) -> Vec<&'static str> {
-    // `batch` says what a healthy step holds.
+    // `batch` describes a healthy step.
     let is_wrong = |f: &&Finding| (f.saving.is_none() && f.rule != "batch") || f.class == Class::Leak;
     diagnoses(path).iter().flat_map(|f| f.findings.iter().filter(is_wrong).map(|x| x.rule)).collect()
 }
@@ -65,7 +65,7 @@ fn every_finding_has_numbers_a_place_and_a_check() {
 fn the_autopsy_has_the_figures_of_the_recording() {
     let found = diagnoses(&sample("fragment_oom.pickle"));
     let a = &found[0].ooms[0];
-    // Counted by hand in the file's own blocks: 26 inactive blocks in the four segments of 400 MiB, the largest 27 MiB.
+    // Counted by hand in the file's blocks: 26 inactive blocks in four segments of 400 MiB, the largest 27 MiB.
     assert_eq!((a.verdict.name(), a.requested, a.holes.count), ("fragmentation", 500 << 20, 26));
     assert_eq!((a.holes.bytes, a.holes.largest), (639_612_416, 27 << 20));
     assert_eq!((a.blockers[0].strands() >> 20, a.blockers[0].hole_if_freed() >> 20, a.alone.count), (52, 85, 0));
@@ -73,7 +73,7 @@ fn the_autopsy_has_the_figures_of_the_recording() {
     assert!(plan.is_optimal && plan.bytes > 0);
 }
 
-/// Over a folder of recordings: the verdict of what-if runs whose truth is known by their names.
+/// Verdicts on a folder of What-if runs whose names give the truth.
 #[test]
 fn the_corpus_is_diagnosed_as_what_it_is() {
     let Some(corpus) = crate::shared::corpus() else {
@@ -97,28 +97,28 @@ fn the_corpus_is_diagnosed_as_what_it_is() {
     }
 }
 
-/// What may be said of a program of the corpus in which nothing failed; of the others nothing at all.
+/// Findings allowed for programs in which nothing failed. Other programs may have none.
 const TOLD: [(&str, &[&str]); 9] = [
     ("leak.", &["leak"]),
-    // Two thirds of its peak are activations; a trace's layers give no figure of what checkpointing would save.
+    // Two thirds of its peak are activations. A trace's layers do not show what checkpointing would save.
     ("gpt_train.trace.", &["activations"]),
-    // More than three quarters of its peak are activations, by the profiler's own categories.
+    // More than three quarters of its peak are activations, according to the profiler's categories.
     ("resnet.memory_timeline.", &["activations"]),
     ("resnet.trace.", &["activations"]),
-    // Under a cap that is hardly enough a request finds no room once or twice, as PyTorch counted.
+    // Under a cap that is barely enough, a request finds no room once or twice, as PyTorch counted.
     ("gpt_varlen.", &["variable_sizes", "idle_threshold", "cache_flushes"]),
     ("resnet.default.x110.", &["cache_flushes"]),
     ("kv_decode.", &["variable_sizes", "grows_by_copy", "idle_threshold"]),
-    // It keeps a small block of every step between large ones: so much is wrong with it by design.
+    // By design it keeps a small block of every step between large ones, so all of this is wrong.
     ("split_fragment.", &["leak", "variable_sizes", "pinned_segments", "idle_threshold"]),
     // Without a cap it reserves more than twice what is ever in use.
     ("fragment_oom.", &["idle_threshold", "cache_flushes", "variable_sizes"]),
 ];
 
-/// What may stand beside a failure: another kind of failure too, which the program survived.
+/// Findings allowed beside a failure, including failures of another kind that the program survived.
 const BESIDE: [&str; 5] = ["out_of_memory", "leak", "cache_flushes", "activations", "rounding"];
 
-/// Where requests found no room only after the cache was emptied, the finding has as many times as PyTorch counted.
+/// When requests only found room after the cache was emptied, the finding must count as many as PyTorch did.
 #[test]
 fn failed_requests_are_as_many_as_pytorch_counted() {
     let Some(corpus) = crate::shared::corpus() else {
@@ -127,11 +127,11 @@ fn failed_requests_are_as_many_as_pytorch_counted() {
     let truth = std::fs::read_to_string(corpus.join("whatif_truth.json")).unwrap();
     let runs: Vec<serde_json::Value> = serde_json::from_str(&truth).unwrap();
     let mut seen = 0;
-    // At a failure PyTorch empties the cache once more.
+    // At a failure, PyTorch empties the cache once more.
     for run in runs.iter().filter(|run| run["oom"] == false && run["num_alloc_retries"] != 0) {
         let part = |key: &str| run[key].as_str().unwrap();
         let name = format!("{}.{}.{}", part("workload"), part("conf_label"), part("limit_label"));
-        // Not every run has its recording in the corpus.
+        // Some runs have no recording in the corpus.
         let path = corpus.join(format!("whatif/{name}.pickle"));
         if !path.is_file() {
             continue;
@@ -159,7 +159,7 @@ fn nothing_is_said_of_the_corpus_that_is_not_so() {
         for path in paths {
             let name = path.file_name().unwrap().to_string_lossy();
             let is_recording = [".pickle", ".json", ".json.gz"].iter().any(|end| name.ends_with(end));
-            // Counters and pages lie beside the recordings.
+            // Counters and pages are in the same folder as the recordings.
             if !is_recording || name.ends_with("memory_stats.json") {
                 continue;
             }
@@ -186,7 +186,7 @@ fn recorded(name: &str, rule: &str) -> Finding {
     all_of(name).into_iter().find(|f| f.rule == rule).unwrap()
 }
 
-/// All findings of a recording of this project, most serious first.
+/// All findings of a recording of this repository, most serious first.
 fn all_of(name: &str) -> Vec<Finding> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(format!("{name}.pickle.zst"));
     diagnoses(&path).into_iter().flat_map(|f| f.findings).collect()
@@ -215,7 +215,8 @@ fn copies_without_stacks_are_not_called_weights_alone() {
     assert!(found.sentence.contains("states of optimizers"), "{}", found.sentence);
 }
 
-/// A first forward pass that fills the card: no leak is told, and figures of what was recorded promise nothing of what was not.
+/// A first forward pass that fills the card. No leak is reported, and figures of recorded memory make no promises about the rest
+/// of the step.
 #[test]
 fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full/gpt2.pickle.zst");
@@ -226,14 +227,14 @@ fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
     let told = sentence.replace('\u{a0}', " ");
     assert!(told.ends_with("The request of 12.27 GiB that failed comes on top: up to 21.35 GiB."), "{told}");
     assert!(found[0].findings[1..].iter().all(|f| f.verify.starts_with("The run gets past the request of ")));
-    // Of two passes of the reference model and two of the trained one, which fails in its first step, no graph is superfluous.
+    // In two passes of the reference model and two of the trained one, which fails in its first step, no graph is unneeded.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds/dpo.python.cap50.pickle.zst");
     assert!(diagnoses(&path).iter().flat_map(|f| &f.findings).all(|f| f.rule != "unused_graph"));
     let leak = diagnoses(&sample("leak.pickle"));
     assert!(leak.iter().flat_map(|f| &f.findings).all(|f| !f.sentence.contains("comes on top")));
 }
 
-/// Memory that rises with the load is no leak, and not nothing either.
+/// Memory that rises with the load is not a leak, but it is mentioned.
 #[test]
 fn a_rise_without_a_steady_line_is_told() {
     use vramscope_core::diagnose::leaks::no_leak;
@@ -245,7 +246,7 @@ fn a_rise_without_a_steady_line_is_told() {
     assert_eq!(plain(&[]), "Nothing grows steadily over 0 steps.");
 }
 
-/// A teacher that runs with a graph is told for what it is, and one that runs without in nothing.
+/// A teacher model that runs with a graph is reported, and one that runs without is not.
 #[test]
 fn a_teacher_needs_no_graph() {
     let (found, counted) = (all_of("promised/distill"), 1_168_755_200u64);
@@ -256,7 +257,7 @@ fn a_teacher_needs_no_graph() {
     assert!(mended.iter().all(|f| f.rule != first.rule), "{mended:?}");
 }
 
-/// The same where both models are of one kind, so that no size tells their gradients apart.
+/// The same with two models of the same kind, whose gradients have equal sizes.
 #[test]
 fn a_reference_model_of_the_same_sizes_needs_no_graph() {
     let found = recorded("promised/reference_graph", "untrained_gradients");
@@ -264,7 +265,7 @@ fn a_reference_model_of_the_same_sizes_needs_no_graph() {
     assert!(after >= counted && after * 20 < counted * 21, "{after} promised, {counted} counted");
 }
 
-/// The second step of the same program has the optimizer's state from its start.
+/// In the second step of the same program, the optimizer's state exists from the start.
 #[test]
 fn one_step_tells_what_the_next_needs() {
     let found = &all_of("plan/gpt.b8.one_step")[0];
@@ -281,7 +282,7 @@ fn one_step_tells_what_the_next_needs() {
     assert!(all_of("plan/gpt.b8").iter().all(|f| f.rule != "first_step"));
 }
 
-/// A state that goes from step to step with its graph: the recording ends when all of it is freed.
+/// State is passed from step to step with its graph. The recording ends when all of it is freed.
 #[test]
 fn a_graph_that_grows_from_step_to_step_is_told() {
     let leak = recorded("promised/tbptt", "leak");
@@ -289,7 +290,7 @@ fn a_graph_that_grows_from_step_to_step_is_told() {
     assert!(all_of("promised/tbptt").iter().all(|f| f.rule != "activations"));
 }
 
-/// The copies of two of three epochs: 107.89 MiB of weights and twice as much state each.
+/// Copies made in two of three epochs, each with 107.89 MiB of weights and twice as much state.
 #[test]
 fn copies_of_the_best_model_are_told() {
     let found = recorded("promised/deep_copy_best", "kept_copies");
@@ -320,14 +321,14 @@ fn a_list_of_state_dicts_holds_copies_of_the_weights() {
     assert!(leak.sentence.contains("copies of weights"), "{}", leak.sentence);
 }
 
-/// Predictions that grow from block to block leave segments that none of the next fits into: no cache was ever in use.
+/// Predictions grow from block to block, so that no later one fits the free segments. This is not an idle cache.
 #[test]
 fn what_was_never_in_use_at_once_is_no_idle_cache() {
     let found = all_of("promised/predict");
     assert!(found.iter().any(|f| f.rule == "variable_sizes") && found.iter().all(|f| f.rule != "idle_cache"), "{found:?}");
 }
 
-/// What a finding promises is what PyTorch counted after the change: `tests/recordings/README.md` has the figures.
+/// The predicted savings match PyTorch's counts after the change. `tests/recordings/README.md` has the figures.
 #[test]
 fn promised_savings_are_those_that_pytorch_then_had() {
     let cases = [
@@ -356,7 +357,7 @@ fn promised_savings_are_those_that_pytorch_then_had() {
         let after = found.saving.unwrap().after;
         assert!(after.abs_diff(counted) * 100 < counted, "{name}: {after} promised, {counted} counted");
     }
-    // What a pass makes without a graph, or for one loss alone, is not all known before.
+    // Memory of passes without a graph, or for a single loss, is not fully known in advance.
     let about = [
         ("eval_graph", "unused_graph", 1_253_533_696u64, 7),
         ("teacher_grad", "unused_graph", 711_515_648, 17),

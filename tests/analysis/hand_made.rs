@@ -1,4 +1,4 @@
-//! Roles and steps of small programs written by hand: one rule each, which no recording of `tests/recordings` has alone.
+//! Roles and steps of small hand-written programs. Each tests a rule that no recording of `tests/recordings` tests alone.
 
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
@@ -40,7 +40,7 @@ fn older_moments_that_the_optimizer_replaces_are_its_state() {
     let _weights = place(&mut t);
     let moments = [place(&mut t), place(&mut t)];
     let gradients: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, build)).collect();
-    // The history begins in the middle of a step: of the backward pass it has the last block alone.
+    // The history begins in the middle of a step and has only the last block of its backward pass.
     t.forget();
     let last = t.alloc(10 * MIB, backward);
     t.free(last);
@@ -91,7 +91,7 @@ fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replace
                 let h = t.alloc(size * MIB, stack);
                 t.free(h);
             }
-            // Noise between the calls, as large as no weight.
+            // Other allocations between the calls, none as large as a weight.
             for _ in 0..4 {
                 let h = t.alloc(30 * MIB, update);
                 t.free(h);
@@ -108,13 +108,13 @@ fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replace
     let read = Read::of(&t.finish());
     let all: u64 = WEIGHTS.iter().sum();
     assert_eq!((read.held(last, Role::Weights), read.held(last, Role::OptimizerState)), (all, all));
-    // Three calls of the model from three lines are one step.
+    // Three calls of the model from three lines form one step.
     let steps = &read.roles.anatomy.steps;
     assert_eq!((steps.len(), steps.how().as_str()), (3, "each is 3 calls of the model (helper.py:12)"));
 }
 
-/// `p.data = p.data * decay` and then `p.data = p.data - update`: each gives the parameter new memory. The optimizer made its state in its
-/// constructor, beside a model of layers written by hand.
+/// `p.data = p.data * decay` and then `p.data = p.data - update`: each gives the parameter new memory. The optimizer created its
+/// state in its constructor, beside a model of hand-written layers.
 #[test]
 fn weights_that_the_optimizer_gives_new_memory_stay_weights() {
     let mut t = Tape::new();
@@ -146,7 +146,8 @@ fn weights_that_the_optimizer_gives_new_memory_stay_weights() {
     assert_eq!((read.held(last, Role::Weights), read.held(last, Role::OptimizerState)), (all, all));
 }
 
-/// An inner loop calls the model from one line; what begins a round of the outer loop is made once before so many calls.
+/// An inner loop calls the model from one line. The allocation that begins a round of the outer loop happens once per several
+/// calls.
 #[test]
 fn rounds_of_a_loop_around_the_calls_are_steps() {
     let run = |is_even: bool| {
@@ -177,7 +178,7 @@ fn rounds_of_a_loop_around_the_calls_are_steps() {
     assert_eq!(run(false).0, 3 + 4 + 5 + 6);
 }
 
-/// Without stacks the annotations of the optimizer's step tell what it makes: other blocks of the weights' sizes are weights too.
+/// Without stacks, annotations of the optimizer's step identify its state. Other blocks of the same sizes are weights.
 #[test]
 fn what_is_made_within_the_optimizers_annotation_is_its_state() {
     let mut t = Tape::new();
@@ -214,13 +215,13 @@ fn what_is_made_within_the_optimizers_annotation_is_its_state() {
 fn gradients_that_move_with_the_model_are_no_weights() {
     let run = |moves: bool| {
         let mut t = Tape::new();
-        // `_apply` moves a weight from one line and its gradient from a later one.
+        // `_apply` moves a weight from one line and its gradient from a later line.
         let module = "torch/nn/modules/module.py";
         let weight = t.stack(&[(module, "convert"), (module, "_apply"), (module, "to")]);
         let gradient = t.stack(&[(module, "<lambda>"), ("torch/utils/fill.py", "fill"), (module, "_apply"), (module, "to")]);
         for mib in WEIGHTS {
             t.alloc(mib * MIB, weight);
-            // Buffers are fewer, or small.
+            // Buffers are fewer or small.
             if moves || mib == WEIGHTS[0] {
                 t.alloc(mib * MIB, gradient);
             }
@@ -234,7 +235,7 @@ fn gradients_that_move_with_the_model_are_no_weights() {
     assert_eq!(run(false), (all + WEIGHTS[0], 0));
 }
 
-/// A reference model is called twice without gradients, then the model that is trained, which keeps what it makes and fails.
+/// A reference model is called twice without gradients. Then the trained model is called, keeps its activations, and fails.
 #[test]
 fn calls_of_frozen_models_are_no_steps() {
     let mut t = Tape::new();

@@ -1,5 +1,5 @@
-//! Peaks are looked at where their figures are to be seen, a way out is told for every cap it may be, and a failure is judged by
-//! what was sampled when it happened.
+//! Peaks are examined at the right event, blocks to free are given for each possible cap, and a failure is judged by samples of
+//! its own time.
 
 use crate::shared::open_sample;
 
@@ -17,7 +17,7 @@ fn tables(device: &DeviceRecording) -> DeviceTables {
     DeviceTables::build(device, &Progress::new()).unwrap()
 }
 
-/// The autopsy of the first failure, with a cap that somebody names or without.
+/// The autopsy of the first failure, with or without a cap from the user.
 fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {
     let device = &recording.devices[0];
     let tables = tables(device);
@@ -38,7 +38,7 @@ fn a_peak_of_reserved_memory_is_looked_at_with_its_block_in_place() {
     let free_at = |event: u32| 500 * MIB - full.curves.at(device, &full.lifetimes, Quantity::Active, event);
     assert_eq!((free_at(0), free_at(1)), (500 * MIB, 0));
     assert_eq!(full.curves.settled_peak(device, Quantity::Active), full.curves.peak(Quantity::Active));
-    // A trace that ends before the block, a request that fails instead, and nothing at all.
+    // A trace that ends before the block, a request that fails instead, and an empty trace.
     let mut t = Tape::new();
     t.segment(500 * MIB);
     let cut = t.finish();
@@ -68,7 +68,7 @@ fn every_sample_is_as_full_at_its_settled_peak() {
     }
 }
 
-/// The file tells of a cap between 1,600 and 2,100 MiB; under a higher one less has to go.
+/// The file implies a cap between 1,600 and 2,100 MiB. Under a higher cap fewer bytes must be freed.
 #[test]
 fn a_way_out_is_told_for_both_ends_of_the_cap() {
     let recording = open_sample("fragment_oom.pickle");
@@ -82,7 +82,7 @@ fn a_way_out_is_told_for_both_ends_of_the_cap() {
     {
         assert!(said.contains(part), "no \"{part}\" in: {said}");
     }
-    // Named, the cap has one answer, and it is the one told for it.
+    // With an exact cap there is a single answer, the same as given for that cap before.
     for (cap, bytes) in [(1600 * MIB, plan.bytes), (more.cap, more.bytes), (1760 * MIB, more.bytes)] {
         let named = autopsy(&recording, Some(cap)).room_plan.unwrap();
         assert_eq!((named.bytes, named.with_more, named.least_cap), (bytes, None, None), "{cap}");
@@ -93,7 +93,7 @@ fn a_way_out_is_told_for_both_ends_of_the_cap() {
     assert!(below.bytes > more.bytes, "2 MiB less is not enough for them");
 }
 
-/// A card of 10 GiB on which 1 GiB is reserved, all in use, and 200 MiB is free; 500 MiB is asked for.
+/// A card of 10 GiB with 1 GiB reserved (all in use) and 200 MiB free; the request is 500 MiB.
 fn full_card(samples: &[(i64, u64, u64)]) -> Recording {
     let mut t = Tape::new();
     t.alloc(GIB, StackId::NONE);
@@ -114,17 +114,17 @@ fn full_card(samples: &[(i64, u64, u64)]) -> Recording {
 fn who_held_the_card_is_asked_of_the_sample_nearest_the_failure() {
     const SECOND: i64 = 1_000_000;
     let verdict = |samples: &[(i64, u64, u64)]| autopsy(&full_card(samples), None).verdict;
-    // Others held 6 GiB then, and were gone ten seconds later; and the other way round.
+    // Other processes held 6 GiB at that time and none ten seconds later; and the reverse.
     assert_eq!(verdict(&[(-SECOND / 2, 6000, 300), (10 * SECOND, 0, 300)]), Verdict::Contention);
     assert_eq!(verdict(&[(-SECOND / 2, 0, 300), (10 * SECOND, 6000, 300)]), Verdict::Capacity);
-    // So with this process's memory outside PyTorch.
+    // The same for this process's memory outside PyTorch.
     assert_eq!(verdict(&[(SECOND / 2, 0, 6000), (10 * SECOND, 0, 300)]), Verdict::NonPytorch);
     assert_eq!(verdict(&[(SECOND / 2, 0, 300), (10 * SECOND, 0, 6000)]), Verdict::Capacity);
-    // What a context takes is no reason, and a sample from another time tells nothing.
+    // The size of a CUDA context is no reason, and a sample of another time says nothing.
     assert_eq!(verdict(&[(0, 0, 1900)]), Verdict::Capacity);
     assert_eq!(verdict(&[(10 * SECOND, 6000, 6000)]), Verdict::Capacity);
     assert_eq!(verdict(&[]), Verdict::Capacity);
-    // Without times the last one is all there is.
+    // Without times, the last sample is used.
     let mut timeless = full_card(&[(0, 0, 300), (SECOND, 6000, 300)]);
     timeless.devices[0].events.has_time = false;
     assert_eq!(autopsy(&timeless, None).verdict, Verdict::Contention);
@@ -239,7 +239,7 @@ fn of_several_failures_the_last_is_shown_first_and_those_before_it_were_survived
     let said = first.sentence.replace(NBSP, " ");
     assert!(said.contains("the last of 3 requests that failed; nothing was allocated after it"), "{said}");
     assert!(said.contains("The 2 before it were survived: allocations went on."), "{said}");
-    // Without stacks, requests of another size are another place.
+    // Without stacks, requests of another size count as another place.
     let failures: Vec<_> = found.findings.iter().filter(|f| f.rule == "out_of_memory").collect();
     assert_eq!(failures.len(), 2);
     assert!(failures[1].title.starts_with("Survived failure"), "{}", failures[1].title);

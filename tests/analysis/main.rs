@@ -1,6 +1,6 @@
-//! What the analyses say of recordings whose truth is known.
+//! The analyses on recordings whose truth is known.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod anatomy;

@@ -1,4 +1,4 @@
-//! What is said of a message agrees with the autopsy of the snapshot that the same failure left.
+//! The explanation of a message agrees with the autopsy of the snapshot of the same failure.
 
 use crate::shared::corpus;
 use vramscope_core::diagnose::explain::{Verdict, explain};
@@ -8,7 +8,7 @@ use vramscope_core::inference::Caps;
 use vramscope_core::model::Progress;
 use vramscope_core::tables::DeviceTables;
 
-/// Failures of one H200 under a limit, with what the autopsy of each finds.
+/// Failures on an H200 under a limit, with the verdict of each autopsy.
 #[test]
 fn quoted_messages_are_judged_as_their_snapshots() {
     let text = |asked: &str, free: &str, limit: &str, live: &str, holes: &str| {
@@ -18,11 +18,11 @@ fn quoted_messages_are_judged_as_their_snapshots() {
         )
     };
     for (message, verdict) in [
-        // gpt_train, settings as they come: 15 holes of 8 MiB at most.
+        // gpt_train with default settings: 15 holes of at most 8 MiB.
         (text("128.00 MiB", "131.92 GiB", "1.71 GiB", "1.53 GiB", "62.40 MiB"), Verdict::Cap),
-        // split_fragment with expandable segments: room and holes together are enough in sum, holes alone are not.
+        // split_fragment with expandable segments: room and holes together are enough, holes alone are not.
         (text("76.00 MiB", "133.00 GiB", "238.00 MiB", "145.20 MiB", "74.80 MiB"), Verdict::Cap),
-        // fragment_oom: holes alone are.
+        // fragment_oom: holes alone are enough.
         (text("500.00 MiB", "133.79 GiB", "1.61 GiB", "990.02 MiB", "609.98 MiB"), Verdict::Fragmentation),
     ] {
         let e = explain(&parse(&message).unwrap());

@@ -1,4 +1,4 @@
-//! Why memory ran out, and how close it came where it did not: against the allocator model and the corpus' own truth.
+//! Why memory ran out, and how close a run without a failure came, compared with the allocator model and the corpus.
 
 use crate::shared::sample;
 use std::path::Path;
@@ -15,8 +15,8 @@ fn open(path: &Path) -> Recording {
     formats::open(path, &Progress::new()).unwrap()
 }
 
-/// Whether the allocator model serves one more request of `size` bytes right after `event`, on a device or under a cap of so
-/// many bytes.
+/// Whether the allocator model serves one more request of `size` bytes right after `event`, on a device of `most` bytes or under
+/// such a cap.
 fn is_served(device: &DeviceRecording, event: u32, stream: StreamId, size: u64, is_cap: bool, most: u64) -> bool {
     let mut cut = DeviceRecording {
         settings: device.settings.clone(),
@@ -41,12 +41,12 @@ fn is_served(device: &DeviceRecording, event: u32, stream: StreamId, size: u64, 
     let replay = Replay { limit: cut.limit, stops_at_oom: true, ..Replay::of(&requests) };
     let end = replay.run(&requests, (), &Progress::new()).unwrap();
     assert!(end.broken.is_none());
-    // Nothing fails before: the limit is above what the recording reserved.
+    // Nothing fails before, because the limit is above what the recording reserved.
     assert!(end.oom_event.is_none_or(|failed| failed as usize == before), "event {:?} failed", end.oom_event);
     end.oom_event.is_none()
 }
 
-/// The largest request said to be served is served by the allocator model, and the next larger one is not.
+/// The model must serve the largest request that the analysis calls possible, and must refuse the next larger one.
 fn hold_to_the_model(path: &Path) {
     let recording = open(path);
     for device in recording.devices.iter().filter(|d| !d.events.is_empty()) {
@@ -55,7 +55,7 @@ fn hold_to_the_model(path: &Path) {
         if event == NO_EVENT {
             continue;
         }
-        // Up to the peak no more was ever reserved than this.
+        // Up to the peak, reserved memory never exceeded this.
         let highest = tables.curves.columns(device, &tables.lifetimes, Quantity::Reserved, &[0, event + 1])[0].max;
         for (room, is_cap) in [(0, true), (24, true), (260, true), (0, false), (54, false), (260, false)] {
             let mut device = device.clone();
@@ -67,7 +67,7 @@ fn hold_to_the_model(path: &Path) {
             let stream = found.servers.stream.unwrap();
             let case = format!("{} {}, room {room} MiB, cap {is_cap}", path.file_name().unwrap().to_string_lossy(), device.id);
             assert!(q == 0 || is_served(&device, event, stream, q, is_cap, most), "{case}: {q} is not served");
-            // The next size that the large pool tells apart.
+            // The next size that the large pool distinguishes.
             let next = (q + 512).max(MEBIBYTE + 512);
             assert!(!is_served(&device, event, stream, next, is_cap, most), "{case}: {next} is served");
         }
@@ -102,8 +102,8 @@ fn the_largest_request_that_fits_at_the_peak_is_the_models_over_the_corpus() {
 
 #[test]
 fn what_would_have_helped_is_what_really_helped() {
-    // Recorded under a cap of 1,760 MiB and really run under every setting with it (`whatif_truth.json`): blocks of 128 MiB and
-    // more kept whole pass, and so they do with garbage collection; expandable segments do not, nor does rounding.
+    // Recorded under a cap of 1,760 MiB and really run under every setting with it (`whatif_truth.json`). Runs that do not split
+    // blocks of 128 MiB and more pass, also with garbage collection. Expandable segments do not pass, and neither does rounding.
     let mut recording = open(&sample("fragment_oom.pickle"));
     recording.devices[0].limit = Some(1760 * MEBIBYTE);
     let device = &recording.devices[0];
@@ -126,12 +126,12 @@ fn what_would_have_helped_is_what_really_helped() {
     let said = advice(&a, Some(&helped));
     assert_eq!(said[0].support, Support::Simulation);
     assert!(said[0].setting.as_deref().unwrap().starts_with("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"));
-    // Without a simulation nothing is said of settings.
+    // Without a simulation, no setting is recommended.
     assert!(advice(&a, None).iter().all(|x| x.support == Support::Formula));
 }
 
-/// Two caps for one request stand on two premises: memory as it lay at the failure, and the whole run under the other cap. Where
-/// the second is less, the sentence says so and does not call it more than the first.
+/// The two caps have different premises: memory as it was at the failure, and the whole run under another cap. When the second is
+/// lower, the sentence says so.
 #[test]
 fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
     let recording = open(&sample("expandable_oom.pickle"));
@@ -164,7 +164,7 @@ fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
     assert!(!said.contains("need a cap of"), "{said}");
 }
 
-/// What the failures say of the cap holds the cap that was really set, and nowhere two that contradict each other.
+/// The cap's range derived from the failures contains the real cap, and no two failures contradict each other.
 #[test]
 fn the_range_of_the_cap_holds_the_cap_that_was_set() {
     let Some(corpus) = corpus() else { return };
@@ -214,7 +214,7 @@ fn the_age_of_a_block_counts_from_its_birth() {
     }
 }
 
-/// A cap that left room for the segment is not why, also where the file names it.
+/// A cap with room for the segment is not the cause, even if the file contains it.
 #[test]
 fn a_cap_with_room_is_not_the_verdict() {
     let mut recording = open(&sample("expandable_oom.pickle"));
@@ -235,7 +235,7 @@ fn a_cap_with_room_is_not_the_verdict() {
     assert!(sentence.contains("left room for it. The reason is unknown"), "{sentence}");
 }
 
-/// Tensors that fill the card: what to make smaller is told beside the settings, also where pieces of free memory decide.
+/// When tensors fill the card, advice says what to make smaller, besides settings, also when fragments of free memory decide.
 #[test]
 fn a_card_that_tensors_fill_gets_advice_on_them() {
     use vramscope_core::anatomy::Composition;

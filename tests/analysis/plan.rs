@@ -1,4 +1,4 @@
-//! Plans against runs that were really made, at other sizes and caps, and what is refused.
+//! Plans compared with real runs at other sizes and caps, and inputs that are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(crate) fn setting(conf: &str, limit: Option<u64>) -> Setting {
     Setting::parse(conf, limit).unwrap()
 }
 
-/// A longer run of a program that leaks needs more than its plan.
+/// A longer run of a leaking program needs more than its plan.
 #[test]
 fn a_plan_says_that_memory_grows_where_it_does() {
     let leak = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/leak.pickle");
@@ -60,7 +60,7 @@ fn a_plan_says_that_memory_grows_where_it_does() {
     assert!(!says(&gpt(&[8])));
 }
 
-/// The search for the largest size and the answer at one size are of one mind, whatever the cap.
+/// The search for the largest size agrees with the prediction at single sizes, under any cap.
 #[test]
 fn what_is_said_to_fail_at_the_largest_size_fails_when_it_is_asked_for() {
     let plan = gpt(&[4]);
@@ -75,7 +75,7 @@ fn what_is_said_to_fail_at_the_largest_size_fails_when_it_is_asked_for() {
     }
 }
 
-/// A program and its mended twin, both at one size, do not show what grows.
+/// A program and its fixed version at the same size do not show what grows with the size.
 #[test]
 fn recordings_of_equal_sizes_are_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -84,7 +84,7 @@ fn recordings_of_equal_sizes_are_refused() {
     assert!(said.contains("have the same sizes, so what was given as batch does not change what it allocates"), "{said}");
 }
 
-/// A figure lies in its own range, and what is not known of a program is not known with a change either.
+/// A figure lies inside its range, and unknown memory of a program stays unknown with a change.
 #[test]
 fn ranges_hold_their_points_and_those_of_changes_are_as_wide() {
     let plan = gpt(&[8]);
@@ -100,7 +100,7 @@ fn ranges_hold_their_points_and_those_of_changes_are_as_wide() {
     }
 }
 
-/// One program gives its optimizer the head alone, the other freezes the rest of the model too: the forward passes agree.
+/// One program optimizes only the head and the other also freezes the rest of the model, so their forward passes agree.
 #[test]
 fn programs_that_train_other_parts_are_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/promised");
@@ -141,7 +141,7 @@ fn two_recordings_give_the_peaks_of_other_batches_to_the_byte() {
     }
 }
 
-/// A third recording is predicted from the two others, and the answer says how near that came.
+/// A third recording is predicted from the other two, and the answer says how close that was.
 #[test]
 fn a_third_recording_says_whether_the_others_agree_with_it() {
     let notes = gpt(&[4, 8, 16]).notes().join(" ");
@@ -150,7 +150,7 @@ fn a_third_recording_says_whether_the_others_agree_with_it() {
     assert!(!gpt(&[4, 8]).notes().join(" ").contains("predict the peak"));
 }
 
-/// Both recordings begin after a warm-up of two steps, whose cache they hold. Runs at other sizes have another; H200.
+/// Both recordings begin after two warm-up steps and contain the cache of those. Runs at other sizes have another cache. H200.
 #[test]
 fn a_cache_from_before_the_recordings_widens_the_answer() {
     let plan = plan_of(&[recorded("gpt_warm.b6", "batch=6"), recorded("gpt_warm.b12", "batch=12")]).unwrap();
@@ -163,7 +163,7 @@ fn a_cache_from_before_the_recordings_widens_the_answer() {
     }
 }
 
-/// Gradients of biases over 128 and 256 rows need no scratch memory; over 1,024 they do, and no recording shows it. H100.
+/// Bias gradients over 128 and 256 rows need no scratch memory, but over 1,024 rows they do. No recording shows that. H100.
 #[test]
 fn buffers_of_reductions_that_no_recording_shows_are_there_at_larger_sizes() {
     let plan = plan_of(&[recorded("func.b4", "batch=4"), recorded("func.b8", "batch=8")]).unwrap();
@@ -177,12 +177,12 @@ fn buffers_of_reductions_that_no_recording_shows_are_there_at_larger_sizes() {
         let p = plan.at(&Size::of("batch", batch), &setting("", None));
         assert_eq!((p.peak_reserved_bytes, p.peak_allocated_bytes), (reserved, allocated), "batch {batch}");
     }
-    // They are requests of the run that is saved, and their counters go before them.
+    // The saved run contains these requests, after those of their counters.
     let saved = plan.recording(&Size::of("batch", 64), &setting("", None), &[]).unwrap();
     let sizes = &saved.devices[0].events.size;
     let pairs = |a: u64, b: u64| sizes.windows(2).filter(|w| *w == [a, b]).count();
     assert_eq!((pairs(8_388_608, 16), pairs(33_554_432, 64)), (3, 3));
-    // From one recording the span holds them.
+    // With a single recording, the range includes them.
     let one = plan_of(&[recorded("func.b8", "batch=8")]).unwrap();
     for (batch, reserved) in [(16, 117_440_512), (32, 165_675_008)] {
         let p = one.at(&Size::of("batch", batch), &setting("", None));
@@ -209,7 +209,7 @@ fn one_recording_gives_a_span_that_holds_the_truth() {
     assert!(p.span[0] <= 4300 << 20 && 4300 << 20 <= p.span[1], "{:?}", p.span);
 }
 
-/// At a recorded size and its settings the answer is what was recorded, whatever the model makes of it.
+/// At a recorded size with its settings, the answer is the recorded figure, whatever the model says.
 #[test]
 fn a_recorded_size_is_answered_with_what_was_recorded() {
     let mut plans = vec![(gpt(&[4, 8, 16]), vec!["gpt.b4", "gpt.b8", "gpt.b16"], vec![4, 8, 16])];
@@ -227,7 +227,8 @@ fn a_recorded_size_is_answered_with_what_was_recorded() {
     }
 }
 
-/// From one recording: a smaller run needs no more than the recorded one, and a larger one no less; what cannot shrink stays in the span.
+/// With one recording: a smaller run needs no more than the recorded one and a larger run no less. Memory that cannot shrink
+/// stays in the range.
 #[test]
 fn one_recording_bounds_its_span_by_what_was_recorded() {
     let plan = gpt(&[16]);
@@ -238,7 +239,7 @@ fn one_recording_bounds_its_span_by_what_was_recorded() {
     assert!(one.span[0] > 256 << 20, "weights and state stay: {:?}", one.span);
     let more = at(64);
     assert!(more.span[0] >= recorded.peak_reserved_bytes && more.allocated_span[0] >= recorded.peak_allocated_bytes);
-    // Of inference nothing is sure to grow; the largest size has an end all the same.
+    // For inference it is not certain that anything grows, but the largest size is limited all the same.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/eval_inference.start.python.pickle.zst");
     let plan = plan_of(&[(file, "batch=4".to_owned())]).unwrap();
     let found = plan.largest("batch", &Size::of("batch", 4), &setting("", Some(8 << 30)));
@@ -305,7 +306,7 @@ fn more_steps_can_be_asked_for_and_change_nothing_where_a_program_is_steady() {
 #[test]
 fn the_longest_batch_comes_again_when_the_optimizers_state_is_there() {
     let plan = plan_of(&[recorded("gpt_varying.b4", "batch=4"), recorded("gpt_varying.b8", "batch=8")]).unwrap();
-    // Lengths of 256, 128 and 192, and again: a real run of six steps.
+    // Lengths of 256, 128 and 192, repeated: a real run of six steps.
     let p = plan.at(&Size::of("batch", 16), &setting("", None));
     assert_eq!(p.peak_reserved_bytes as f64 / MIB, 4174.0);
     assert!((p.peak_allocated_bytes as f64 / MIB - 3_847.395).abs() < 1.0, "{}", p.peak_allocated_bytes as f64 / MIB);
@@ -324,11 +325,11 @@ fn batches_of_other_lengths_are_not_laid_over_each_other() {
 fn a_server_tells_its_largest_cache_from_one_recording() {
     let plan = plan_of(&[recorded("server.kv1024", "kv=1024")]).unwrap();
     let server = plan.server().unwrap();
-    // In whole tokens, a little less than 1,024 MiB.
+    // In whole tokens, slightly less than 1,024 MiB.
     assert_eq!(server.kv_cache_bytes.div_ceil(1 << 20), 1024);
     assert_eq!(server.weights_bytes >> 20, 413);
     assert!(server.graph_pools_bytes > 0 && server.transient_bytes > 0, "{server:?}");
-    // The largest that served in MiB and the next that was tried and failed.
+    // The largest KV cache that worked, in MiB, and the next larger one, which failed.
     for (cap, served, failed) in [(2048u64, 1176, 1184), (3072, 2208, 2214), (6144, 5280, 5286)] {
         let found = plan.largest("kv", &Size::of("kv", 1024), &setting("", Some(cap << 20)));
         assert!((served..failed).contains(&found.size), "cap {cap}: {} {:?}", found.size, found.span);
@@ -345,7 +346,7 @@ fn a_run_that_failed_as_it_was_recorded_does_not_fit_as_it_was_recorded() {
     let input = Input { recording: Arc::clone(&recording), device: 0, tables: &tables, at: size.clone() };
     let plan = Plan::of(vec![input], &progress).unwrap();
     let own = plan.own_setting(None);
-    // Its cap is estimated; at the top of the range a replay may pass in some places of segments.
+    // Its cap is estimated. At the upper end of its range, a simulation may pass with some segment addresses.
     let cap = plan.programs()[0].failed_under.unwrap();
     let p = plan.at(&size, &Setting { limit: Some(cap), ..own.clone() });
     assert!(p.oom && !p.oom_varies, "{p:?}");
@@ -388,7 +389,7 @@ fn two_programs_are_refused_with_the_place_where_they_part() {
     match plan_of(&files) {
         Err(NoPlan::Parts(parting)) => {
             assert!(parting.sentence.contains("part where"), "{}", parting.sentence);
-            // What each asks for there, and the program's own lines down to it.
+            // What each program requests there, and the user's lines of its stack.
             for side in &parting.sides {
                 assert!(
                     side.bytes.is_some() && !side.lines.is_empty() && side.lines.iter().all(|l| l.contains(".py:")),
@@ -412,7 +413,7 @@ fn swapped_sizes_are_refused() {
     }
 }
 
-/// Ratios of the sizes in the recordings show that one that was told is wrong; at right sizes nothing is doubted.
+/// Ratios in the recordings reveal a wrong size. Right sizes are not doubted.
 #[test]
 fn sizes_that_do_not_fit_are_doubted() {
     let told = |runs: &[(u64, u64)]| {
@@ -430,7 +431,7 @@ fn sizes_that_do_not_fit_are_doubted() {
     }
 }
 
-/// What two quantities do cannot be told apart where they change together, and a third recording tells them apart.
+/// Two quantities that change together cannot be separated. A third recording separates them.
 #[test]
 fn quantities_that_change_together_are_named() {
     let runs = |sizes: &[&str]| {
@@ -443,7 +444,7 @@ fn quantities_that_change_together_are_named() {
     assert_eq!(runs(&["batch=4,width=32", "batch=8,width=32"]), "");
 }
 
-/// Where all recordings are at one batch, another batch is no question that they answer.
+/// When all recordings have the same batch, other batches cannot be predicted.
 #[test]
 fn what_did_not_vary_is_not_answered() {
     let files = [recorded("gpt.b4", "batch=8,width=32"), recorded("gpt.b8", "batch=8,width=64")];
@@ -461,7 +462,7 @@ fn one_file_given_at_two_sizes_is_refused() {
     assert!(why.contains("given as batch does not change what it allocates; is it the same file?"), "{why}");
 }
 
-/// One truth: where a program fails and nothing repeats, the autopsy and What-if answer, and no batch is made up.
+/// For a program that failed before any step, the autopsy and What-if answer, and no batch is invented.
 #[test]
 fn a_program_that_failed_without_steps_has_no_plan() {
     for name in ["serve_oom.pickle.gz", "kv_decode_oom.pickle.gz", "fragment_oom.pickle", "expandable_oom.pickle"] {
@@ -480,7 +481,7 @@ fn a_program_that_failed_without_steps_has_no_plan() {
     }
 }
 
-/// Every pair of runs of one program and length, told as they were: nothing is doubted.
+/// All pairs of runs of one program and length, with their true sizes: nothing is doubted.
 #[test]
 fn right_sizes_of_the_corpus_are_not_doubted() {
     let Some(corpus) = corpus() else { return };
@@ -508,7 +509,7 @@ fn right_sizes_of_the_corpus_are_not_doubted() {
                 _ => continue,
             };
             let [of_a, of_b] = said;
-            // Sides of images are no lengths, and runs that choose other kernels are refused.
+            // Image sizes are not lengths, and runs that choose other kernels are refused.
             if let Ok(plan) = plan_of(&[(a.0.clone(), of_a), (b.0.clone(), of_b)]) {
                 assert_eq!(plan.doubts(), &[] as &[String], "{:?} {:?}", a.0, b.0);
                 checked += 1;
@@ -516,13 +517,13 @@ fn right_sizes_of_the_corpus_are_not_doubted() {
         }
     }
     assert!(checked > 100, "{checked}");
-    // A length told as four times another where it is twice: the squares of attention are no sign that it is right.
+    // A length given as four times another when it is twice. Attention grows with the square, which must not hide the mistake.
     let wrong = [("gpt2_b4_s512.pickle", "seq=256"), ("gpt2_b4_s1024.pickle", "seq=1024")];
     let wrong = wrong.map(|(file, said)| (corpus.join("plan_open").join(file), said.to_owned()));
     assert_eq!(plan_of(&wrong).unwrap().doubts().len(), 1);
 }
 
-/// The folder of the corpus, and its real runs without a cap and checkpointing.
+/// The folder of the corpus, and its real runs without cap and checkpointing.
 fn runs_of_corpus() -> Option<(PathBuf, Vec<serde_json::Value>)> {
     let corpus = corpus()?;
     let Ok(text) = std::fs::read_to_string(corpus.join("plan_truth.json")) else {
@@ -534,7 +535,7 @@ fn runs_of_corpus() -> Option<(PathBuf, Vec<serde_json::Value>)> {
     Some((corpus, runs))
 }
 
-/// Every run of `plan_truth.json` without a cap, predicted from the two smallest of its program.
+/// Every run of `plan_truth.json` without a cap, predicted from the two smallest runs of its program.
 #[test]
 fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
     let Some((corpus, runs)) = runs_of_corpus() else { return };
@@ -567,7 +568,7 @@ fn every_run_of_the_corpus_is_predicted_from_the_two_smallest() {
     assert!(checked > 15, "{checked}");
 }
 
-/// The span from one recording holds every run of the corpus at another size.
+/// The range from a single recording contains every run of the corpus at another size.
 #[test]
 fn one_recording_holds_every_run_of_the_corpus() {
     let Some((corpus, runs)) = runs_of_corpus() else { return };

@@ -1,4 +1,4 @@
-//! Changes to a program, planned from its recording: what they save, in which order they are tried, and why one can not be made.
+//! Changes to a program, planned from its recording: savings, the order in which they are tried, and why a change is impossible.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const MIB: f64 = 1_048_576.0;
 #[test]
 fn changes_come_out_as_runs_with_them_did() {
     let plan = gpt(&[16]);
-    // Reserved and allocated MiB of real runs with the change, and by how many percent the answer may be off.
+    // Reserved and allocated MiB of real runs with the change, and the accepted error in percent.
     for (change, reserved, allocated, off) in [
         ("fused", 4300.0, 3847.444, 0.1),
         ("no_foreach", 4300.0, 3847.396, 0.1),
@@ -42,7 +42,7 @@ fn changes_come_out_as_runs_with_them_did() {
     }
 }
 
-/// The told spans hold a run that was really made, in MiB.
+/// The predicted ranges contain the real run, in MiB.
 fn is_inside(c: &Changed, reserved: f64, allocated: f64) {
     for ([low, high], real) in [(c.span, reserved), (c.allocated_span, allocated)] {
         // Real figures are rounded to a tenth.
@@ -51,7 +51,7 @@ fn is_inside(c: &Changed, reserved: f64, allocated: f64) {
     }
 }
 
-/// What findings advise can be planned too. Allocated bytes that PyTorch counted in runs with the change.
+/// Changes that findings recommend can be planned too. Allocated bytes as PyTorch counted them in runs with the change.
 #[test]
 fn what_a_program_holds_without_need_can_be_taken_from_its_plan() {
     for (name, change, counted, least, most) in [
@@ -73,8 +73,9 @@ fn what_a_program_holds_without_need_can_be_taken_from_its_plan() {
     }
 }
 
-/// Recorded without and with `torch.utils.checkpoint` around every block; reserved and allocated MiB of the runs with it. The
-/// first has a head that keeps nothing, the second layers between its stages, and the blocks of the third keep their own results.
+/// Recorded with and without `torch.utils.checkpoint` around every block. The figures are reserved and allocated MiB of the runs
+/// with it. The first model has a head that keeps nothing, the second has layers between its stages, and the blocks of the third
+/// keep their own results.
 #[test]
 fn checkpointed_models_come_out_as_they_ran() {
     for (name, reserved, allocated, off) in
@@ -90,14 +91,14 @@ fn checkpointed_models_come_out_as_they_ran() {
             c.peak_allocated_bytes
         );
         is_inside(&c, reserved, allocated);
-        // A fifth wide at most, and what is wider than a tenth either way is an estimate.
+        // At most a fifth wide. A range wider than a tenth in either direction is an estimate.
         let width = (c.span[1] - c.span[0]) as f64 / c.peak_reserved_bytes as f64;
         assert!(width < 0.25 && (width <= 0.21 || c.trust > Trust::Close), "{name}: {:?} {:?}", c.span, c.trust);
     }
 }
 
-/// nanoGPT makes four passes a step and measures its loss between some steps, without a graph: each pass of training is changed for itself.
-/// With its blocks checkpointed it reserved 12,914 MiB and allocated 10,065,669,632 bytes.
+/// nanoGPT makes four passes per step and measures its loss between some steps without a graph. Each training pass is changed
+/// separately. With checkpointed blocks it reserved 12,914 MiB and allocated 10,065,669,632 bytes.
 #[test]
 fn each_of_several_passes_of_a_step_is_changed() {
     let plan = plan_of(&[recorded("nanogpt", "batch=12")]).unwrap();
@@ -117,7 +118,7 @@ fn each_of_several_passes_of_a_step_is_changed() {
     );
 }
 
-/// The true reason, where a change cannot be made.
+/// The true reason why a change is impossible.
 #[test]
 fn a_change_that_cannot_be_made_says_why() {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -133,7 +134,7 @@ fn a_change_that_cannot_be_made_says_why() {
     }
 }
 
-/// A name that nothing in the recording has is no reason to answer for another module.
+/// A module name that is not in the recording must not be answered for another module.
 #[test]
 fn a_module_that_no_stack_names_is_not_answered_for_another() {
     let plan = gpt(&[8]);
@@ -147,7 +148,7 @@ fn a_module_that_no_stack_names_is_not_answered_for_another() {
     let why = none.reason.unwrap();
     assert!(why.starts_with("no stack names a module 'Frobnicator', because"), "{why}");
     assert_eq!((none.saves_bytes, none.title.as_str()), (0, "checkpoint Frobnicator"));
-    // What is listed can be named, and the first is the one that keeps most.
+    // Listed modules can be named, and the first one keeps the most.
     let names: Vec<&str> = why.split_once("these can be named: ").unwrap().1.split(", ").collect();
     assert!(most.title.contains(&format!("at {},", names[0])), "{} {names:?}", most.title);
     for name in names {
@@ -174,7 +175,7 @@ fn the_cheapest_change_that_makes_a_size_fit_comes_first() {
     let rows = plan.all_changes(&size, &under, Some("batch"));
     assert!(!rows[0].oom, "{}", rows[0].change);
     assert!(rows[0].largest >= Some(18));
-    // It is one of those that are tried one by one, or a sum of them; none stands twice.
+    // It is one of the changes that are tried one by one, or a combination of them. None is listed twice.
     let mut titles: Vec<&str> = rows.iter().map(|row| row.title.as_str()).collect();
     titles.sort_unstable();
     titles.dedup();
@@ -201,7 +202,7 @@ fn names_that_are_not_there_are_told_with_those_that_are() {
     assert_eq!((unknown("checkpoint"), unknown("fused")), (None, None));
 }
 
-/// What costs nothing is tried before what costs time, and that before what rounds.
+/// Free changes are tried before changes that cost time, and these before changes that affect precision.
 #[test]
 fn changes_are_searched_by_what_they_cost() {
     use vramscope_core::plan::{Cost, Passes};
@@ -213,7 +214,7 @@ fn changes_are_searched_by_what_they_cost() {
         let (c, s) = (Change::parse(changes).unwrap(), setting(conf, Some(4 << 30)));
         plan.change(&c, &Size::of("batch", batch), &s, None).is_some_and(|c| !c.oom && !c.oom_varies)
     };
-    // Segments that grow are enough for 17, and bf16 weights alone would do for 18 as well.
+    // Expandable segments are enough for 17. For 18, bf16 weights alone would be enough too.
     assert!(Change::price_of(&way(18).changes).0 <= Cost::Time, "{:?}", way(18));
     assert!(fits(18, "bf16", ""));
     let rows = plan.all_changes(&Size::of("batch", 18), &under, Some("batch"));
@@ -237,8 +238,8 @@ fn changes_are_searched_by_what_they_cost() {
     assert!(useless.is_sorted(), "what does nothing comes last");
 }
 
-/// A finding that names a change and a plan of the same recording give one number: they make the same change to the same requests. Blocks are
-/// rounded up, and a plan's requests are rounded by the allocator's model.
+/// A finding that names a change and a plan of the same recording give the same figure, because they apply the same change to the
+/// same requests. Blocks are rounded up, and a plan's requests are rounded by the allocator model.
 #[test]
 fn a_change_saves_as_much_by_a_plan_as_by_a_finding() {
     let sample = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);

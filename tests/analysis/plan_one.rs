@@ -1,4 +1,4 @@
-//! Plans from one recording: what does not grow in proportion, and steps that a failure cut short.
+//! Plans from a single recording: memory that does not grow in proportion, and steps cut short by a failure.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn says(plan: &Plan, part: &str) -> bool {
     plan.notes().iter().any(|note| note.contains(part))
 }
 
-/// Five matrices of 1 GiB at a batch of 16,384; at twice the batch five of 4 GiB.
+/// Five matrices of 1 GiB at a batch of 16,384, and of 4 GiB at twice the batch.
 #[test]
 fn a_matrix_of_all_with_all_may_grow_with_the_square() {
     let plan = promised("broadcast_loss", "batch=16384");
@@ -27,12 +27,12 @@ fn a_matrix_of_all_with_all_may_grow_with_the_square() {
     assert!(!says(&gpt(&[16]), "square"), "nothing of a language model is");
 }
 
-/// Trained with 24 images and evaluated with 512.
+/// Trained with 24 images, evaluated with 512.
 #[test]
 fn an_evaluation_with_a_batch_of_its_own_stays_as_it_is() {
     let plan = promised("eval_big", "batch=24");
     let p = plan.at(&Size::of("batch", 48), &setting("", None));
-    // The evaluation makes the peak, and does not change.
+    // The evaluation makes the peak and does not change.
     let counted = 3_253_035_008u64;
     assert!(p.peak_allocated_bytes.abs_diff(counted) < counted / 50, "{} of {counted}", p.peak_allocated_bytes);
     assert!(p.allocated_span[1] > counted * 3 / 2, "it may grow after all: {:?}", p.allocated_span);
@@ -40,7 +40,7 @@ fn an_evaluation_with_a_batch_of_its_own_stays_as_it_is() {
     assert!(!says(&gpt(&[16]), "of training"));
 }
 
-/// It failed in its first forward pass: logits, loss and backward pass are not recorded.
+/// It failed in its first forward pass, so logits, loss and backward pass are not recorded.
 #[test]
 fn what_fails_before_its_first_step_has_ended_fits_for_sure_in_nothing() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full");
@@ -60,7 +60,7 @@ fn what_fails_before_its_first_step_has_ended_fits_for_sure_in_nothing() {
     assert!(change("no_grad").reason.is_some(), "a backward pass would have followed");
 }
 
-/// Its failures were caught: what fits does so as far as its requests were recorded.
+/// The failures were caught. What fits does so only as far as its requests were recorded.
 #[test]
 fn what_a_failed_step_would_have_asked_for_is_not_promised() {
     let plan = promised("caught_oom", "batch=8");
@@ -76,7 +76,7 @@ fn what_a_failed_step_would_have_asked_for_is_not_promised() {
     let own = plan.programs()[0].failed_under;
     assert!(plan.at(&size, &plan.own_setting(own)).oom);
     assert!(gpt(&[8]).left_open().is_none());
-    // What the failed passes held was kept for their backward passes, which never came.
+    // Memory held by failed passes was kept for their backward passes, which never ran.
     let no_grad = plan.change(&[Change::NoGrad], &size, &setting("", None), None).unwrap();
     assert!(no_grad.reason.is_some(), "{no_grad:?}");
     assert!(p.by_role["activations"] > 8 * p.by_role.get("temporaries").copied().unwrap_or(0), "{:?}", p.by_role);

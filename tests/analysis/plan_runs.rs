@@ -1,4 +1,4 @@
-//! Runs that never were: what a plan opens as a recording, and that it is one with the plan's figures.
+//! The recording of a planned run has the figures of its plan.
 
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::anatomy::{Composition, Roles, steps::Steps};
@@ -25,7 +25,7 @@ fn a_run_that_never_was_opens_as_a_recording_with_the_same_peak() {
     }
 }
 
-/// Checkpointed layers run forward twice; steps are told by the plan and not found again.
+/// Checkpointed layers run their forward pass twice. The steps come from the plan and are not detected again.
 #[test]
 fn a_run_that_never_was_has_the_steps_of_its_plan() {
     let mut plans = vec![(gpt(&[4, 8]), 16)];
@@ -41,7 +41,7 @@ fn a_run_that_never_was_has_the_steps_of_its_plan() {
             let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
             let found = Steps::find(&recording, &recording.devices[0], &tables);
             assert_eq!(found.len(), steps, "{changes:?}, {:?}", found.source);
-            // Each step makes what the one before it made.
+            // Each step allocates what the previous one did.
             let made = |step: usize| {
                 let [from, to] = [found.bounds[step], found.bounds[step + 1]].map(|event| event as usize);
                 let allocs = recording.devices[0].events.action[from..to].iter();
@@ -73,13 +73,13 @@ fn roles_add_up_to_the_peak() {
     let (size, own) = (Size::of("batch", 16), setting("", None));
     let at = plan.at(&size, &own);
     assert_eq!(at.by_role.values().sum::<u64>(), at.peak_allocated_bytes, "{:?}", at.by_role);
-    // The gradients that wait for the other passes are among them.
+    // They include the gradients that wait for the other passes.
     let passes = plan.accumulated(4, &size, &own).unwrap();
     assert_eq!(passes.by_role.values().sum::<u64>(), passes.peak_allocated_bytes, "{:?}", passes.by_role);
     assert!(at.by_role.keys().all(|name| vramscope_core::anatomy::Role::from_name(name).is_some()), "{:?}", at.by_role);
 }
 
-/// The plan's roles are those of a recording at that size, one that it was made from or not: whole blocks, as the Overview counts them.
+/// The plan's roles match a recording at that size, whether or not the plan used it. Whole blocks, as in the Overview.
 #[test]
 fn roles_are_those_of_the_recording() {
     let progress = Progress::new();

@@ -1,6 +1,6 @@
-//! Categories held to the truth where there is one: PyTorch's profiler, and programs whose parameters are known.
+//! Roles compared with the truth where it is known: PyTorch's profiler, and programs with known parameters.
 //!
-//! The recordings are in a folder named by `VRAMSCOPE_CORPUS`; without it the sample alone is looked at.
+//! The recordings are in the folder named by `VRAMSCOPE_CORPUS`. Without it only the sample is checked.
 
 use crate::shared::sample;
 use std::path::Path;
@@ -33,7 +33,7 @@ impl Opened {
         &self.recording.devices[self.device]
     }
 
-    /// What is live after an event, by role.
+    /// Live memory after an event, by role.
     fn live(&self, event: u32) -> ByRole {
         self.roles.live_by_role(self.device(), &self.tables, event)
     }
@@ -43,7 +43,7 @@ impl Opened {
         (tally.count, tally.bytes)
     }
 
-    /// The first event of each optimizer step after the first, as annotations tell.
+    /// The first event of each optimizer step after the first, according to annotations.
     fn optimizer_steps(&self) -> Vec<u32> {
         let times = &self.device().events.time_us;
         let starts = |a: &&Annotation| self.recording.stacks.text(a.name).starts_with("Optimizer.step");
@@ -51,8 +51,8 @@ impl Opened {
         self.device().annotations.iter().filter(starts).map(at).skip(1).collect()
     }
 
-    /// Adam trains a model of `count` parameters of `bytes` bytes: at each step there is one gradient a parameter, and two
-    /// states a parameter.
+    /// Checks that Adam trains a model of `count` parameters and `bytes` bytes: at each step there is one gradient and two states
+    /// per parameter.
     fn trains_with_adam(&self, count: u64, bytes: u64) {
         let steps = self.optimizer_steps();
         assert!(!steps.is_empty());
@@ -63,7 +63,7 @@ impl Opened {
         }
     }
 
-    /// Part of the bytes live at the peak that no rule explains.
+    /// The share of live bytes at the peak without a role.
     fn unexplained(&self) -> f64 {
         let (_, peak) = self.tables.curves.peak(Quantity::Requested);
         let live = self.live(peak);
@@ -79,7 +79,7 @@ fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
     assert!(count > 10);
     o.trains_with_adam(count, bytes);
     assert!(o.unexplained() < 0.001, "{}", o.unexplained());
-    // Every allocation can say why.
+    // Every allocation has a reason for its role.
     for i in 0..o.tables.lifetimes.len() as u32 {
         let why = o.roles.why(&o.recording, o.device(), &o.tables, LifetimeId(i));
         assert_eq!(why.role, o.roles.of(LifetimeId(i)));
@@ -90,7 +90,7 @@ fn a_model_trained_with_adam_is_told_apart_to_the_byte() {
     assert_eq!(all, o.tables.lifetimes.len() as u64);
 }
 
-/// The README's first example: a cache that a few lines of Python grow, and layers that are no modules.
+/// The README's first example: a cache that grows in a few lines of Python, and layers that are not modules.
 #[test]
 fn a_server_without_a_library_is_told_apart() {
     let o = open(&sample("serve_oom.pickle.gz"), &[]);
@@ -136,11 +136,11 @@ fn known_programs_are_told_apart() {
     let model = (77, 111_312_896);
     open(&corpus.join("demo/gpt_train.default.pickle"), &[]).trains_with_adam(model.0, model.1);
     open(&corpus.join("profiler/gpt_train.with_trace.pickle"), &[]).trains_with_adam(model.0, model.1);
-    // Without a single stack, the optimizer's annotated steps and lifetimes alone.
+    // Without any stack, only from the optimizer's annotated steps and lifetimes.
     let without = open(&corpus.join("whatif/gpt_train.exp.none.pickle"), &[]);
     assert!(without.recording.stacks.is_empty());
     without.trains_with_adam(model.0, model.1);
-    // DDP keeps whole parameters and states on each rank; FSDP2 keeps half of each on one of two.
+    // DDP keeps all parameters and states on each rank. FSDP2 keeps half of each on each of two ranks.
     open(&corpus.join("multi/ddp_rank0.pickle"), &[]).trains_with_adam(101, 280_295_424);
     let fsdp = open(&corpus.join("multi/fsdp_rank0.pickle"), &[]);
     for step in fsdp.optimizer_steps() {
@@ -157,7 +157,7 @@ fn known_programs_are_told_apart() {
     }
 }
 
-/// The profiler followed the data; we read stacks and lifetimes of its trace. Both saw the same run.
+/// The profiler followed the tensors; the roles here come from stacks and lifetimes of its trace. Both describe the same run.
 #[test]
 fn stacks_and_lifetimes_agree_with_the_profiler() {
     let Some(corpus) = corpus() else { return };

@@ -1,5 +1,5 @@
-//! The way out with expandable segments, tried: PyTorch's requests replayed by the allocator model up to the failure, with
-//! the chosen blocks freed and with each of them kept.
+//! Tests the blocks to free with expandable segments: the allocator model replays PyTorch's requests up to the failure, with the
+//! chosen blocks freed, and with each of them kept.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn recording() -> Recording {
     formats::open(&path, &Progress::new()).unwrap()
 }
 
-/// The autopsy of the first failure under a cap, or under what the file tells of it.
+/// The autopsy of the first failure under a cap, or under the cap that the file implies.
 fn autopsy(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> (Autopsy, State) {
     let event = device.events.ooms()[0];
     let state = tables.states.at(device, &tables.lifetimes, event);
@@ -29,7 +29,7 @@ fn autopsy(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) ->
     (examine(device, tables, event, &state, &caps).unwrap(), state)
 }
 
-/// Whether the request that failed succeeds under a cap once some allocations are freed before it.
+/// Whether the failed request succeeds under a cap when some allocations are freed before it.
 fn succeeds(recording: &Recording, tables: &DeviceTables, cap: u64, gone: &[LifetimeId]) -> bool {
     let device = &recording.devices[0];
     let events = &device.events;
@@ -61,7 +61,7 @@ fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
     let recording = recording();
     let device = &recording.devices[0];
     let tables = DeviceTables::build(device, &Progress::new()).unwrap();
-    // The caps of another search over the same state, by hand in Python, and what it found.
+    // Caps, and the results of another search of the same state, written in Python.
     for (cap, blocks, bytes) in [(1680, 19, 492), (2000, 9, 228), (2320, 1, 24)] {
         let (a, state) = autopsy(device, &tables, Some(cap * MIB));
         let plan = a.room_plan.unwrap();
@@ -74,7 +74,7 @@ fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
             let others: Vec<LifetimeId> = gone.iter().copied().filter(|id| id != kept).collect();
             assert!(!succeeds(&recording, &tables, cap * MIB, &others), "{cap} MiB: without {kept:?} it is enough too");
         }
-        // Every block by itself, really freed.
+        // Each single block, really freed.
         let live = state.blocks.iter().filter(|b| b.lifetime != LifetimeId::NONE);
         let alone = live.filter(|b| succeeds(&recording, &tables, cap * MIB, &[b.lifetime])).count();
         assert_eq!(a.alone.count, alone, "{cap} MiB");
@@ -96,7 +96,7 @@ fn a_way_out_by_pages_is_told_for_both_ends_of_the_cap() {
     let why = plan.why().replace(NBSP, " ");
     assert!(why.contains("34 pages of expandable segments (680 MiB) can then go back to the device"), "{why}");
     assert!(plan.search().contains("pages that no live block touches"), "{}", plan.search());
-    // A MiB below that cap one block is not enough.
+    // One MiB below that cap, one block is not enough.
     let (below, _) = autopsy(device, &tables, Some(2319 * MIB));
     assert!(below.room_plan.unwrap().bytes > more.bytes);
 }

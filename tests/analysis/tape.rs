@@ -24,10 +24,10 @@ struct Space {
     pieces: BTreeMap<u64, Piece>,
 }
 
-/// Where a block lies: segment and offset.
+/// Position of a block: segment and offset.
 pub type Handle = (usize, u64);
 
-/// A recording being written. Time goes on by a microsecond an event.
+/// A recording being written. Each event takes one microsecond.
 pub struct Tape {
     pub device: DeviceRecording,
     stacks: StackTableBuilder,
@@ -75,17 +75,17 @@ impl Tape {
         self.stacks.stack(&ids)
     }
 
-    /// Later segments belong to this pool.
+    /// Puts later segments into this pool.
     pub fn in_pool(&mut self, key: PoolKey) {
         self.pool = self.device.intern_pool(key);
     }
 
-    /// Later segments serve this stream.
+    /// Puts later segments on this stream.
     pub fn on_stream(&mut self, handle: u64) {
         self.stream = self.device.intern_stream(handle);
     }
 
-    /// The history begins here: what is live is older than it.
+    /// Starts the history here. What is live is then older than the history.
     pub fn forget(&mut self) {
         self.device.events = EventTable { has_time: true, ..EventTable::default() };
     }
@@ -119,7 +119,8 @@ impl Tape {
         (segment, offset)
     }
 
-    /// A block of a whole segment, an empty one of its size or a new one. Sizes from 10 MiB on, multiples of 2 MiB.
+    /// Allocates a block that fills a segment: an empty one of its size or a new one. The size must be at least 10 MiB and a
+    /// multiple of 2 MiB.
     pub fn alloc(&mut self, size: u64, stack: StackId) -> Handle {
         assert!(size >= 10 * MIB && size.is_multiple_of(2 * MIB), "{size}");
         let (pool, stream) = (self.pool, self.stream);
@@ -151,7 +152,6 @@ impl Tape {
         self.complete(handle);
     }
 
-    /// Every segment without a block goes back.
     pub fn empty_cache(&mut self) {
         self.empty_cache_at(StackId::NONE);
     }
@@ -169,21 +169,20 @@ impl Tape {
         self.event(Action::Oom, device_free, size, stack);
     }
 
-    /// Says of the latest event what PyTorch's profiler would: `gradient`, `activation`, `optimizer_state`.
+    /// Adds what PyTorch's profiler would say about the latest event: `gradient`, `activation`, `optimizer_state`.
     pub fn role(&mut self, text: &str) {
         let text = self.stacks.string(text);
         let event = self.last();
         self.device.events.notes.push(Note { event, kind: NoteKind::Category, text });
     }
 
-    /// A training step ends here.
     pub fn step(&mut self) {
         let name = self.stacks.string("Optimizer.step#AdamW.step");
         let now = self.now;
         self.annotations.push(Annotation { name, start_us: now, end_us: Some(now), depth: 0 });
     }
 
-    /// What the optimizer does in its step, which ends here.
+    /// Runs the optimizer's work as part of its step, and ends the step.
     pub fn optimizer(&mut self, work: impl FnOnce(&mut Self)) {
         self.wait(1);
         let start_us = self.now;
@@ -230,7 +229,7 @@ impl Tape {
     }
 }
 
-/// Live data of one GPU: `sample(i)` is what it says at second `i`.
+/// Live data of one GPU. `sample(i)` is the sample of second `i`.
 pub fn live(index: i32, capacity: u64, seconds: u32, sample: impl Fn(u32) -> Sample) -> DeviceRecording {
     DeviceRecording {
         id: DeviceId { kind: DeviceKind::Cuda, index },

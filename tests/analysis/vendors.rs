@@ -1,4 +1,4 @@
-//! Recordings of other vendors' cards are told in their own words, whatever is found.
+//! Recordings of other vendors' cards are described in those vendors' terms.
 
 use std::path::Path;
 

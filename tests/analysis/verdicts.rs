@@ -1,4 +1,5 @@
-//! Verdicts against what the figures of a failure force, on every recording there is, and the order of findings beside them.
+//! Verdicts compared with what the figures of a failure imply, on all available recordings, and the order of findings beside
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use vramscope_core::inference::Caps;
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
-/// The files below a folder that may be recordings, in order.
+/// Files below a folder that may be recordings, in order.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -40,7 +41,7 @@ fn corpus() -> Option<Vec<PathBuf>> {
     found
 }
 
-/// The recording of a file, where it is one; counters that lie beside recordings are none.
+/// The recording of a file; `None` for counters and other files.
 fn open(path: &Path) -> Option<Recording> {
     formats::open(path, &Progress::new()).ok()
 }
@@ -49,7 +50,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// What the figures of a failure force, from the event and the holes alone, without our own classifier.
+/// The verdict that the figures of a failure imply, from the event and the holes alone, without our classifier.
 fn forced(device: &DeviceRecording, a: &Autopsy, sum: u64, largest: u64) -> Verdict {
     let asked = device.events.size[a.event as usize];
     let free = device.events.device_free(a.event);
@@ -67,8 +68,8 @@ fn forced(device: &DeviceRecording, a: &Autopsy, sum: u64, largest: u64) -> Verd
     }
 }
 
-/// Holds every verdict of a recording to its figures, holes counted here from the blocks of the file where it was dumped at its
-/// last failure. Gives the number of failures.
+/// Checks every verdict of a recording against its figures. When the file was dumped at its last failure, holes are counted from
+/// its blocks. Returns the number of failures.
 fn hold(path: &Path, recording: &Recording) -> usize {
     let mut checked = 0;
     for device in &recording.devices {
@@ -82,7 +83,7 @@ fn hold(path: &Path, recording: &Recording) -> usize {
             let state = tables.states.at(device, &tables.lifetimes, event);
             let Some(a) = examine(device, &tables, event, &state, &caps) else { continue };
             let name = format!("{} event {event}", name(path));
-            // Nothing but the failure's own snapshot came after it.
+            // Only the failure's own snapshot came after it.
             let is_dump = event as usize + 1 == device.events.len() && device.has_final_state;
             let (mut sum, mut largest) = (a.holes.bytes, a.holes.largest);
             if is_dump {
@@ -122,7 +123,7 @@ fn verdicts_on_the_corpus_are_what_the_figures_force() {
     println!("{failures} failures, {dumps} recordings dumped at one");
 }
 
-/// Where a request failed, what is said first is why: the verdict that the figures force, in the autopsy's own sentence.
+/// When a request failed, the first finding is the verdict that the figures imply, in the autopsy's words.
 fn first_is_the_verdict(path: &Path) -> bool {
     let progress = Progress::new();
     let Some(recording) = open(path) else { return false };

@@ -1,4 +1,4 @@
-//! Recordings cut short at many places: what is kept agrees with the whole file wherever the kept events can tell, and never
+//! Recordings cut short at many places. What remains agrees with the whole file wherever the remaining events show it, and never
 //! contradicts itself.
 
 use std::path::Path;
@@ -41,7 +41,8 @@ fn a_trace_that_breaks_off_is_not_led_by_the_segments_of_a_later_instant() {
                     if kept == 0 {
                         continue;
                     }
-                    // What no kept event touches is not known, so a figure can be less than the whole file's, never more.
+                    // What no remaining event touches is unknown, so a figure can be lower than in the whole file but never
+                    // higher.
                     let truth = levels(&whole, whole_at, &whole_tables[whole_at], event);
                     assert!(requested <= truth[0], "{place}: requested {requested} of {}", truth[0]);
                     assert!(reserved <= truth[2], "{place}: reserved {reserved} of {}", truth[2]);
@@ -64,7 +65,7 @@ fn a_trace_cut_after_it_began_from_nothing_gives_the_figures_of_the_whole_file()
     let (part, all) = (tables(&cut, 0), tables(&whole, 0));
     let kept = cut.devices[0].events.len() as u32;
     assert!(kept > 15_000, "{kept}");
-    // One block was live before the trace and is never freed: only the end of the file tells of it.
+    // One block was live before the trace and is never freed. Only the end of the file shows it.
     assert_eq!(all.lifetimes.initial_count(), 1);
     let [before, _, segment] = levels(&whole, 0, &all, NO_EVENT);
     for event in 0..kept {

@@ -1,4 +1,4 @@
-//! Exports read back by the tools they are for: CPython's `pickle`, `json` and `csv` always; pyarrow, DuckDB, Polars and Spark where
+//! Exports read by the tools they are for: always CPython's `pickle`, `json` and `csv`; also pyarrow, DuckDB, Polars and Spark if
 //! `python3` can import them. The truth is the pickle itself, read by Python.
 
 use crate::shared::sample;
@@ -11,7 +11,7 @@ fn export(file: &Path, to: &str, out: &Path, more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// True when `python3` can import a module; says so when it cannot.
+/// True when `python3` can import a module. Reports it when it cannot.
 fn has(module: &str) -> bool {
     let output = Command::new("python3").args(["-c", &format!("import {module}")]).output();
     let found = output.is_ok_and(|o| o.status.success());
@@ -21,7 +21,7 @@ fn has(module: &str) -> bool {
     found
 }
 
-/// Runs Python in a folder; what it prints is shown with the test's output.
+/// Runs Python in a folder. Its output is shown with the test's.
 fn python(folder: &Path, script: &str, args: &[&str]) {
     let output = Command::new("python3").arg("-c").arg(script).args(args).current_dir(folder).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -31,7 +31,7 @@ fn python(folder: &Path, script: &str, args: &[&str]) {
 
 const SAMPLES: [&str; 4] = ["gpt_train.pickle", "leak.pickle", "fragment_oom.pickle", "multi_stream.pickle"];
 
-/// What each table must hold, from the pickle itself.
+/// What each table must contain, computed from the pickle.
 const TRUTH: &str = r#"
 import pickle, sys
 def truth(path):
@@ -79,8 +79,8 @@ def check(read, path, name):
     print(name, len(rows), "events,", len(got), "blocks,", len(lifetimes), "lifetimes agree with the pickle")
 "#;
 
-/// Exports each sample, and holds what a Python module reads of it against the pickle. `read` is the body of a function of the table
-/// `t` that gives its rows.
+/// Exports each sample and compares what a Python module reads with the pickle. `read` is the body of a function that returns the
+/// rows of table `t`.
 fn python_reads(module: &str, format: &str, read: &str) {
     if !has(module) {
         return;
@@ -118,14 +118,14 @@ fn parquet_tables_are_read_by_duckdb() {
     python_reads("duckdb", "parquet", read);
 }
 
-/// The code blocks of a language in the page about exports.
+/// The code blocks of a language in docs/EXPORT.md.
 fn code_blocks(language: &str) -> Vec<String> {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/EXPORT.md")).unwrap();
     let fence = format!("```{language}\n");
     page.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
-/// Two ranks in one folder, as the page says, and one as CSV.
+/// Two ranks in one folder as in docs/EXPORT.md, and one as CSV.
 fn fleet(folder: &Path) {
     export(&sample("leak.pickle"), "parquet", &folder.join("exports"), &["--rank", "0"]);
     export(&sample("fragment_oom.pickle"), "parquet", &folder.join("exports"), &["--rank", "1"]);
@@ -143,7 +143,7 @@ fn every_statement_of_the_page_runs_in_duckdb() {
     fleet(folder.path());
     let script = "import duckdb, sys\nfor statement in sys.argv[1:]:\n    rows = duckdb.sql(statement).fetchall()\n    assert rows, 'no rows: ' + statement\n    print(len(rows), 'rows:', rows[0])";
     python(folder.path(), script, &statements.iter().map(String::as_str).collect::<Vec<_>>());
-    // One answer in full, against the library itself.
+    // One complete answer, computed by the library itself.
     let script = r#"
 import duckdb
 ((peak,),) = duckdb.sql("SELECT max(reserved_bytes) FROM read_parquet('exports/curves/*/*/*.parquet', hive_partitioning = true) WHERE rank = 1").fetchall()
@@ -274,7 +274,7 @@ print(len(events), "events,", counters, "counter values")
     }
 }
 
-/// Runs `export` and gives what it says on standard error, with the exit code.
+/// Runs `export`. Returns the exit code and standard error.
 fn refused(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("export").args(args).output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -299,7 +299,7 @@ fn an_export_never_overwrites_its_source_and_an_older_file_only_on_request() {
     assert_eq!(export(&[]).0, Some(0));
     assert!(export(&[]).1.contains("--force"));
     assert_eq!(export(&["--force"]).0, Some(0));
-    // Names that do not fit what is written make nothing.
+    // Names that do not fit the format create no file.
     let (code, said) = refused(&["--to", "csv", &at("self.pickle"), &at("x.parquet")]);
     assert!(code == Some(2) && said.contains("ending in .csv") && !Path::new(&at("x.parquet")).exists(), "{said}");
     let (code, said) = refused(&["--to", "csv", &at("self.pickle"), &at("nodir/x.csv")]);
@@ -327,7 +327,7 @@ assert [r for r, _ in rows] == [-1, 4, 5] and rows[1][1] == rows[2][1] > 0 and r
     }
 }
 
-/// Spark takes a colon for the end of a scheme, and with pyarrow it does not see what begins with `_` or `.`.
+/// Spark takes a colon for the end of a scheme, and ignores names that begin with `_` or `.`, as pyarrow does.
 #[test]
 fn the_files_of_a_data_set_have_names_that_every_reader_sees() {
     let folder = tempfile::tempdir().unwrap();
@@ -350,12 +350,12 @@ fn the_files_of_a_data_set_have_names_that_every_reader_sees() {
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(!name.contains(':') && !name.starts_with(['_', '.']), "{name}");
         let text = std::fs::read_to_string(file).unwrap();
-        // The name itself is told inside.
+        // The table contains the real name.
         assert!(names.iter().any(|n| text.lines().nth(1).unwrap().contains(&format!("{n}.pickle"))), "{name}");
     }
 }
 
-/// Two jobs with the same ranks, two steps of a third, a file of unknown rank: nothing of one must reach the figures of another.
+/// Two jobs with the same ranks, two steps of a third, and a file of unknown rank. Their figures must not mix.
 #[test]
 fn jobs_and_steps_of_a_folder_are_kept_apart() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn jobs_and_steps_of_a_folder_are_kept_apart() {
     if !has("duckdb") {
         return;
     }
-    // The statements of the page, each rank against its own peak and its own stacks.
+    // The queries of docs/EXPORT.md. Each rank is compared with its own peak and its own stacks.
     let script = r#"
 import duckdb, sys
 at_peak, leaks = sys.argv[2], sys.argv[3]
@@ -430,7 +430,7 @@ fn an_option_that_a_format_does_not_have_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// A recording whose every text holds a path, written by Python as PyTorch would.
+/// A recording in which every text contains a path, written by Python like PyTorch.
 const SECRET: &str = r#"
 import pickle
 frames = [{"name": "run </home/alice/secret/run.py>", "filename": "/home/alice/secret/train.py", "line": 7}]
@@ -473,18 +473,19 @@ fn redacted_exports_hold_no_path_of_the_machine() {
         export(&file, to, &folder.path().join(out), &[more, &["--redact"]].concat());
         let found = texts(&folder.path().join(out)).into_iter().find(|t| t.contains("alice") || t.contains("secret"));
         assert!(found.is_none(), "{to} {out}: {found:?}");
-        // The secret is in what is not redacted, or the search above would prove nothing. A picture shows file names alone mostly.
+        // Without redaction the secret must appear, or the search above would prove nothing. Pictures mostly show file names
+        // only.
         if to != "svg" && to != "parquet" {
             export(&file, to, &kept, more);
             assert!(texts(&kept).iter().any(|t| t.contains("/home/alice/secret")), "{to}");
         }
     }
-    // What the source lists stays listed.
+    // Lists in the source are kept.
     let script = "import pickle\nt = pickle.load(open('a.pickle', 'rb'))\nassert [len(x) for x in t['device_traces']] == [5, 0, 0] and t['host_segments'] == t['host_traces'] == []\nassert t['device_traces'][0][1]['user_metadata'] == 'weights of model.bin'";
     python(folder.path(), script, &[]);
 }
 
-/// A timeline's raw form: time, action, bytes and category, and nothing else.
+/// A raw memory timeline has times, actions, bytes and categories, and nothing else.
 #[test]
 fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
     let folder = tempfile::tempdir().unwrap();
@@ -524,7 +525,7 @@ fn what_a_memory_timeline_does_not_tell_is_nowhere_a_figure() {
     assert!(ranks.contains("not recorded") && ranks.contains("What was reserved is not in these files"), "{ranks}");
 }
 
-/// RMM's words for RMM's log, and its failed allocation among the findings.
+/// RMM's terms for an RMM log, and its failed allocation among the findings.
 #[test]
 fn a_failure_in_an_rmm_log_is_a_finding_in_its_own_words() {
     let folder = tempfile::tempdir().unwrap();
@@ -537,7 +538,7 @@ fn a_failure_in_an_rmm_log_is_a_finding_in_its_own_words() {
     assert!(said.contains("RMM could not give 16 GiB while 1 MiB were live") && !said.contains("PyTorch"), "{said}");
 }
 
-/// Every file of an export as text, also what is packed inside one.
+/// All files of an export as text, including compressed contents.
 fn texts(path: &Path) -> Vec<String> {
     if path.is_dir() {
         return std::fs::read_dir(path).unwrap().flat_map(|entry| texts(&entry.unwrap().path())).collect();

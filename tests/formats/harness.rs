@@ -1,5 +1,5 @@
-//! One harness for the fuzz targets and for the seeded mutations of the tests: bytes of a format in, and whatever comes of them must
-//! hold together. It may refuse, it may report; it may not panic, hang, or give a recording that contradicts itself.
+//! Used by the fuzz targets and by the tests with seeded mutations. It reads bytes as a format and checks the result. A reader
+//! may refuse or warn. It may not panic, hang, or return a recording that contradicts itself.
 
 use vramscope_core::diagnose::explain::explain;
 use vramscope_core::formats::session::MAGIC;
@@ -7,10 +7,9 @@ use vramscope_core::formats::{self, jax, kineto, oom_message, rmm, stats, timeli
 use vramscope_core::model::{Progress, Recording};
 use vramscope_core::tables::{DeviceTables, NO_EVENT};
 
-/// A format that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Anything: the registry decides.
+    /// Anything; the reader is chosen by content.
     Snapshot,
     JsonSnapshot,
     /// A page of `_memory_viz`.
@@ -19,20 +18,18 @@ pub enum Target {
     Kineto,
     /// A memory timeline of either form.
     Timeline,
-    /// RMM's CSV.
     Rmm,
     /// JAX's memory profile.
     Jax,
-    /// `memory_stats` and its relatives.
+    /// `memory_stats` and similar counters.
     Stats,
     /// The text of an error.
     OomMessage,
-    /// A live session; as text, a record a line, because a frame's checksum would turn every change away.
+    /// A live session as text, one record per line, because the checksums of real frames would reject every mutation.
     Session,
 }
 
 impl Target {
-    /// Every format.
     pub const ALL: [Target; 10] = [
         Target::Snapshot,
         Target::JsonSnapshot,
@@ -46,7 +43,7 @@ impl Target {
         Target::Session,
     ];
 
-    /// The name of its target and of its folder of seeds.
+    /// The name of the fuzz target and of its folder of seeds.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,10 +61,10 @@ impl Target {
     }
 }
 
-/// More events than this are read but not analysed: a fuzzer's time is better spent on other bytes.
+/// More events than this are read but not analysed, to save a fuzzer's time.
 const MOST_EVENTS: usize = 50_000;
 
-/// Reads bytes as a format and checks what comes of it. True when something was read.
+/// Reads bytes as a format and checks the result. True when something was read.
 pub fn feed(target: Target, bytes: &[u8]) -> bool {
     let progress = Progress::new();
     let read = match target {
@@ -93,7 +90,7 @@ pub fn feed(target: Target, bytes: &[u8]) -> bool {
     }
 }
 
-/// Lines as the frames of a session, each behind a right checksum.
+/// Packs lines as frames of a session, each with a valid checksum.
 fn framed(lines: &[u8]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for line in lines.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
@@ -104,7 +101,7 @@ fn framed(lines: &[u8]) -> Vec<u8> {
     out
 }
 
-/// gzip's checksum, bit by bit: seeds are small.
+/// gzip's checksum, computed bit by bit because seeds are small.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0u32, |crc, &b| (0..8).fold(crc ^ u32::from(b), |crc, _| step(crc)))
@@ -131,7 +128,7 @@ fn feed_message(bytes: &[u8]) -> bool {
     !found.is_empty()
 }
 
-/// A recording's tables refer to what is there, and the analyses that every view stands on go through.
+/// Checks that all references in a recording's tables are valid and that the basic analyses succeed.
 fn check(recording: &Recording) {
     let ops = &recording.ops;
     assert!([ops.duration_ns.len(), ops.depth.len(), ops.name.len(), ops.forward.len()].iter().all(|&n| n == ops.len()));

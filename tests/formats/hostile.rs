@@ -1,12 +1,11 @@
-//! Damaged artefacts of every format: seeds changed at random, with a fixed seed so that a failure can be run again. The unbounded kind
-//! is in `fuzz/`, over the same harness and the same seeds.
+//! Damaged files of every format: random mutations of seeds, with a fixed seed for reproduction. `fuzz/` does the same without an
+//! end, with the same harness and seeds.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::harness::{Target, feed};
 
-/// A small generator.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +25,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// The seeds of a format, by name; for snapshots the small samples too.
+/// The seeds of a format by name. For snapshots also the small samples.
 fn seeds(target: Target) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(root().join("fuzz/corpus").join(target.name())).unwrap().map(|e| e.unwrap().path()).collect();
@@ -37,10 +36,10 @@ fn seeds(target: Target) -> Vec<(String, Vec<u8>)> {
     files.iter().map(|f| (f.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(f).unwrap())).collect()
 }
 
-/// Bytes that mean something in these formats.
+/// Bytes with a meaning in these formats.
 const TELLING: &[u8] = b"{}[]\"',:;.-+eE0123456789\\\n \0\xff(){}|\x80\x94";
 
-/// Digits to make numbers that do not fit.
+/// Digits for numbers that do not fit.
 const NUMBERS: [&str; 9] = [
     "-1",
     "0",
@@ -53,7 +52,6 @@ const NUMBERS: [&str; 9] = [
     "1e-9",
 ];
 
-/// One to four changes.
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(4) {
         if bytes.is_empty() {
@@ -67,7 +65,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
             3 => bytes.insert(at, TELLING[random.below(TELLING.len())]),
             4 => bytes.truncate(at),
             5 => {
-                // A piece twice, or somewhere else.
+                // Duplicates or moves a piece.
                 let piece = bytes[at..(at + random.below(60)).min(bytes.len())].to_vec();
                 let to = random.below(bytes.len());
                 bytes.splice(to..to, piece);
@@ -77,7 +75,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
                 bytes.drain(at..end);
             }
             _ => {
-                // Another number in the place of one.
+                // Replaces a number.
                 let Some(from) = bytes[at..].iter().position(u8::is_ascii_digit).map(|p| at + p) else { continue };
                 let end = from + bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
                 bytes.splice(from..end, NUMBERS[random.below(NUMBERS.len())].bytes());
@@ -98,19 +96,19 @@ fn every_seed_is_read() {
     }
 }
 
-/// A few kilobytes never take seconds, whatever is in them.
+/// A few kilobytes may never take seconds, whatever they contain.
 const LONGEST: Duration = Duration::from_secs(4);
 
 #[test]
 fn thousands_of_random_damages_of_every_format_are_survived() {
     let started = Instant::now();
-    // VRAMSCOPE_HOSTILE=50 goes fifty times as far.
+    // VRAMSCOPE_HOSTILE=50 runs fifty times as many mutations.
     let more: u32 = std::env::var("VRAMSCOPE_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for target in Target::ALL {
         let seeds = seeds(target);
         let mut random = Random(0x5eed_0000_0001 ^ target.name().len() as u64);
         let (mut read, mut slowest) = (0u32, (Duration::ZERO, 0u32));
-        // Larger seeds are changed less often, so that every format takes about as long.
+        // Larger seeds get fewer mutations, so that every format takes about the same time.
         let average = seeds.iter().map(|s| s.1.len()).sum::<usize>() / seeds.len();
         let turns = (5_000_000 / (average + 400)).clamp(300, 3000) as u32 * more;
         for turn in 0..turns {
@@ -126,7 +124,7 @@ fn thousands_of_random_damages_of_every_format_are_survived() {
             read += u32::from(fed);
             let mut took = before.elapsed();
             if took > LONGEST {
-                // A busy machine is no fault of the bytes: they have a second try.
+                // Retried once, because the machine may have been busy.
                 let before = Instant::now();
                 feed(target, &bytes);
                 took = took.min(before.elapsed());
@@ -144,7 +142,7 @@ fn thousands_of_random_damages_of_every_format_are_survived() {
 fn every_format_cut_anywhere_is_survived() {
     for target in Target::ALL.into_iter().filter(|t| *t != Target::Snapshot) {
         for (name, bytes) in seeds(target) {
-            // Every cut of what is small, every 7th of the rest.
+            // Every possible cut of small seeds, every 7th of larger ones.
             let step = if bytes.len() > 3_000 { 7 } else { 1 };
             for end in (0..bytes.len()).step_by(step) {
                 feed(target, &bytes[..end]);

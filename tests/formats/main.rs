@@ -1,6 +1,6 @@
-//! Reading and writing files: figures held to CPython and to PyTorch's own, damaged input, and what other programs read back.
+//! Reading and writing files: figures compared with CPython and PyTorch, damaged input, and exports read by other programs.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cut;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write random snapshots of every dialect CPython can write, for tests/formats/snapshots.rs.
+"""Write random snapshots in every pickle dialect that CPython can write, for tests/formats/snapshots.rs.
 
 usage: make_snapshots.py OUT_DIR SEED PROTOCOL EVENTS SHARING      writes OUT_DIR/snapshot.pickle
 """
@@ -18,7 +18,7 @@ def main(out, seed, protocol, events, sharing):
 
     def entry(i):
         e = {"action": rng.choice(ACTIONS), "addr": number(), "size": number() % 2**40, "stream": rng.choice([0, 0, 0, 7, 2**63 + 1]), "time_us": 10**15 + i // 3}
-        # An address at the very top has no room for its block: readers take that for damage.
+        # A block at the very top of the address space would overflow, and readers reject that as damaged.
         e["addr"] = min(e["addr"], 2**64 - 2**42)
         if rng.random() < 0.05:
             e["device_free"] = e.pop("addr")

@@ -1,4 +1,4 @@
-//! Every out-of-memory message of the corpus decodes, and its figures agree with what the allocator's observer reported.
+//! Every out-of-memory message of the corpus is parsed, and its figures agree with what the allocator's observer reported.
 
 use crate::shared::corpus;
 use vramscope_core::diagnose::explain::{Verdict, explain};
@@ -23,7 +23,7 @@ fn what_if_messages_agree_with_the_observer() {
         within(m.figures.free, &truth["device_free"]);
         within(m.figures.capacity, &row["total_bytes"]);
         let e = explain(&m);
-        // All ran below a limit far from the card's: holes or the limit itself, nothing else.
+        // All ran below a limit far from the card's size, so the cause is fragmentation or the limit.
         assert!(matches!(e.verdict, Verdict::Fragmentation | Verdict::Cap), "{}", e.sentence);
     }
     assert!(seen >= 70, "{seen}");
@@ -33,8 +33,8 @@ fn what_if_messages_agree_with_the_observer() {
 fn messages_of_other_releases_decode() {
     let Some(dir) = corpus() else { return };
     let text = std::fs::read_to_string(dir.join("versions/oom_messages.txt")).unwrap();
-    // Each by itself: two that say the same side by side are one failure, printed twice. The last one has lost its head and starts
-    // with the figures.
+    // One at a time, because two equal messages side by side count as one failure printed twice. The last one has lost its
+    // beginning and starts with the figures.
     let text = text.replace("Currently allocated", "### Currently allocated");
     for record in text.split("### ").filter(|r| r.contains("out of memory") || r.contains("Currently allocated")) {
         let [m] = find_all(record).try_into().unwrap_or_else(|all| panic!("{all:?}: {record}"));
@@ -43,8 +43,8 @@ fn messages_of_other_releases_decode() {
     }
 }
 
-/// Published failures that people read with care: who wrote each, of which device, and what ran out. `explain_open.tsv` has a short line
-/// of each, built from the reading's figures; where it is empty the line is in the corpus.
+/// Published failures that people read carefully: which program wrote each, on which device, and what ran out. `explain_open.tsv`
+/// has a short line for each, built from its figures. When that is empty, the line is in the corpus.
 #[test]
 fn published_failures_are_read_as_people_read_them() {
     let lines = corpus().and_then(|dir| std::fs::read_to_string(dir.join("explain_open.jsonl")).ok()).unwrap_or_default();

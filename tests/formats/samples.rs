@@ -1,5 +1,5 @@
-//! The files of `sample_snapshots/`, against figures that CPython's `pickle` and a few lines of Python gave, and, for three of those
-//! recorded at an out-of-memory error, PyTorch's own `memory_stats` of the same run.
+//! The files of `sample_snapshots/`, compared with figures from CPython's `pickle` and a few lines of Python, and for three files
+//! recorded at an out-of-memory error, with PyTorch's `memory_stats` of the same run.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use vramscope_core::formats;
 use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, Quantity};
 
-/// What a device of a file must come to. Sizes in bytes.
+/// The expected figures of a device. Sizes are in bytes.
 struct Expected {
     file: &'static str,
     device: i32,
@@ -18,17 +18,17 @@ struct Expected {
     streams: usize,
     pools: usize,
     annotations: usize,
-    /// Distinct call stacks of the events.
+    /// Number of distinct call stacks of the events.
     stacks: usize,
     time_us: (i64, i64),
-    /// Peak, the first event after which it stood, end.
+    /// Peak, first event after which it was reached, value at the end.
     reserved: (u64, u32, u64),
     requested: (u64, u32, u64),
     active_end: u64,
     allocated_end: u64,
-    /// Count, bytes, the largest.
+    /// Number of holes, their bytes, the largest.
     holes: (usize, u64, u64),
-    /// Event, request, device's free bytes.
+    /// Event, requested bytes, free bytes of the device.
     oom: Option<(u32, u64, u64)>,
 }
 
@@ -69,7 +69,7 @@ const FILES: [Expected; 10] = [
         time_us: (1795225289613836, 1795225289735777), reserved: (58720256, 11, 58720256), requested: (38601728, 246, 35646912),
         active_end: 35649024, allocated_end: 33575424, holes: (6, 23071232, 15948800), oom: None,
     },
-    // The one that was recorded mid-run: 32 MiB of cuBLAS were live before, which the figures of the trace alone do not have.
+    // This one was recorded in the middle of a run. 32 MiB of cuBLAS were live before and are missing from the trace's figures.
     Expected {
         file: "serve_oom.pickle.gz", device: 0, events: 32144, allocations: 10769, segments: 19, blocks: 116, streams: 1, pools: 1, annotations: 0, stacks: 18,
         time_us: (1795242261364937, 1795242261510877), reserved: (392167424, 25692, 392167424), requested: (340764672, 32140, 337158144),
@@ -87,7 +87,7 @@ const FILES: [Expected; 10] = [
     },
 ];
 
-/// Peaks of whole blocks as PyTorch counted them while it ran: file, `active_bytes.all.peak`, `allocated_bytes.all.peak`.
+/// Peaks of whole blocks as PyTorch counted them during the run: file, `active_bytes.all.peak`, `allocated_bytes.all.peak`.
 const COUNTED_BY_PYTORCH: [(&str, u64, u64); 3] = [
     ("fragment_oom.pickle", 1_677_721_600, 1_677_721_600),
     ("kv_decode_oom.pickle.gz", 992_317_440, 992_317_440),
@@ -179,7 +179,7 @@ fn a_trace_that_does_not_lead_to_the_end_of_its_file_is_told_with_both_figures()
         }
     }
     let mut device = open("fragment_oom.pickle").devices.remove(0);
-    // The allocation of a block that is live at the end, named as a PyTorch to come might name it.
+    // The allocation of a block that is live at the end, with an action name that a future PyTorch might use.
     let last = device.events.action.iter().rposition(|a| *a == Action::Alloc).unwrap();
     device.events.action[last] = Action::Unknown;
     let told = tables(&device).disagreement.unwrap_or_default();
@@ -188,10 +188,9 @@ fn a_trace_that_does_not_lead_to_the_end_of_its_file_is_told_with_both_figures()
     assert!(told.contains(trace) && told.contains(file), "{told}");
 }
 
-/// The watch among the samples.
 const WATCH: &str = "live.vramscope";
 
-/// Figures that a few lines of Python found in the records of the file.
+/// Compared with figures from a few lines of Python over the file's records.
 #[test]
 fn the_watch_has_the_figures_of_its_records() {
     let recording = formats::open(&folder().join(WATCH), &Progress::new()).unwrap();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of allocator snapshots by CPython's own pickle: what tests/formats/snapshots.rs compares vramscope's reader with.
+"""Figures of allocator snapshots, read with CPython's pickle. tests/formats/snapshots.rs compares vramscope's reader with them.
 
 usage: snapshot_figures.py FILE...      one JSON object a line
 """

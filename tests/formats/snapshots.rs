@@ -1,6 +1,6 @@
-//! Every snapshot of a folder of recordings, and random ones, against the figures CPython's pickle gives.
+//! Every snapshot of a folder, and random ones, compared with figures from CPython's pickle.
 //!
-//! `VRAMSCOPE_CORPUS` names the folder; `sample_snapshots/` of the repository is always read when it is there.
+//! `VRAMSCOPE_CORPUS` names the folder. The repository's `sample_snapshots/` is always read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn figures(recording: &Recording) -> Value {
     json!({ "devices": devices, "stacks": recording.stacks.len(), "starts": starts })
 }
 
-/// What CPython's pickle says of each file; `None` without python3.
+/// CPython's figures for each file; `None` without python3.
 fn cpythons_figures(files: &[PathBuf]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats/snapshot_figures.py");
     let Ok(output) = Command::new("python3").arg(script).args(files).output() else {
@@ -95,7 +95,7 @@ fn every_snapshot_has_cpythons_figures() {
         let mut ours = figures(&recording);
         for device in recording.devices.iter() {
             assert!(device.id.kind != DeviceKind::Host || device.id.index == -1);
-            // PyTorch 2.0 writes C++ stacks as one text, which the reference does not take apart.
+            // PyTorch 2.0 writes C++ stacks as a single text, which the reference does not parse.
             if !device.events.has_time {
                 let key = device.id.index.to_string();
                 for side in [&mut ours, &mut theirs] {
@@ -113,7 +113,7 @@ fn every_snapshot_has_cpythons_figures() {
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
 }
 
-/// The file of a killed process or a full disk: a real recording cut at every byte, then damaged at random.
+/// A file as left by a killed process or a full disk: a real recording cut at every byte, and then damaged at random.
 #[test]
 fn a_real_recording_cut_or_damaged_anywhere_never_panics() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/sample_snapshots/cuda_graph.pickle");
@@ -153,7 +153,7 @@ fn a_real_recording_cut_or_damaged_anywhere_never_panics() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { cases: 12, failure_persistence: None, ..Default::default() })]
 
-    /// Whatever CPython writes, in any protocol, with shared objects or without, reads as CPython reads it.
+    /// Anything that CPython writes, in any protocol and with or without shared objects, is read as CPython reads it.
     #[test]
     fn random_snapshots_have_cpythons_figures(seed in 0u32..1_000_000, protocol in 0u8..6, events in 0usize..2500, sharing in 0u8..2) {
         let folder = tempfile::tempdir().unwrap();

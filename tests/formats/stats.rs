@@ -1,4 +1,4 @@
-//! PyTorch's counters in the corpus against the snapshots taken with them.
+//! PyTorch's counters in the corpus, compared with snapshots taken at the same time.
 
 use crate::shared::corpus;
 use vramscope_core::diagnose::stats_check::check_stats;

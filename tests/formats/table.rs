@@ -1,7 +1,7 @@
-//! `docs/FORMATS.md`: what is read from which release and tool, written from what the readers really give for the files named there.
+//! `docs/FORMATS.md`: what is read from each release and tool, generated from what the readers return for the files listed there.
 //!
-//! `UPDATE_SNAPSHOTS=1 cargo test --test formats table` writes the page again. Rows of files that are in this repository are checked on
-//! every run; those of the corpus of recordings when `VRAMSCOPE_CORPUS` names it, and stand as committed otherwise.
+//! `UPDATE_SNAPSHOTS=1 cargo test --test formats table` writes the page again. Rows of files in this repository are checked in
+//! every run. Rows of corpus files are checked when `VRAMSCOPE_CORPUS` names the corpus, and otherwise stay as committed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,10 @@ use vramscope_core::model::{NoteKind, Progress, Recording};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{count, counted};
 
-/// A file that stands for what a tool writes.
 struct Row {
-    /// Who wrote it.
+    /// The tool that wrote it.
     writer: &'static str,
-    /// Where it is; `corpus:` is the folder of recordings.
+    /// Its path; `corpus:` is the folder of recordings.
     file: &'static str,
 }
 
@@ -106,7 +105,7 @@ const MESSAGES: &[Row] = &[
     row("every message of 2.0.1, 2.5.1 and 2.15.0 we have", "corpus:versions/oom_messages.txt"),
 ];
 
-/// What a reader gave for a file.
+/// Describes what a reader returned for a file.
 type Facts = fn(&Path) -> String;
 
 const TABLES: [(&str, &str, &[Row], Facts); 6] = [
@@ -261,7 +260,7 @@ fn the_page_of_formats_says_what_the_readers_give() {
         crate::shared::not_run("VRAMSCOPE_CORPUS names no folder of recordings");
     }
     let committed = std::fs::read_to_string(page()).unwrap_or_default();
-    // What the committed page says of each file.
+    // What the committed page says about each file.
     let known: BTreeMap<&str, &str> = committed
         .lines()
         .filter_map(|line| {

@@ -1,4 +1,4 @@
-//! Memory timelines of the corpus: the plotted and the raw form of one run agree, and peak where PyTorch says.
+//! Memory timelines of the corpus: the plotted and the raw form of one run agree with each other, and with PyTorch's peak.
 
 use crate::shared::corpus;
 use vramscope_core::formats;
@@ -15,12 +15,12 @@ fn plotted_and_raw_timelines_agree() {
         let plot = open(".json");
         let raw = open(".raw.json.gz");
         assert_eq!(plot.source.format, Format::MemoryTimeline);
-        // The raw form has no addresses, and says so; nothing else is odd about either.
+        // The raw form has no addresses and a warning about that. Nothing else is unusual.
         let is_expected = |w: &LoadWarning| w.kind == WarningKind::NoAddresses;
         assert!(plot.report.warnings.is_empty() && raw.report.warnings.iter().all(is_expected), "{:?}", raw.report.warnings);
         let (plot, raw) = (&plot.devices[0], &raw.devices[0]);
-        // The plot shows every state the raw rows go through. PyTorch divides nanoseconds in floating point there, so a row can
-        // stand one microsecond off, and instants that meet in one microsecond are one row.
+        // The plot has every state of the raw rows. PyTorch divides nanoseconds in floating point there, so a row may be one
+        // microsecond off, and instants within one microsecond share a row.
         let mut states = raw.bands.time_us.iter().zip(&raw.bands.bytes);
         for (i, (&time, row)) in plot.bands.time_us.iter().zip(&plot.bands.bytes).enumerate() {
             if plot.bands.time_us.get(i + 1) == Some(&time) {

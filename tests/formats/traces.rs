@@ -1,4 +1,4 @@
-//! Profiler traces of the corpus against what PyTorch wrote in them and beside them.
+//! Profiler traces of the corpus, compared with PyTorch's own figures.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -78,7 +78,7 @@ fn check(path: &Path) -> Recording {
         let wanted = |e: &&Event| e.name.starts_with('[') && (e.args.kind == Some(0)) == (device.id.kind == DeviceKind::Cpu);
         let mut memory: Vec<&Event> = truth.events.iter().filter(wanted).collect();
         memory.sort_by(|a, b| a.ts.total_cmp(&b.ts));
-        // Walk the recording's events and PyTorch's together: size, address and the running sum agree at each.
+        // Goes through the recording's events and PyTorch's together. Size, address and running sum must agree at each.
         let events = &device.events;
         let start = memory[0].args.allocated.unwrap() as i64
             - if memory[0].name == "[memory]" { memory[0].args.bytes.unwrap() } else { 0 };
@@ -122,7 +122,7 @@ fn check(path: &Path) -> Recording {
     recording
 }
 
-/// The stack of each allocation, against a search through all slices of its thread.
+/// Compares the stack of each allocation with a search through all slices of its thread.
 fn check_attribution(recording: &Recording, device: &vramscope_core::model::DeviceRecording, truth: &Trace, memory: &[&Event]) {
     let mut by_thread: HashMap<String, Vec<&Event>> = HashMap::new();
     for e in &truth.events {
@@ -132,7 +132,7 @@ fn check_attribution(recording: &Recording, device: &vramscope_core::model::Devi
     }
     let mut at = 0;
     let (mut with_operator, mut with_python) = (0, 0);
-    // Every 7th event: the search is quadratic.
+    // Every 7th event only, because the search is quadratic.
     for (i, m) in memory.iter().enumerate() {
         while device.events.action[at].grows_reserved() || device.events.action[at].shrinks_reserved() {
             at += 1;
@@ -170,7 +170,7 @@ fn traces_of_other_releases() {
     let Some(dir) = corpus() else { return };
     for name in ["torch2.0.1_trace_mem.json.gz", "torch2.5.1_trace_mem.json.gz", "torch2.15.0_trace_mem.json.gz"] {
         let r = check(&dir.join("versions").join(name));
-        // All were made at the same time, so the clocks of every release must agree.
+        // All were made at about the same time, so the clocks of all releases must agree.
         for d in &r.devices {
             let (first, last) = d.events.time_range().unwrap();
             assert!(first > 1_795_000_000_000_000 && last < 1_796_000_000_000_000 && first <= last, "{name}: {first} {last}");
@@ -187,7 +187,7 @@ fn traces_agree_with_memory_stats() {
         let stats: BTreeMap<String, serde_json::Value> =
             serde_json::from_slice(&std::fs::read(dir.join(format!("{name}.memory_stats.json"))).unwrap()).unwrap();
         let gpu = r.devices.iter().find(|d| d.id.kind == DeviceKind::Cuda).unwrap();
-        // The segments that the totals give away are those of the snapshot of the same run.
+        // The segments that the totals imply are those of the snapshot of the same run.
         let snapshot = formats::open(&dir.join(format!("{name}.with_trace.pickle")), &Progress::new()).unwrap();
         let segments = |e: &vramscope_core::model::EventTable| -> Vec<(Action, u64, u64)> {
             let rows = (0..e.len()).filter(|&i| e.action[i].grows_reserved() || e.action[i].shrinks_reserved());
@@ -211,12 +211,12 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
         let before = snapshot.clone();
         let (joined, found) = join(snapshot, &open(&format!("{name}.trace.json")), &Progress::new()).unwrap();
         println!("{}", found.sentence());
-        // Every event of the one is an event of the other (tested in Python too: both list the same addresses in one order).
+        // Both files list the same events in the same order.
         assert_eq!((found.matched, found.expected, found.operators), (events, events, allocations));
         assert!(found.offset_us.abs() <= 2 && found.typical_us <= 2, "{found:?}");
         let (joined, found) = join(joined, &open(&format!("{name}.memory_timeline.raw.json.gz")), &Progress::new()).unwrap();
         assert_eq!((found.matched, found.categories), (events, allocations));
-        // The snapshot's own columns are as they were.
+        // The snapshot's own columns are unchanged.
         let (a, b) = (&before.devices[0].events, &joined.devices[0].events);
         assert!(a.address == b.address && a.size == b.size && a.time_us == b.time_us && a.action == b.action);
         // Each allocation's operator is the innermost one that runs at its time on some thread, on the snapshot's clock.
@@ -234,18 +234,18 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
         // Operators last microseconds, and so does the difference between the clocks.
         assert!(around * 10 >= seen * 8, "{around} of {seen}");
     }
-    // Two runs are never mixed up.
+    // Two runs are never mixed.
     let wrong = join(open("gpt_train.with_trace.pickle"), &open("resnet.trace.json"), &Progress::new()).unwrap_err();
     assert!(wrong.to_string().contains("is not of the same run"), "{wrong}");
 }
 
-/// A trace of these events.
 fn load(events: &[String]) -> Recording {
     let text = format!("{{\"schemaVersion\": 1, \"traceEvents\": [{}]}}", events.join(","));
     formats::read(text.as_bytes(), "t.json", &Progress::new()).unwrap()
 }
 
-/// Most of what is held is older than a trace of a run that has long begun. Its totals are the curves, whatever its events add up to.
+/// Most memory is older than a trace that begins in the middle of a run. The curves are its totals, whatever its events add up
+/// to.
 #[test]
 fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     let event = |ts: u32, bytes: i64, address: u64, allocated: u64, reserved: u64, kind: i32| {
@@ -261,7 +261,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
         event(3, 1 << 20, 1 << 42, 177 * GIB + (4 << 20), 180 * GIB + (20 << 20), 6),
         event(4, 0, 0, 179 * GIB, 180 * GIB + (20 << 20), 6),
         event(5, -(1 << 20), 1 << 40, 177 * GIB + (3 << 20), 180 * GIB + (20 << 20), 6),
-        // Nothing is told of the last: the total follows from the one before.
+        // The last event has no totals, so its total follows from the previous one.
         r#"{"ph":"i","name":"[memory]","pid":7,"tid":1,"ts":6,"args":{"Bytes":-1048576,"Device Id":0,"Device Type":6,"Addr":4398046511104}}"#.to_owned(),
     ];
     let r = load(&events);
@@ -270,27 +270,27 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     assert_eq!(vramscope_core::diagnose::vendor::Words::of(d).tool, "rocm-smi");
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     use Quantity::{Active, Allocated, Reserved};
-    // Of zero bytes there is no event, and its total counts all the same.
+    // There is no event for zero bytes, but its total counts.
     assert_eq!(tables.curves.peak(Allocated).0, 179 * GIB);
     assert_eq!(tables.curves.peak(Active).0, 179 * GIB);
     assert_eq!(tables.curves.peak(Reserved).0, 180 * GIB + (20 << 20));
     assert_eq!((tables.curves.start(Allocated), tables.curves.end(Allocated)), (178 * GIB, 177 * GIB + (2 << 20)));
     assert!(!tables.curves.has_all_segments() && tables.curves.is_exact(Allocated) && tables.curves.is_exact(Reserved));
-    // Of segments it knows the one that it saw taken and those that its blocks lie in; nothing stands for the others.
+    // Only the segment that was seen being reserved and those of known blocks are known. Nothing replaces the others.
     let state = tables.states.at(d, &tables.lifetimes, d.events.len() as u32 - 1);
     assert_eq!(state.segments.iter().map(|s| s.size).collect::<Vec<_>>(), [2 << 20, 1 << 30, 20 << 20]);
     assert_eq!((state.totals.allocated, state.totals.reserved), (177 * GIB + (2 << 20), 180 * GIB + (20 << 20)));
-    // What is older stands below the blocks of every column, and the parts add up to the whole.
+    // Older memory is at the bottom of every column, and the parts add up to the whole.
     let n = d.events.len() as u32;
     let strata = strata(d, &tables, &[0, 1, n], 1, Active, &Progress::new()).unwrap();
     let first = strata.runs_of(0);
     assert!(first[0].part() == Some(StackId::BEFORE) && first[1].part().is_none(), "{first:?}");
-    // The block of a gibibyte that is freed later was live too, and is known.
+    // The block of 1 GiB that is freed later was live too, and is known.
     assert_eq!((first[0].top, strata.columns[0].total), (177 * GIB, 178 * GIB + (1 << 20)));
     let parts = vramscope_core::diagnose::accounting::account(d, &state, false);
     assert_eq!(parts.reserved, Some(180 * GIB + (20 << 20)));
     assert_eq!(parts.rows.iter().filter_map(|r| r.bytes).sum::<u64>(), 180 * GIB + (20 << 20));
-    // Nothing that the trace allocates can take away what was there before.
+    // Nothing in the trace can remove what was there before.
     assert!(counterfactual::peak_after(d, &tables, |_, _| 0) >= 177 * GIB);
     assert_eq!(counterfactual::peak_with(d, &tables, |_, _| 0), 0);
     assert_eq!(counterfactual::peak_after(d, &tables, |_, size| size), 179 * GIB);
@@ -309,7 +309,7 @@ fn a_trace_of_sizes_alone_has_a_relative_curve() {
     assert!(!d.can_show.addresses.is_known() && !r.addresses().is_known() && !d.source_totals.allocated.is_known());
     let tables = DeviceTables::build(d, &Progress::new()).unwrap();
     let at = |e| tables.curves.at(d, &tables.lifetimes, Quantity::Allocated, e);
-    // The 8,192 bytes that it frees were there before.
+    // The 8,192 bytes that it frees existed before.
     assert_eq!([u32::MAX, 0, 1, 3, 5, 6].map(at), [8192, 12_288, 12_800, 4608, 512, 1536]);
     let said: Vec<_> = r.report.warnings.iter().map(|w| (w.kind, w.text.contains("relative"))).collect();
     assert_eq!(said, [(WarningKind::NoAddresses, true)]);

@@ -1,6 +1,6 @@
-//! What the tables say of real recordings, compared with what PyTorch itself counted while they were made.
+//! The tables of real recordings, compared with what PyTorch counted during the recording.
 //!
-//! `VRAMSCOPE_CORPUS` names a folder of real recordings; the samples of the repository are always read.
+//! `VRAMSCOPE_CORPUS` names a folder of real recordings. The repository's samples are always read.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn tables(dev: &DeviceRecording) -> DeviceTables {
     DeviceTables::build(dev, &Progress::new()).expect("not cancelled")
 }
 
-/// Where the state after the last event differs from the file's; empty when it does not.
+/// Differences between the state after the last event and the file's final state; empty when there are none.
 fn differences(dev: &DeviceRecording, state: &State) -> Vec<String> {
     let mut wrong = Vec::new();
     let file: Vec<_> = dev.segments.iter().map(|s| (s.address, s.size, s.stream, s.pool, s.class, s.is_expandable)).collect();
@@ -38,7 +38,7 @@ fn differences(dev: &DeviceRecording, state: &State) -> Vec<String> {
     wrong
 }
 
-/// Held blocks whose allocation has another pool, stream, class or call stack than the file gives the block.
+/// Blocks whose allocation has another pool, stream, class or call stack than the block in the file.
 fn foreign(dev: &DeviceRecording, t: &DeviceTables, state: &State) -> Vec<String> {
     let mut wrong = Vec::new();
     for segment in &dev.segments {
@@ -60,7 +60,7 @@ fn foreign(dev: &DeviceRecording, t: &DeviceTables, state: &State) -> Vec<String
     wrong
 }
 
-/// Every sample of the repository, and every snapshot of the corpus when there is one.
+/// Every sample of the repository, and every snapshot of the corpus, if there is one.
 fn snapshots() -> Vec<PathBuf> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
     let parts = ["demo", "multi", "profiler", "versions", "whatif"];
@@ -153,7 +153,7 @@ fn peaks_equal_pytorchs_own_counters() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The recording as a full ring buffer leaves it: without its first `from` events.
+/// The recording without its first `from` events, as a full ring buffer leaves it.
 fn wrapped(dev: &DeviceRecording, from: usize) -> DeviceRecording {
     let mut out = dev.clone();
     let e = &mut out.events;
@@ -186,7 +186,7 @@ fn what_a_wrapped_ring_buffer_lost_is_found_again() {
         let Some(busiest) = recording.busiest_device() else { continue };
         let dev = &recording.devices[busiest];
         let whole = tables(dev);
-        // Only recordings made from start to end know what was live in the middle.
+        // Only complete recordings know what was live in the middle.
         if dev.events.len() < 100 || whole.lifetimes.initial_count() > 0 || !whole.lifetimes.blocks_exact {
             continue;
         }
@@ -222,7 +222,7 @@ fn what_a_wrapped_ring_buffer_lost_is_found_again() {
                 if ours.totals.active != truth.totals.active {
                     off = off.max(ours.totals.active.abs_diff(truth.totals.active));
                 }
-                // No call stack may stand at another allocation than its own.
+                // No call stack may belong to another allocation.
                 for (a, b) in truth.blocks.iter().zip(&ours.blocks).filter(|_| sizes(&truth) == sizes(&ours)) {
                     if !b.lifetime.is_some() {
                         continue;

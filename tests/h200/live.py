@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the live watch to a real GPU: bands, figures, and what watching costs.
+"""Checks the live watch on a real GPU: bands, figures, and the cost of watching.
 
     python3 tests/h200/live.py PATH/TO/vramscope [--seconds 64] [--out FOLDER]
 
@@ -49,7 +49,7 @@ def program(log_path, seconds):
         log.write(json.dumps({"stage": stage, "from": start, "to": time.time(), "reserved": torch.cuda.memory_reserved(),
                               "allocated": torch.cuda.memory_allocated(), **more}) + "\n")
 
-    # A context and nothing else: no kernel is loaded by an allocation.
+    # This only creates a context, because an allocation loads no kernel.
     first = torch.empty(1, device="cuda")
     del first
     torch.cuda.empty_cache()
@@ -124,7 +124,7 @@ def check(name, ok, text):
 
 
 def talk(path, request, seconds=20):
-    """Asks the helper of a process something and returns its answer."""
+    """Sends a request to a process's helper and returns the answer."""
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(seconds)
     s.connect(path)
@@ -166,7 +166,7 @@ def main():
                             str(args.seconds + 60)])
 
     def stages():
-        """What the program wrote so far; the line it is writing is left out."""
+        """What the program wrote so far, without an unfinished last line."""
         if not os.path.exists(log_path):
             return []
         return [json.loads(line) for line in open(log_path) if line.endswith("\n")]
@@ -187,7 +187,7 @@ def main():
         time.sleep(length)
         if w is not None:
             w.wait()
-        # The first seconds of a window belong to starting up and to finding the helper, which is looked for once a second.
+        # The first seconds of a window are left out: the watch starts, and it looks for the helper only once a second.
         windows.append((on, start + 2.0, start + length - 0.2))
     answer = talk(os.path.join(folder, "private", "%d.sock" % job.pid), {"cmd": "dump"})
     job.terminate()
@@ -204,7 +204,7 @@ def main():
         elif r["k"] == "memory" and listed is not None:
             used, driver = r["used"], r["driver"] or 0
             processes = sum(p[2] or 0 for p in listed["p"])
-            # Fresh: read in the same round as this figure, or nothing has changed since.
+            # Fresh: read in the same round as this figure, or unchanged since.
             if abs(r["t"] - listed_at) <= 2000:
                 used_then = used
             elif used != used_then:

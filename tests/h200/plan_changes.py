@@ -89,7 +89,7 @@ class Cnn(nn.Module):
 
 
 class EightBit(torch.optim.Optimizer):
-    """Allocates what bitsandbytes' AdamW8bit does; its update is only an imitation, in place as the real kernel's."""
+    """Allocates the same as bitsandbytes' AdamW8bit. Its update is only an imitation, but in place like the real kernel's."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {})

@@ -35,7 +35,7 @@ CONFS = {
 
 
 def smi(fields="memory.used"):
-    """What nvidia-smi says of card 0, in bytes (it rounds to MiB); None without it."""
+    """A figure of nvidia-smi for card 0 in bytes, which it rounds to MiB; None without nvidia-smi."""
     try:
         out = subprocess.run(["nvidia-smi", "-i", "0", f"--query-gpu={fields}", "--format=csv,noheader,nounits"],
                              capture_output=True, text=True, timeout=20)
@@ -50,7 +50,7 @@ def used():
 
 
 class Watch(threading.Thread):
-    """The highest that nvidia-smi saw while a run was under way."""
+    """The highest used memory that nvidia-smi reported during a run."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -83,7 +83,7 @@ def run(args, timeout=300):
 
 
 def opened(path):
-    """What CPython and memory_viz make of a snapshot."""
+    """Opens a snapshot with CPython and memory_viz, and reports what they found."""
     with open(path, "rb") as f:
         snapshot = pickle.load(f)
     out = {"events": sum(len(t) for t in snapshot["device_traces"]), "segments": len(snapshot["segments"])}
@@ -97,7 +97,7 @@ def opened(path):
     out["trace_leads_to_the_state"] = live == blocks
     try:
         from torch.cuda import _memory_viz as viz
-    except Exception as e:  # noqa: BLE001, any failure to import means: not here
+    except Exception as e:  # noqa: BLE001, any failure to import means that it is not installed
         out["memory_viz"] = f"not tried: {type(e).__name__}"
         return out
     try:
@@ -124,7 +124,7 @@ def scenario(name, out_dir):
         wrong.append(f"{name}: it ran on simulated memory")
     if report["diagnosis"] != name:
         wrong.append(f"{name}: Findings calls it {report['diagnosis']}")
-    # Pinned host memory is mapped for the card too: on an H200 that takes one page of 2 MiB of its own.
+    # Pinned host memory is also mapped on the card, which takes a page of 2 MiB on an H200.
     allowed = {"pinned_host": 2 << 20}.get(name, 0)
     if name != "contention" and report["driver_difference_bytes"] > allowed:
         wrong.append(f"{name}: reserved memory and cuMemGetInfo differ by {report['driver_difference_bytes']} bytes")
@@ -142,7 +142,7 @@ def scenario(name, out_dir):
 
 
 def replay(corpus, truth):
-    """One run of PyTorch's truth, again on the card."""
+    """Replays a run that PyTorch counted, on the card."""
     workload, label, limit = truth["workload"], truth["conf_label"], truth["allowed_bytes"]
     args = ["replay", os.path.join(corpus, "whatif", f"{workload}.default.pickle"), "--conf", CONFS[label]]
     if limit is not None:
@@ -158,7 +158,7 @@ def replay(corpus, truth):
         "num_alloc_retries": "num_alloc_retries", "num_ooms": "num_ooms", "num_device_alloc": "num_device_alloc",
         "num_device_free": "num_device_free",
     }
-    # Where PyTorch ran out, its program went on to clean up; what is compared is the run up to the failure.
+    # After PyTorch ran out of memory, its program still cleaned up. Only the run up to the failure is compared.
     asked = ["peak_reserved", "peak_allocated", "peak_active", "num_ooms"] if truth["oom"] else list(figures)
     row["figures"] = {k: {"torch": truth[k], "card": report[figures[k]]} for k in figures}
     for key in asked:
@@ -167,7 +167,7 @@ def replay(corpus, truth):
     expected = truth["oom_request"]
     row["oom"] = {"torch": truth["oom"], "card": report["num_ooms"] > 0, "request": report["oom_request"],
                   "torch_request": expected, "torch_allocations": truth["allocations"]}
-    # The failed request comes right behind the allocations that PyTorch counts.
+    # PyTorch does not count the failed request, so its index is the number of allocations.
     if truth["oom"] and report["oom_request"] != truth["allocations"]:
         wrong.append(f"replay {name}: request {report['oom_request']} failed, PyTorch had served {truth['allocations']}")
     if truth["oom"] != (report["num_ooms"] > 0):
@@ -177,8 +177,8 @@ def replay(corpus, truth):
         wrong.append(f"replay {name}: the card and the model differ: {report['comparison']}")
     row["depends_on_placement"], row["exact"] = report["depends_on_placement"], not wrong
     if report["depends_on_placement"]:
-        # Equal free blocks were chosen by address: where this driver put segments elsewhere than PyTorch's run had them, figures
-        # may differ. That is no failure, and it is told.
+        # The allocator chose between equal free blocks by address. This driver may have put segments at other addresses than in
+        # PyTorch's run, and then figures may differ. That is reported, but is no failure.
         row["differs_by_placement"], wrong = wrong, []
     row["driver_difference_bytes"] = report["driver_difference_bytes"]
     if report["driver_difference_bytes"]:

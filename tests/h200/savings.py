@@ -1,4 +1,4 @@
-"""What a change really saves: the peak of a small GPT-2 as it is and with one thing changed, as PyTorch counts it.
+"""Measures what a change saves: the peak of a small GPT-2 with and without the change, as PyTorch counts it.
 
 python savings.py OUT writes OUT/BASE.pickle for each base and OUT/savings.json: [{"base", "change", "peak"}]. Compare with
 `vramscope findings OUT/BASE.pickle --json` ("peak_after_bytes").

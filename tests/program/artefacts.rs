@@ -1,4 +1,4 @@
-//! Commands on artefacts that do not fit: several jobs in one folder, ranges that are not there, figures that cannot be true.
+//! Commands on unusual input: several jobs in one folder, missing ranges, impossible figures.
 
 use crate::shared::sample;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cli::{fed, json, run, stderr, stdout};
 
-/// All that it prints.
+/// All of its output.
 fn said(args: &[&str]) -> String {
     let output = run(args);
     stdout(&output) + &stderr(&output)
@@ -24,12 +24,13 @@ fn two_jobs_in_one_folder_are_two_sections() {
     assert!(said.starts_with("2 jobs; out of memory: 1 of 2 b_rank*.pickle."), "{said}");
     let found = json(&["ranks", &path, "--json"]);
     let outliers = |job: usize| found["jobs"][job]["outliers"].as_array().unwrap().len();
-    // The first job is the same recording twice; only the second has something to compare: of two that lie apart neither is the outlier.
+    // The first job is the same recording twice. Only the second has something to compare: two ranks that differ are both no
+    // outliers.
     let groups = |job: usize| found["jobs"][job]["groups"].as_array().unwrap().len();
     assert_eq!((outliers(0), outliers(1), groups(0), groups(1)), (0, 0, 0, 2), "{found}");
     assert!(found["median_peak_reserved_bytes"].is_null() && found["ranks"].as_array().unwrap().len() == 4);
 
-    // One job alone answers as it always did.
+    // A single job has the same answer as before.
     let found = json(&["ranks", &format!("{path}/b_*"), "--json"]);
     assert_eq!(found["first_oom"], "b_rank1.pickle");
     assert!(found["median_peak_reserved_bytes"].as_u64().is_some_and(|b| b > 0));
@@ -111,7 +112,7 @@ fn impossible_figures_get_no_verdict() {
     assert_eq!(json["figures"]["reserved_bytes"], 5_905_580_032u64, "the figures stay as they were printed");
 }
 
-/// A snapshot that was dumped without recording its history holds one instant; nothing is said of a run.
+/// A snapshot without a recorded history has a single instant, so nothing is said about a run.
 #[test]
 fn a_state_without_a_history_is_told_as_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +139,7 @@ fn a_state_without_a_history_is_told_as_one() {
     }
 }
 
-/// JAX's profile is of one instant and of JAX's allocator: each answer says what the file lacks, and none gives PyTorch's advice.
+/// JAX's profile is of one instant and of JAX's allocator. Each answer says what the file lacks, and none gives PyTorch's advice.
 #[test]
 fn a_jax_profile_is_told_in_words_of_jax() {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -178,6 +179,6 @@ fn a_jax_profile_is_told_in_words_of_jax() {
     said(&["export", &leak, &table, "--to", "csv", "--table", "blocks"]);
     let rows = std::fs::read_to_string(&table).unwrap();
     let bytes: u64 = rows.lines().skip(1).map(|row| row.split(',').nth(6).unwrap().parse::<u64>().unwrap()).sum();
-    // What jax.live_arrays() told at that instant.
+    // As reported by jax.live_arrays() at that instant.
     assert_eq!((rows.lines().count() - 1, bytes), (64, 486_689_792));
 }

@@ -1,4 +1,4 @@
-//! Small files that once took minutes, gigabytes or the program with them: every command answers or refuses, within seconds.
+//! Small files that once took minutes or gigabytes, or crashed the program. Every command must answer or refuse within seconds.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use vramscope_core::model::MarkKind;
 
 use crate::cli::stderr;
 
-/// What is run on each file: `FILE` is its name, `OUT` one that is free.
+/// The commands for each file: `FILE` is its name, `OUT` a free name.
 const COMMANDS: [&[&str]; 16] = [
     &["summary", "FILE"],
     &["state", "--end", "FILE"],
@@ -34,7 +34,7 @@ fn try_all(name: &str, recording: &Value) {
     try_bytes(name, recording.to_string().as_bytes());
 }
 
-/// Runs every command on a file, none of them with more than 3 GB of address space or for longer than ten seconds.
+/// Runs every command on a file, with at most 3 GB of address space and ten seconds.
 fn try_bytes(name: &str, bytes: &[u8]) {
     try_commands(name, bytes, &COMMANDS);
 }
@@ -111,7 +111,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_unpacks_to_gigabytes_or_is_searched_again_and_again_costs_nothing() {
-    // 20 GiB of zeros: gzip takes parts one behind the other.
+    // 20 GiB of zeros. gzip accepts concatenated parts.
     let zeros = gzip(&vec![0; 64 << 20]);
     try_bytes("nested.gz", &gzip(&gzip(&zeros.repeat(320))));
     let values = [&b"\x80\x04]("[..], &vec![b'N'; 60 << 20], b"e."].concat();
@@ -146,7 +146,7 @@ fn a_session_of_more_devices_processes_and_marks_than_there_are_is_bounded() {
     assert!(told.contains("72 "), "what is left out is told: {told}");
 }
 
-/// So many blocks in one segment, and requests that failed beside them.
+/// A segment with this many blocks, and this many failed requests.
 fn failures(blocks: u64, fails: u64) -> Value {
     let block = |i: u64| json!({"address": ADDRESS + i * 512, "size": 512, "requested_size": 512, "state": "active_allocated"});
     let allocs = (0..blocks).map(|i| event("alloc", ADDRESS + i * 512, 512, i + 1));

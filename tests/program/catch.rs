@@ -1,4 +1,4 @@
-//! `vramscope run --at-oom`, with a stand-in for torch: what is caught, and that the program ends as it would have.
+//! `vramscope run --at-oom` with a fake torch: what is recorded, and that the program ends as it would have.
 
 #![cfg(target_os = "linux")]
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use super::cli::stderr;
 use super::live_helper::needs_python;
 use vramscope_core::model::Progress;
 
-/// A program under `vramscope run --at-oom`, whose torch starts CUDA with the first allocation.
+/// A program under `vramscope run --at-oom`. Its fake torch initialises CUDA with the first allocation.
 struct Caught {
     folder: tempfile::TempDir,
     child: Child,
@@ -24,7 +24,7 @@ impl Caught {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("train.py"), program).unwrap();
         let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes");
-        // A shell that runs the tests in the background has SIGINT ignored, and children inherit that.
+        // A shell that runs tests in the background ignores SIGINT, and children inherit that.
         let child = Command::new("env")
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_vramscope"), "run", "--at-oom", "caught"])
             .args(options)
@@ -43,7 +43,7 @@ impl Caught {
         Caught { folder, child }
     }
 
-    /// One that has used memory and waits.
+    /// A program that has used memory and waits.
     fn at_work() -> Caught {
         let program = format!("{FILL}step()\nprint('ready', flush=True)\nimport time\ntime.sleep(60)\n");
         let mut job = Caught::start(&program, &[], &["train.py"]);
@@ -55,7 +55,6 @@ impl Caught {
         (self.child.wait_with_output().unwrap(), self.folder)
     }
 
-    /// Waits until the program has printed a first line.
     fn wait_for_line(&mut self) {
         let mut byte = [0];
         while byte[0] != b'\n' {
@@ -73,7 +72,7 @@ fn run(program: &str, options: &[&str]) -> (Output, tempfile::TempDir) {
     Caught::start(program, options, &["train.py"]).finish()
 }
 
-/// The pages in the folder, by name; their snapshots are opened.
+/// The pages in the folder, by name. Their snapshots must open.
 fn pages(folder: &tempfile::TempDir) -> Vec<Value> {
     let folder = folder.path().join("caught");
     let mut names: Vec<PathBuf> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
@@ -119,9 +118,9 @@ fn an_error_that_ends_the_program_leaves_a_snapshot_and_the_error() {
     assert_eq!(page["devices"]["0"]["memory_stats"]["num_ooms"], 1);
     let snapshot = folder.path().join("caught").join(page["snapshot"].as_str().unwrap());
     let opened = vramscope_core::formats::open(&snapshot, &Progress::new()).unwrap();
-    // From the very first allocation on.
+    // From the first allocation on.
     assert_eq!(opened.devices[0].events.len(), 17);
-    // The page beside it is no recording.
+    // The page beside it is not a recording.
     let ranks = Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("ranks").arg(folder.path().join("caught")).output().unwrap();
     assert!(ranks.status.success() && !String::from_utf8_lossy(&ranks.stdout).contains("about.json"), "{ranks:?}");
 }
@@ -184,7 +183,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
     use rustix::process::Signal;
     let waits = format!("{FILL}step()\nprint('ready', flush=True)\nimport time\n");
     let own = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *a: sys.exit(9))\n";
-    // A main thread in a long call of C, one that runs, and one with an answer of its own.
+    // A main thread in a long C call, one that runs, and one with its own signal handler.
     let stuck =
         "import ctypes\nctypes.CDLL(None).usleep.argtypes = [ctypes.c_uint]\nwhile True:\n    ctypes.CDLL(None).sleep(100)\n";
     for (program, ends) in [
@@ -206,7 +205,7 @@ fn sigterm_ends_the_program_as_ever_after_a_snapshot() {
     }
 }
 
-/// The last line has a sentence of the findings behind the snapshot, also where nothing stands out.
+/// The last line has a sentence of the findings after the snapshot, also when nothing stands out.
 fn says_what_was_found(out: &Output) {
     let text = stderr(out);
     let last = text.lines().last().unwrap_or_default();
@@ -240,12 +239,12 @@ fn the_program_does_not_outlive_the_one_that_waits_for_it() {
     job.kill(rustix::process::Signal::KILL);
     let begun = Instant::now();
     let (_, folder) = job.finish();
-    // The pipes of its output are closed: it has ended too.
+    // The pipes of its output are closed, so it has ended too.
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(why(&pages(&folder)), ["sigterm"]);
 }
 
-/// As PyTorch's DataLoader does it: workers forked from the program, which end by SIGTERM or by an error of their own.
+/// Like PyTorch's DataLoader: workers forked from the program that end by SIGTERM or by their own error.
 #[test]
 fn forked_workers_write_nothing_and_their_signals_are_their_own() {
     needs_python!();
@@ -261,7 +260,7 @@ fn forked_workers_write_nothing_and_their_signals_are_their_own() {
         assert_eq!(String::from_utf8_lossy(&out.stdout), "[1, -15, 1, -15]\n", "{}", stderr(&out));
         assert_eq!((out.status.code(), pages(&folder).len()), (Some(0), 0));
     }
-    // A signal that a child gets before it has run anything ends the child alone.
+    // A signal that a child receives before it has run anything ends only the child.
     let at_once = "import os, signal\nos.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))\n";
     let forks = "pid = os.fork()\nif pid == 0: os._exit(0)\nprint(os.waitpid(pid, 0)[1])\nimport time; time.sleep(0.3)\nstep()\n";
     let (out, folder) = run(&format!("{at_once}{FILL}step()\n{forks}"), &[]);
@@ -273,7 +272,7 @@ fn forked_workers_write_nothing_and_their_signals_are_their_own() {
     assert_eq!(why(&pages(&folder)), ["oom"]);
 }
 
-/// As torchrun and accelerate do it: a program that starts a Python for each rank.
+/// Like torchrun and accelerate: a program that starts a Python process for each rank.
 #[test]
 fn each_rank_that_a_launcher_starts_is_caught_by_its_rank() {
     needs_python!();
@@ -305,7 +304,7 @@ fn what_is_kept_is_bounded() {
     let found = pages(&folder);
     assert!(found[0]["snapshot"].is_null() && found[0]["not_kept"].as_str().unwrap().contains("larger than"), "{found:?}");
     assert!(stderr(&out).contains("vramscope: no snapshot was written: "), "{}", stderr(&out));
-    // A ring of the newest events, without stacks.
+    // A ring buffer of the newest events, without stacks.
     let (_, folder) = run(&format!("{FILL}while True: step()\n"), &["--max-entries", "4", "--stacks", "none"]);
     let found = pages(&folder);
     let snapshot = folder.path().join("caught").join(found[0]["snapshot"].as_str().unwrap());
@@ -328,7 +327,7 @@ fn a_snapshot_is_written_when_it_is_asked_for() {
     let begun = Instant::now();
     let mut paths = Vec::new();
     for _ in 0..2 {
-        // By the number of the one that waits: the program is below it.
+        // By the PID of the waiting process. The program is its child.
         let out = snap();
         let answer: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{out:?}"));
         paths.push(answer["snapshots"][0]["path"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned());

@@ -1,4 +1,4 @@
-//! The program from outside: what it prints, and how it exits.
+//! The program from outside: what it prints, and its exit codes.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub(crate) fn sample(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name).display().to_string()
 }
 
-/// The program, with no display to open a window on.
+/// The program without a display.
 pub(crate) fn program<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramscope"));
     command.args(args).stdin(Stdio::null());
@@ -24,7 +24,6 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(args: &[S]) -> Output {
     program(args).output().expect("the program starts")
 }
 
-/// A run that reads a text on its standard input.
 pub(crate) fn fed(args: &[&str], input: &str) -> Output {
     let mut child = program(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
@@ -46,7 +45,7 @@ pub(crate) fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
 }
 
-/// The sentence of a run that must fail with 1, print nothing on standard output, and name the file.
+/// The sentence of a run that must exit with 1, print nothing on standard output, and name the file.
 pub(crate) fn complaint(args: &[&str], file: &str) -> String {
     let output = run(args);
     let sentence = stderr(&output);
@@ -131,7 +130,7 @@ fn what_a_file_does_not_tell_is_null_and_no_zero() {
     let file = file.display().to_string();
     let device = &json(&["summary", &file, "--json"])["devices"][0];
     assert_eq!((&device["reserved_bytes"], &device["requested_bytes"]), (&Value::Null, &Value::Null));
-    // What was held before is unknown, so no total is.
+    // What was held before is unknown, and so are all totals.
     assert_eq!((&device["allocated_bytes"]["peak"], &device["allocated_bytes"]["exact"]), (&4096.into(), &false.into()));
     assert!(stdout(&run(&["summary", &file])).contains("(of what the trace shows)"));
 }
@@ -187,9 +186,9 @@ fn state_holds_together_at_every_kind_of_instant() {
             active += segment["used_bytes"].as_u64().unwrap_or(0);
         }
         assert_eq!(active, s["totals"]["active_bytes"].as_u64().unwrap_or(0), "{instant}");
-        // What is live is what the program holds; what waits for a stream is active beside it.
+        // `live` is what the program holds. Memory that waits for a stream is active in addition.
         assert_eq!(sum(&s["live"], "bytes"), s["totals"]["allocated_bytes"].as_u64().unwrap_or(0), "{instant}");
-        // What waits for another stream has a role too.
+        // Memory that waits for another stream has a role too.
         let pending = sum(&s["pending_free"], "bytes");
         assert_eq!(sum(&s["by_category"], "bytes"), sum(&s["live"], "bytes") + pending, "{instant}");
         let pending = sum(&s["pending_free"], "bytes");
@@ -218,7 +217,8 @@ fn state_groups_what_is_live_by_stack() {
     assert!(text.contains("workloads.py:"), "{text}");
 }
 
-/// The peak is one event in every command, with one number of blocks and one figure for each role, and its lines add up to it.
+/// In every command the peak is the same event, with the same number of blocks and the same figure for each role, and its lines
+/// add up to it.
 #[test]
 fn every_command_means_the_same_peak() {
     for name in ["serve_oom.pickle.gz", "kv_decode_oom.pickle.gz", "gpt_train.pickle", "leak.pickle", "two_gpus.pickle"] {
@@ -251,7 +251,7 @@ fn every_command_means_the_same_peak() {
     }
 }
 
-/// The device that matters comes first, whatever its number.
+/// The most important device comes first, whatever its number.
 #[test]
 fn the_device_with_the_highest_peak_is_told_first() {
     let text = stdout(&run(&["summary", &sample("two_gpus.pickle")]));
@@ -332,7 +332,7 @@ fn allocations_pass_a_query_and_say_why_they_are_what_they_are() {
 
 #[test]
 fn a_device_below_zero_is_no_option() {
-    // Host memory has no ordinal; lists of devices name it -1.
+    // Host memory has no ordinal. Lists of devices give it as -1.
     for command in ["allocations", "leaks", "flame", "oom"] {
         let said = complaint(&[command, &sample("leak.pickle"), "--device", "-1"], "leak.pickle");
         assert!(said.contains("device -1"), "{command}: {said}");
@@ -363,7 +363,7 @@ fn oom_answers_with_a_verdict() {
     assert_eq!(o["ooms"][0]["verdict"], "fragmentation");
     assert_eq!(o["ooms"][0]["event"], 176);
     assert_eq!(o["ooms"][0]["requested_bytes"], 524_288_000);
-    // The settings that pass, each with its line to copy; the limit was not recorded, so none of it is certain.
+    // The settings that pass, each with a line to copy. The limit was not recorded, so none of them is certain.
     let remedies = o["ooms"][0]["remedies"].as_array().unwrap();
     assert!(remedies[0]["setting"].as_str().unwrap().starts_with("PYTORCH_CUDA_ALLOC_CONF="), "{remedies:?}");
     assert_eq!(remedies[0]["support"], "simulation");
@@ -373,7 +373,7 @@ fn oom_answers_with_a_verdict() {
     assert_eq!(known["ooms"][0]["way_out"]["bytes"], 226_492_416);
     assert_eq!(known["whatif"][0]["tried"][0]["peak_reserved_bytes"], 1632 << 20);
     assert_eq!(known["whatif"][0]["tried"][0]["certain"], true);
-    // Nothing failed: the peak instead.
+    // Nothing failed, so the peak is examined.
     let peak = json(&["oom", &sample("gpt_train.pickle"), "--json"]);
     assert_eq!(peak["ooms"], serde_json::json!([]));
     let p = &peak["peaks"][0];
@@ -440,10 +440,10 @@ fn diff_adds_up_by_stack_category_and_block() {
     }
     let part = |name: &str| d["blocks"][name]["bytes"].as_u64().unwrap();
     assert_eq!((part("only_a") + part("both"), part("both") + part("only_b")), (a, b));
-    // Whole blocks, as the state at that instant has them.
+    // Whole blocks, as in the state at that instant.
     let state = json(&["state", &file, "--event", "900", "--json"]);
     assert_eq!(state["totals"]["active_bytes"], d["b"]["bytes"]);
-    // Two instants of one file need its name once.
+    // For two instants of one file, its name is given once.
     assert_eq!(json(&["diff", &file, "--a-event", "400", "--b-event", "900", "--json"]), d);
     let other = json(&["diff", &file, &sample("gpt_train.pickle"), "--json"]);
     assert!(other["blocks"].is_null(), "two recordings share no blocks");
@@ -466,7 +466,7 @@ fn flame_holds_the_same_bytes_whatever_its_frames_are() {
     assert!(total(&["--churn", "--events", "0..500"]) < total(&["--churn"]));
 }
 
-/// What the profiler would write of a sample's first device, 700 microseconds late, and with an operator around each allocation.
+/// What the profiler would write for a sample's first device, 700 microseconds late, with an operator around each allocation.
 fn trace_of(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
     let recording = vramscope_core::formats::open(&path, &vramscope_core::model::Progress::new()).unwrap();
@@ -518,7 +518,7 @@ fn a_trace_and_counters_of_the_same_run_are_added() {
     // For continuous integration.
     assert_eq!(run(&["check", &snapshot, "--stats", &right]).status.code(), Some(0));
     complaint(&["check", &snapshot, "--stats", &wrong], "leak.pickle");
-    // Another run, and a file that is none.
+    // Another run, and a file that is no counters.
     let sentence = complaint(&["summary", &sample("gpt_train.pickle"), "--with", &trace], "gpt_train.pickle");
     assert!(sentence.contains("not of the same run"), "{sentence}");
     complaint(&["summary", &snapshot, "--stats", &trace], "leak.trace.json");
@@ -622,15 +622,15 @@ fn plan_leaves_out_an_attempt_of_another_size() {
     let text =
         stdout(&run(&["plan", &kind("retry_in_except.python"), "--at", "batch=8", "--cap", "6GiB"])).replace('\u{a0}', " ");
     assert!(text.contains("Step 4 failed: it needed ") && text.contains("leaves out that step"), "{text}");
-    // The program ran 40 within this cap, and 80 was too much.
+    // The program ran 40 within this cap, and 80 failed.
     assert!(text.starts_with("batch 50 fits 6 GiB"), "{text}");
 }
 
-/// pix2pix failed in `sample_images`, whose pass no backward pass follows.
+/// pix2pix failed in `sample_images`, whose pass is not followed by a backward pass.
 #[test]
 fn oom_says_that_the_pass_that_failed_may_need_no_graph() {
     let text = stdout(&run(&["oom", &kind("pix2pix.python.cap70")])).replace('\u{a0}', " ");
     assert!(text.contains("was called at pix2pix.py:112, in sample_images") && text.contains("with torch.no_grad():"), "{text}");
-    // Memory was growing: the least cap that serves this request would not do.
+    // Memory was growing, so the smallest cap for this request would not be enough.
     assert!(text.contains("set_per_process_memory_fraction(1.0)"), "{text}");
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::cli::{json as answer, program, run, sample, stderr, stdout};
 
-/// What a file lacks: the words, and the line of each.
+/// What a file lacks: the sentence, and its line of code.
 fn lacks(file: &str) -> Vec<(String, Option<String>)> {
     let found = answer(&["doctor", file, "--json"]);
     let list = found["files"][0]["lacks"].as_array().unwrap();
@@ -42,7 +42,7 @@ fn each_recording_lacks_what_it_lacks_and_the_line_is_told() {
     }
 }
 
-/// Nothing records segments of the CPU's memory: PyTorch has none there.
+/// No line can record segments of CPU memory, because PyTorch has none.
 #[test]
 fn no_line_is_told_for_segments_of_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn no_line_is_told_for_segments_of_the_cpu() {
     assert!(lacks.contains(&("segments".to_owned(), None)), "{lacks:?}");
 }
 
-/// Lines are pasted as they stand: a command of ours into a shell, everything else into a program.
+/// Lines must work as they are: our own commands in a shell, everything else in a program.
 #[test]
 fn lines_of_python_compile() {
     super::live_helper::needs_python!();
@@ -128,7 +128,7 @@ fn without_a_file_this_machine_is_told_of() {
     assert!(looks.iter().any(|l| l["sentence"] == "no-such-python: there is no such program."), "{looks:?}");
 }
 
-/// Whether a tool accepts a text on its standard input; `None` where it is not installed.
+/// Runs a tool with a text on its standard input; `None` when it is not installed.
 fn accepts(tool: &[&str], text: &str) -> Option<String> {
     let child =
         Command::new(tool[0]).args(&tool[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -149,7 +149,7 @@ fn completions_are_read_by_their_shells() {
         assert!(text.contains("at-oom") && text.contains("whatif"), "{shell}");
         accepts(check, &text);
     }
-    // Bash really completes: commands, options, and the words of an option.
+    // Real completion in Bash: commands, options, and values of an option.
     let ask = |words: &str| {
         let list: Vec<&str> = words.split(' ').collect();
         let script = format!(
@@ -175,7 +175,7 @@ fn every_command_has_a_page() {
     for _ in 0..2 {
         assert!(run(&["man", dir.to_str().unwrap()]).status.success(), "into a folder that is not there yet, and again");
     }
-    // What someone else wrote stays, and so do all pages then.
+    // Files of others are kept, and then no page is written.
     let (first, own) = (dir.join("vramscope.1"), dir.join("vramscope-summary.1"));
     std::fs::write(&own, "my own notes").unwrap();
     std::fs::write(&first, "\n.TH vramscope 1\nof an older version").unwrap();
@@ -188,7 +188,7 @@ fn every_command_has_a_page() {
     std::fs::remove_file(&own).unwrap();
     assert!(run(&["man", dir.to_str().unwrap()]).status.success(), "a page of an older version is replaced");
     let help = stdout(&run(&["--help"]));
-    // Text that goes on is indented further.
+    // Continued text has a deeper indent.
     let list = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
     let names = list.filter_map(|l| l.strip_prefix("  ")?.split(' ').next().filter(|n| !n.is_empty()));
     let commands: Vec<&str> = names.collect();
@@ -206,7 +206,7 @@ fn every_command_has_a_page() {
             _ => &["vramscope"],
         };
         assert!(parts.iter().all(|part| synopsis.contains(part)), "{command}: {synopsis}");
-        // Errors of the markup; that clap's pages have no date is none.
+        // Markup errors only. clap's pages have no date, which is fine.
         accepts(&["mandoc", "-T", "lint", "-W", "error"], &page);
     }
 }

@@ -1,4 +1,4 @@
-//! `vramscope check` as a gate in continuous integration: limits on allocated memory, and against an earlier recording.
+//! `vramscope check` as a gate in continuous integration: limits on allocated memory, and comparison with an earlier recording.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::report::outside_code;
 
 const MIB: u64 = 1 << 20;
 
-/// A snapshot of a program that allocates at these lines of files, one block each, and frees all of it at the end.
+/// A snapshot of a program that allocates one block at each of these lines, and frees all of them at the end.
 fn program(folder: &Path, name: &str, held: &[(&str, u64, u64)]) -> String {
     let frame = |file: &str, line: u64| json!([{"filename": file, "name": "forward", "line": line}]);
     let base = 0x7f00_0000_0000_u64;
@@ -34,7 +34,7 @@ fn program(folder: &Path, name: &str, held: &[(&str, u64, u64)]) -> String {
     path.display().to_string()
 }
 
-/// What a program held before a change, and after it: the lines below moved by three, and one of them holds 1 MiB more.
+/// What a program held before and after an edit: lines below it moved by three, and one of them holds 1 MiB more.
 fn before_and_after(folder: &Path) -> [String; 2] {
     let before = [("train.py", 10, 40 * MIB), ("train.py", 20, 24 * MIB), ("model.py", 7, 16 * MIB)];
     let after = [("train.py", 10, 40 * MIB), ("train.py", 23, 25 * MIB), ("model.py", 7, 16 * MIB)];
@@ -47,7 +47,7 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
     let [old, new] = before_and_after(folder.path());
     let passes = |args: &[&str]| assert_eq!(stdout(&run(args)), format!("{}: 1 check passed.\n", name_of(args[1])), "{args:?}");
     passes(&["check", &old, "--baseline", &old, "--tolerance", "0"]);
-    // A recording of another program proves nothing, however little it takes.
+    // A recording of another program proves nothing, however little memory it uses.
     let other = program(folder.path(), "other.json", &[("serve.py", 10, 30 * MIB), ("engine.py", 7, 8 * MIB)]);
     let said = stderr(&run(&["check", &other, "--baseline", &old]));
     assert!(said.contains("the two share hardly any source file"), "{said}");
@@ -77,7 +77,7 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
     assert_eq!(check["by_line"].as_array().unwrap().len(), 1);
     assert_eq!((&check["by_line"][0]["place"], &check["by_line"][0]["growth_bytes"]), (&json!("train.py:23"), &json!(MIB)));
     assert_eq!(check["by_role"].as_array().unwrap().iter().map(|r| r["growth_bytes"].as_u64().unwrap()).sum::<u64>(), MIB);
-    // A smaller peak passes, and is told as what it is.
+    // A smaller peak passes and is reported as smaller.
     let smaller = answer(&["check", &old, "--baseline", &new, "--tolerance", "0", "--json"]);
     assert_eq!(smaller["checks"][0]["growth_bytes"], json!(-(MIB as i64)));
 }
@@ -86,7 +86,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap()
 }
 
-/// Two processes of one program, recorded in different ways, allocate the same to the byte.
+/// Two runs of one program, recorded in different ways, allocate exactly the same bytes.
 #[test]
 fn runs_of_the_same_work_raise_no_alarm() {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -111,7 +111,7 @@ fn runs_of_the_same_work_raise_no_alarm() {
     assert!(stdout(&grown).contains("vision_transformer.py:216"), "{}", stdout(&grown));
 }
 
-/// What grew is told as far as both recordings tell it, and what shrank beside it, so that it adds up.
+/// Growth is reported as far as both recordings show it, together with what shrank, so that the figures add up.
 #[test]
 fn growth_adds_up_and_says_what_it_cannot_tell() {
     let file = |name: &str| format!("{}/tests/recordings/{name}.pickle.zst", env!("CARGO_MANIFEST_DIR"));
@@ -141,7 +141,7 @@ fn growth_adds_up_and_says_what_it_cannot_tell() {
     assert!(text.find("all lines") < text.find("vision_transformer.py:216"), "{text}");
 }
 
-/// One file may hold several programs: functions tell them apart.
+/// One file may contain several programs, which functions distinguish.
 #[test]
 fn another_program_of_the_same_file_does_not_pass() {
     let said = stderr(&run(&["check", &sample("leak.pickle"), "--baseline", &sample("gpt_train.pickle")]));
@@ -158,7 +158,7 @@ fn limits_on_allocated_memory_and_roles() {
     let sentence = complaint(&["check", &train, "--max-allocated", &just[1]], "gpt_train.pickle");
     assert!(sentence.contains("was allocated at event 1,933, more than"), "{sentence}");
 
-    // The roles add up to the peak, and each can be limited to what it holds and to no less.
+    // The roles add up to the peak. Each role passes a limit of what it holds, but no lower one.
     let mut sum = 0;
     for role in [
         "weights",
@@ -187,10 +187,10 @@ fn limits_on_allocated_memory_and_roles() {
     let both = run(&["check", &train, "--max-role", "weights=1MiB", "--max-role", "activations=1MiB"]);
     let said = stderr(&both);
     assert!(said.contains(" of weights at the peak") && said.contains(" of activations at the peak"), "{said}");
-    // Of the line that holds most of a role, what is of the role.
+    // For the line that holds most of a role, only that role's bytes count.
     let said = stderr(&run(&["check", &sample("leak.pickle"), "--max-role", "activations=100MiB"])).replace('\u{a0}', " ");
     assert!(said.contains("175 MiB of activations") && said.contains("most at workloads.py:99 (175 MiB)"), "{said}");
-    // Nothing tells what 16 MiB of this recording are for: a limit on a role that they could exceed is not kept.
+    // The role of 16 MiB of this recording is unknown. They could exceed a limit on any role, so such a limit does not pass.
     let graph = sample("cuda_graph.pickle");
     let unknown = run(&["check", &graph, "--max-role", "kv_cache=15MiB", "--json"]);
     let found: Value = serde_json::from_slice(&unknown.stdout).unwrap();
@@ -210,9 +210,9 @@ fn what_cannot_be_told_does_not_pass() {
     assert!(sentence.contains("the peak of the baseline is unknown"), "{sentence}");
     let said = stderr(&run(&["check", &sample("leak.pickle"), "--baseline", &sample("two_gpus.pickle")]));
     assert!(said.contains("GPU 1: the baseline has 1.00") && said.contains("not in the recording"), "{said}");
-    // What did not pass has a line each.
+    // Each check that did not pass has a line.
     assert!(said.starts_with("vramscope: leak.pickle: 2 of 2 checks did not pass:\n") && said.lines().count() == 3, "{said}");
-    // A full history: more was reserved before its first event than was in use since, and a plan has no peak to begin with.
+    // A full history: more was reserved before its first event than was in use since, so a plan has no peak to start from.
     let wrapped = recordings.join("kinds/lora.wrapped.pickle.zst").display().to_string();
     let sentence = complaint(&["check", &wrapped, "--max-allocated", "700MiB"], "lora.wrapped");
     assert!(sentence.contains("is unknown: 1.44 GiB was reserved before the first event"), "{sentence}");
@@ -224,7 +224,7 @@ fn what_cannot_be_told_does_not_pass() {
     );
     let said = stderr(&run(&["plan", &wrapped, "--at", "batch=4", "--want", "batch=8"]));
     assert!(said.contains("begins too late: 1.44 GiB was reserved before its first event"), "{said}");
-    // A baseline that breaks off.
+    // A baseline that is cut short.
     let folder = tempfile::tempdir().unwrap();
     let cut = folder.path().join("cut.pickle");
     let whole = std::fs::read(sample("leak.pickle")).unwrap();
@@ -234,7 +234,7 @@ fn what_cannot_be_told_does_not_pass() {
     complaint(&["check", &sample("leak.pickle"), "--baseline", "nowhere.pickle"], "nowhere.pickle");
 }
 
-/// A file name that tries to be markup, a mention and a link, in every format.
+/// A file name that tries to be markup, a mention and a link in every format.
 const MARKUP: &str = "<failure>]]>\"'&`` **@everyone** [x](www.evil.example) <script>alert(1)<b>|#1.py";
 
 #[test]
@@ -277,7 +277,7 @@ fn frames_become_no_markup() {
     assert!(md.lines().count() < 12, "{md}");
 }
 
-/// What stands between `<` and `>`; every other `<` would be an error of the writer.
+/// The text between `<` and `>`. Any other `<` is an error of the writer.
 fn tags(xml: &str) -> Vec<&str> {
     xml.split('<').skip(1).map(|rest| rest.split_once('>').expect("a tag ends").0).collect()
 }

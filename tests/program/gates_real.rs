@@ -1,4 +1,5 @@
-//! The gate on recordings of real programs: every planted growth of 1 MiB is found and told by its line; and the GitHub action around it.
+//! The gate on recordings of real programs: every planted growth of 1 MiB is found and attributed to its line. Also the GitHub
+//! action.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,8 +31,8 @@ fn recording_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.start.python.pickle.zst"))
 }
 
-/// The recording with one more allocation of 1 MiB in a segment of its own: at event `at`, by a line that allocates near it, and until
-/// `until`, or for good. Returns the line.
+/// The recording with an additional allocation of 1 MiB in its own segment, made at event `at` by a line that allocates near it,
+/// and kept until `until` or to the end. Also returns its stack.
 fn plant(recording: &Recording, device: usize, at: usize, until: Option<usize>) -> (Recording, StackId) {
     let mut grown = recording.clone();
     let d = &mut grown.devices[device];
@@ -98,14 +99,14 @@ fn every_mebibyte_planted_into_a_real_program_is_found_with_its_line() {
                 let (code, check, _) = check(at, until, tolerance);
                 let check = check.unwrap_or_else(|| panic!("{name}, {at} to {until:?}: nothing grew"));
                 assert_eq!((code, &check["growth_bytes"]), (Some(1), &json!(MIB)), "{name}, {at} to {until:?}");
-                // The line that allocates it, and no other.
+                // Only the line that allocates it.
                 let lines = check["by_line"].as_array().unwrap();
                 assert_eq!((lines.len(), &lines[0]["growth_bytes"]), (1, &json!(MIB)), "{name}, {at} to {until:?}: {lines:?}");
                 found += 1;
             }
             assert_eq!(check(at, until, "1MiB").0, Some(0), "{name}, {at}: what is within the tolerance is no alarm");
         }
-        // What is gone before the peak, or comes after it and does not reach it, is no growth of the peak.
+        // Memory that is freed before the peak, or that comes later without reaching it, is no growth of the peak.
         if peak > 8 {
             let (code, check, _) = check(peak / 2, Some(peak / 2 + 1), "0");
             assert!(code == Some(0) && check.is_none(), "{name}: {check:?}");
@@ -114,7 +115,7 @@ fn every_mebibyte_planted_into_a_real_program_is_found_with_its_line() {
     assert_eq!(found, PROGRAMS.len() * 10);
 }
 
-/// Runs the action's step as GitHub would.
+/// Runs the action's step as GitHub does.
 fn step(folder: &Path, inputs: &[(&str, &str)]) -> (Output, String, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (summary, output) = (folder.join("summary.md"), folder.join("output.txt"));
@@ -124,7 +125,7 @@ fn step(folder: &Path, inputs: &[(&str, &str)]) -> (Output, String, String) {
     let link = bin.join("vramscope");
     if !link.exists() {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_vramscope"), &link).unwrap();
-        // Notes what it was asked, and knows one older comment.
+        // Logs its arguments, and knows one older comment.
         let gh = "#!/bin/sh\nprintf '%s\\n' \"$*\" >> \"$0.log\"\n[ -z \"$GH_FAILS\" ] || exit 1\n\
             case \"$*\" in *--paginate*) cat \"$0.id\" 2>/dev/null || true;; *body=@*) cat \"${*##*body=@}\" > \"$0.body\";; esac\n";
         std::fs::write(bin.join("gh"), gh).unwrap();
@@ -165,7 +166,8 @@ fn the_action_tells_what_check_said_and_ends_as_it_did() {
     );
     assert_eq!(log(), "", "without a token nobody is asked");
 
-    // A limit that is exceeded; a comment that is new, then the same one again; a word with spaces and shell signs is one word.
+    // A limit that is exceeded. The comment is new first and then updated. A word with spaces and shell characters stays one
+    // word.
     let limits = format!("--max-allocated\n{}\n", peak - 1);
     let failing = [("FILE", train.as_str()), ("LIMITS", &limits), ("GH_TOKEN", "t"), ("PULL_REQUEST", "7")];
     let (done, summary, output) = step(folder, &failing);
@@ -182,7 +184,7 @@ fn the_action_tells_what_check_said_and_ends_as_it_did() {
     step(folder, &failing);
     assert!(log().contains("--method PATCH repos/somebody/something/issues/comments/41 "), "{}", log());
 
-    // A token that may not comment, as that of a fork, is a warning and changes no result.
+    // A token without permission to comment, as from a fork, causes a warning and does not change the result.
     let mut refused = failing.to_vec();
     refused.push(("GH_FAILS", "1"));
     let (done, ..) = step(folder, &refused);

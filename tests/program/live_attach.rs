@@ -1,5 +1,5 @@
-//! A running CPython 3.14 entered by its own interpreter: the helper answers, and the program notices nothing. Where there is no such
-//! Python (`python3.14`, or the one that VRAMSCOPE_PYTHON314 names) it is said and left out.
+//! Attaches to a running CPython 3.14 through its own interpreter: the helper answers, and the program is not disturbed. Skipped
+//! with a note without such a Python (`python3.14`, or the one that VRAMSCOPE_PYTHON314 names).
 
 #![cfg(target_os = "linux")]
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use vramscope_live::live::attach::{inject_within, survey};
 use super::live_helper::{taken, until, watch};
 use crate::shared::wait_for;
 
-/// A Python that can be entered.
+/// A Python that can be attached to.
 fn python() -> Option<PathBuf> {
     let path = std::env::var_os("VRAMSCOPE_PYTHON314").map_or_else(|| PathBuf::from("python3.14"), PathBuf::from);
     let found = Command::new(&path).arg("-V").output().is_ok_and(|o| o.status.success());
@@ -22,7 +22,7 @@ fn python() -> Option<PathBuf> {
     found.then_some(path)
 }
 
-/// A program that runs until it is told to stop, without the helper.
+/// A program without the helper that runs until it is told to stop.
 struct Program {
     child: Child,
     folder: tempfile::TempDir,
@@ -60,7 +60,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Lets it end; returns exit code, output and errors.
+    /// Lets the program end. Returns exit code, output and errors.
     fn finish(self) -> (Option<i32>, String, String) {
         std::fs::write(self.folder.path().join("stop"), "").unwrap();
         let out = self.child.wait_with_output().unwrap();
@@ -84,7 +84,7 @@ fn a_running_program_is_entered_and_does_not_notice() {
     session.request(pid, Request::Snapshot);
     let path = taken(&mut session, false);
     assert!(path.starts_with(program.folder.path()) && path.exists(), "{path:?}");
-    // A second time nothing changes.
+    // Attaching again changes nothing.
     assert!(inject_within(pid, Duration::from_secs(60)).unwrap().ends_with(format!("{pid}.sock")));
     let (code, out, errors) = program.finish();
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(0), UNDISTURBED, ""));
@@ -95,7 +95,7 @@ fn a_program_in_a_long_call_is_entered_when_it_returns() {
     let Some(python) = python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
-    // Opening a pipe is a call that lasts until somebody writes to it.
+    // Opening a pipe blocks until somebody writes to it.
     let program = Program::start(&python, &[], &[], &format!("os.mkfifo({pipe:?}); open({pipe:?}).close()"));
     wait_for("the pipe", || pipe.exists().then_some(()));
     let pid = program.pid();

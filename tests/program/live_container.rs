@@ -1,5 +1,5 @@
-//! A program in a container (namespaces of its own for mounts and processes), MIG instances, and WSL, where the driver tells less.
-//! Where the system gives no namespaces it is said and left out.
+//! A program in a container (with its own mount and PID namespaces), MIG instances, and WSL, where the driver reports less.
+//! Skipped with a note when the system allows no namespaces.
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::shared::wait_for;
 
 const MIB: u64 = 1 << 20;
 
-/// `unshare`, where it works for us.
+/// True when `unshare` works for us.
 fn namespaces() -> bool {
     let tried = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "none", "/mnt"])
@@ -34,7 +34,7 @@ struct Container(Child);
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Its first process is a child of unshare; with it everything inside ends.
+        // Its first process is a child of unshare. Everything inside ends with it.
         for pid in children(self.0.id()) {
             let _ = rustix::process::Pid::from_raw(pid as i32)
                 .map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
@@ -58,7 +58,7 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     std::fs::create_dir(&private).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let path = ["tests/fakes", "crates/vramscope-live/assets", "crates/vramscope-live/assets/python"].map(|part| root.join(part));
-    // A file system of its own over the private folder: from outside the socket is seen only through the container's root.
+    // A separate file system over the private folder. From outside, the socket is visible only through the container's root.
     let script =
         "mount -t tmpfs none \"$VRAMSCOPE_DIR\" && exec python3 -c 'import vramscope_agent, torch, time\ntime.sleep(60)'";
     let container = Command::new("unshare")
@@ -80,7 +80,7 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     let path = taken(&mut session, false);
     assert!(path.starts_with(format!("/proc/{pid}/root")), "{path:?}");
     assert_eq!(vramscope_core::formats::open(&path, &Progress::new()).unwrap().devices[0].segments.len(), 1);
-    // Without the helper's socket there is no way in from outside, and the sentence says what to do instead.
+    // Without the helper's socket it cannot be attached to from outside. The sentence says what to do instead.
     let why = survey(pid).obstacle.unwrap();
     assert!(why.contains("container") || why.contains("without a debugger"), "{why}");
 }
@@ -107,7 +107,7 @@ fn mig_instances_are_devices_of_their_own() {
     let own = live(1).processes.iter().find(|p| p.pid == me).unwrap();
     assert_eq!(own.peak.map(|p| p.0), Some(690 * MIB));
     assert_eq!(devices[1].samples.last().unwrap().used, Some((700 + 64) * MIB));
-    // The other instance lists the process and hides its bytes: said, and not taken for zero.
+    // The other instance lists the process without its bytes. That is reported and not taken for zero.
     assert!(live(2).processes[0].points[0].used.is_none() && limits(2).contains("does not tell the bytes"), "{}", limits(2));
 }
 
@@ -121,7 +121,7 @@ fn under_wsl_the_bytes_of_processes_are_not_told_and_the_reason_is() {
     std::fs::write(&version, "Linux version 5.15.167.4-microsoft-standard-WSL2\n").unwrap();
     let out = m.path("s.vramscope");
     let record = m.vramscope(&["record", out.to_str().unwrap(), "--seconds", "1"]);
-    // The same command, where /proc/version is another.
+    // The same command with another /proc/version.
     let mut inside = Command::new("unshare");
     inside.args(["--mount", "sh", "-c", "mount --bind \"$0\" /proc/version && exec \"$@\""]).arg(&version);
     inside.arg(record.get_program()).args(record.get_args());

@@ -1,4 +1,4 @@
-//! The helper in a real Python, with a stand-in for torch: what it says, what it refuses, and that the program does not notice it.
+//! The helper in a real Python with a fake torch: what it reports, what it refuses, and that the program is not disturbed.
 
 #![cfg(target_os = "linux")]
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,7 +24,7 @@ pub fn has_python() -> bool {
     found
 }
 
-/// Ends the test where there is no Python.
+/// Ends the test when there is no Python.
 macro_rules! needs_python {
     () => {
         if !$crate::live_helper::has_python() {
@@ -34,7 +34,7 @@ macro_rules! needs_python {
 }
 pub(super) use needs_python;
 
-/// A program started through `vramscope run`, with the stand-in torch on its path.
+/// A program started through `vramscope run`, with the fake torch on its path.
 pub struct Job {
     pub child: Child,
     pub folder: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Job {
 
     fn start_words(folder: tempfile::TempDir, words: &[&str]) -> Job {
         let fakes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes");
-        // A shell that runs the tests in the background has SIGINT ignored, and children inherit that.
+        // A shell that runs tests in the background ignores SIGINT, and children inherit that.
         let child = Command::new("env")
             .args(["--default-signal=INT", env!("CARGO_BIN_EXE_vramscope")])
             .args(words)
@@ -74,7 +74,7 @@ impl Job {
         wait_for("the socket", || Some(self.socket()).filter(|socket| socket.exists()))
     }
 
-    /// Ends the program by closing its input, and returns exit code, output and errors.
+    /// Ends the program by closing its input. Returns exit code, output and errors.
     pub fn finish(mut self) -> (Option<i32>, String, String) {
         drop(self.child.stdin.take());
         let out = self.child.wait_with_output().unwrap();
@@ -83,7 +83,7 @@ impl Job {
     }
 }
 
-/// Reads commands from its input until it is closed.
+/// Runs commands from its input until that is closed.
 pub const TRAINING: &str = "import sys, torch\nprint('ready', flush=True)\nfor line in sys.stdin:\n    exec(line)\n    sys.stdout.flush()\n\
     print('asked', sorted(set(torch.ASKED)), 'recorded', torch.RECORDED)\n";
 
@@ -141,7 +141,7 @@ pub fn watch(pid: u32) -> LiveSession {
     LiveSession::start(Box::new(move || Ok(Box::new(OneProcess(pid)) as Box<dyn GpuSource>)), &options).unwrap()
 }
 
-/// Pumps until something holds.
+/// Pumps until a condition holds.
 pub fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mut LiveSession) -> Option<T>) -> T {
     wait_for(what, || {
         session.pump(Duration::from_millis(50)).unwrap();
@@ -149,8 +149,8 @@ pub fn until<T>(session: &mut LiveSession, what: &str, mut holds: impl FnMut(&mu
     })
 }
 
-/// Waits until the helper has done all that it was asked so far, and returns what was told on the way: it answers in order, so
-/// one more request, to record no history, is answered last.
+/// Waits until the helper has handled all earlier requests. Returns the news meanwhile. Requests are answered in order, so one
+/// more request, to record no history, is answered last.
 pub fn settle(session: &mut LiveSession, pid: u32) -> Vec<News> {
     session.request(pid, Request::History { on: false, max_entries: 0 });
     let mut told = Vec::new();
@@ -161,7 +161,7 @@ pub fn settle(session: &mut LiveSession, pid: u32) -> Vec<News> {
     told
 }
 
-/// The snapshot that is told of next.
+/// The next snapshot that is reported.
 pub fn taken(session: &mut LiveSession, at_oom: bool) -> PathBuf {
     until(session, "a snapshot", |s| {
         s.news().into_iter().find_map(|n| match n {
@@ -175,7 +175,7 @@ pub fn taken(session: &mut LiveSession, at_oom: bool) -> PathBuf {
 fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     needs_python!();
     let (mut job, mut output) = program();
-    // `vramscope run` becomes the program: the child's number is the training's.
+    // `vramscope run` is replaced by the program, so the child's PID is that of the training.
     let pid = job.child.id();
     let mut session = watch(pid);
     let sample = until(&mut session, "a split sample", |s| s.history().latest(0).map(|l| l.0).filter(|s| s.reserved.is_some()));
@@ -250,7 +250,7 @@ fn a_signal_ends_the_program_as_it_would_without_us_and_the_socket_goes_with_it(
     needs_python!();
     let mut job = Job::start("import sys\nprint('runs', flush=True)\nsys.stdin.read()\n", &[]);
     let socket = job.wait_for_socket();
-    // Until Python has started up, a signal ends it without asking any module.
+    // During Python's startup, a signal ends it without calling any module.
     job.child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
     let pid = rustix::process::Pid::from_raw(job.child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
@@ -266,7 +266,7 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
     needs_python!();
     let folder = tempfile::tempdir().unwrap();
     let sockets = folder.path().join("private");
-    // Ours hands on to this one, and a signal in it ends Python before any cleanup that modules registered.
+    // Our sitecustomize calls this one. A signal in it ends Python before any cleanup registered by modules.
     let after = folder.path().join("after");
     std::fs::create_dir(&after).unwrap();
     std::fs::write(after.join("sitecustomize.py"), "import time\nprint('starting', flush=True)\ntime.sleep(0.2)\n").unwrap();
@@ -287,7 +287,7 @@ fn ctrl_c_while_python_starts_leaves_no_socket_behind() {
     let left = || std::fs::read_dir(&sockets).unwrap().count();
     for try_ in 0..24 {
         let mut job = start();
-        // While the other one still sleeps, around the end of the startup, and in the program.
+        // While the other sitecustomize sleeps, around the end of the startup, and in the program.
         job.stdout.as_mut().unwrap().read_exact(&mut [0; 9]).unwrap();
         std::thread::sleep(Duration::from_millis(14 * try_));
         let pid = rustix::process::Pid::from_raw(job.id() as i32).unwrap();
@@ -317,7 +317,7 @@ fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
         stream.write_all(line.as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let mut answer = String::new();
-        // The greeting, then whatever comes until an answer or the end.
+        // The greeting, then other messages until an answer or the end.
         for _ in 0..40 {
             answer.clear();
             if reader.read_line(&mut answer).unwrap_or(0) == 0 || answer.contains("\"re\"") {
@@ -333,7 +333,7 @@ fn the_socket_is_the_users_alone_and_odd_requests_change_nothing() {
     ] {
         assert!(ask(odd).contains("\"error\""), "{odd}");
     }
-    // What is no JSON, or longer than any request, ends the connection and nothing else.
+    // A line that is no JSON, or is longer than any request, only ends the connection.
     assert_eq!(ask("not json at all\n"), "");
     assert_eq!(ask(&"x".repeat(200_000)), "");
     let (code, out, errors) = job.finish();

@@ -1,5 +1,5 @@
-//! What another program, user or watcher may do to a watch, and a watch to a program: real sockets, a second process, `kill -STOP`,
-//! another user where the tests run as root.
+//! What other programs, users or watchers can do to a watch, and a watch to a program: real sockets, a second process, `kill
+//! -STOP`, and another user when the tests run as root.
 
 #![cfg(target_os = "linux")]
 use crate::shared::{Guard, wait_for};
@@ -18,7 +18,7 @@ use vramscope_live::live::agent::{News, Request};
 use super::live_helper::{Job, has_python, needs_python, program, settle, until, watch};
 use super::live_record::Machine;
 
-/// Listens where the helper of its process would, and greets like it unless it is told to behave otherwise.
+/// Listens on the helper's socket and greets like the helper, unless told to misbehave.
 const LISTENER: &str = r#"
 import json, os, socket, sys, time
 how = sys.argv[1]
@@ -56,7 +56,7 @@ fn pid(program: &Guard) -> Pid {
     Pid::from_raw(program.0.id() as i32).unwrap()
 }
 
-/// Starts the listener in the Python that `launcher` starts, or in ours, and waits until it listens.
+/// Starts the listener in the Python of `launcher`, or in the default one, and waits until it listens.
 fn listener(launcher: &[&str], folder: &Path, how: &str) -> Guard {
     let mut words: Vec<&str> = if launcher.is_empty() { vec!["python3"] } else { launcher.to_vec() };
     words.extend(["-c", LISTENER, how]);
@@ -74,7 +74,7 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// A session kept in memory.
+/// A session in memory.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -90,7 +90,7 @@ impl Write for Kept {
 #[test]
 fn a_helper_that_stalls_or_never_ends_holds_up_nothing() {
     needs_python!();
-    // Those that are waited for, five seconds each, all at once.
+    // Those that must be waited for, five seconds each, run at the same time.
     std::thread::scope(|threads| {
         for how in ["silent", "drip", "stopped"] {
             threads.spawn(move || holds_up_nothing(how, "does not answer within 5 s"));
@@ -100,7 +100,7 @@ fn a_helper_that_stalls_or_never_ends_holds_up_nothing() {
     holds_up_nothing("endless after", "");
 }
 
-/// Watches a program whose helper misbehaves until that is said: `why`.
+/// Watches a program whose helper misbehaves, until `why` is reported.
 fn holds_up_nothing(how: &str, why: &str) {
     let folder = tempfile::tempdir().unwrap();
     let program = listener(&[], folder.path(), how);
@@ -141,7 +141,7 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
         news.extend(s.news());
         folder.path().join("sent").exists().then_some(())
     });
-    // What was sent is with the system, and arrives without its sender.
+    // Sent data arrives even without its sender.
     drop(program);
     until(&mut session, "the end of the helper", |s| {
         news.extend(s.news());
@@ -161,7 +161,7 @@ fn a_flood_of_marks_is_bounded_and_counted_and_nothing_unasked_is_believed() {
 #[test]
 fn another_users_helper_is_left_alone_unless_it_is_asked_for() {
     needs_python!();
-    // A Python that the other user can start: ours may be in a folder of root's.
+    // A Python that the other user can run, because ours may be in root's folder.
     let other = |python| ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python];
     let works = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg("-V").output().is_ok_and(|o| o.status.success());
     let Some(other) = ["python3", "/usr/bin/python3"].map(other).into_iter().find(|words| works(words)) else {
@@ -171,7 +171,7 @@ fn another_users_helper_is_left_alone_unless_it_is_asked_for() {
         return;
     };
     let Some(m) = Machine::new("") else { return };
-    // A folder that both users can enter, as a hostile one would be laid out.
+    // A folder that both users can enter, as an attacker would arrange it.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
     let program = listener(&other, folder.path(), "marks");
@@ -217,7 +217,7 @@ fn a_helper_outside_our_process_namespace_is_a_peer_without_a_number() {
     assert!(out.status.success() && text.contains(&format!("the helper in process {pid} answers")), "{text}");
 }
 
-/// Runs a line in the program and returns what it prints.
+/// Runs a line in the program. Returns what it prints.
 fn run_line(job: &mut Job, output: &mut impl BufRead, line: &str) -> String {
     writeln!(job.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     let mut answer = String::new();
@@ -254,7 +254,7 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
     let marks = "import time\nfrom vramscope_agent import mark\nslowest = 0\nfor i in range(3000):\n    t = time.perf_counter(); mark('x' * 200); \
                  slowest = max(slowest, time.perf_counter() - t)\nprint(slowest)";
     let marks = format!("exec({marks:?})");
-    // One that connects and never reads, and a real one that is stopped.
+    // A client that connects and never reads, and a real one that is stopped.
     let mut deaf = UnixStream::connect(job.socket()).unwrap();
     let m = Machine::new(&format!("0.used=1048576\n0.proc={}:1048576\n", job.child.id()));
     let mut stopped = m.as_ref().map(|m| {
@@ -270,9 +270,9 @@ fn a_program_never_waits_for_a_watcher_that_takes_nothing_in() {
         program
     });
     let slowest: f64 = run_line(&mut job, &mut output, &marks).parse().unwrap();
-    // It was 5 s for each; a machine that is busy with other things takes some of this.
+    // It was 5 s for each. A busy machine may add to the time.
     assert!(slowest < 2.0, "a mark took {slowest} s");
-    // The deaf one gets what was kept for it, and how many were not.
+    // The client that never read gets what was kept for it, and the number of lost messages.
     deaf.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut text = String::new();
     let mut lines = BufReader::new(&mut deaf);
@@ -311,7 +311,7 @@ fn a_program_keeps_its_files_however_many_connect() {
     assert_eq!(greeted.iter().filter(|l| l.contains("\"hello\"")).count(), 4);
     assert_eq!(greeted.iter().filter(|l| l.contains("4 others watch this program already")).count(), 36);
     wait_for("the refused connections to be closed", || (files() <= before + 4).then_some(()));
-    // vramscope passes the sentence on, and gets in when there is room again.
+    // vramscope reports the refusal, and connects when there is room again.
     let mut session = watch(job.child.id());
     let sentence = until(&mut session, "a refusal", |s| {
         s.news().into_iter().find_map(|n| if let News::Failed { sentence, .. } = n { Some(sentence) } else { None })
@@ -342,7 +342,7 @@ fn an_older_session_stays_until_there_is_a_newer_one() {
         let failed = m.record(&[more, &["--seconds", "1"]].concat()).wait_with_output().unwrap();
         assert_eq!((failed.status.code(), std::fs::read(&out).unwrap() == old), (Some(1), true), "{state}{more:?}");
     }
-    // One that is being recorded is nobody else's.
+    // A session that is being recorded cannot be overwritten.
     m.say("0.used=2147483648\n");
     let mut first = m.record(&["--force"]);
     m.wait("the new session", |d| d[0].samples.last().is_some_and(|s| s.used.unwrap_or(0) > 2 << 30));
@@ -387,7 +387,7 @@ fn a_kill_at_any_moment_leaves_a_session_that_opens_or_none() {
         let mut child = m.vramscope(&["record", out.to_str().unwrap(), "--rate", "50"]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(i * 12));
         if i == 24 {
-            // However slow the machine is, one is killed while it writes.
+            // However slow the machine is, the process is killed while it writes.
             wait_for("a session", || out.exists().then_some(()));
         }
         child.kill().unwrap();
@@ -418,10 +418,10 @@ fn the_time_is_kept_whatever_hangs() {
         child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
         (status.code(), text)
     };
-    // A reader that takes nothing in: the pipe is full at once.
+    // A reader that never reads. The pipe is full at once.
     let mut child = m.vramscope(&["record", "-", "--seconds", "2", "--rate", "50"]).spawn().unwrap();
     let pipe = child.stdout.take().unwrap();
-    // SAFETY: a file that is open, and a number.
+    // SAFETY: the file is open, and the other arguments are numbers.
     assert!(unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&pipe), libc::F_SETPIPE_SZ, 4096) } > 0);
     let (code, text) = timed(child, "a stalled reader");
     assert!(code == Some(1) && text.contains("its reader takes nothing in"), "{text}");

@@ -1,4 +1,4 @@
-//! `vramscope record --prometheus`: what a scrape reads, and that no client holds up the watch.
+//! `vramscope record --prometheus`: what a scrape reads, and that no client delays the watch.
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,6 @@ use super::live_record::Machine;
 
 const MIB: u64 = 1 << 20;
 
-/// A watch that serves its figures.
 struct Served {
     child: Child,
     address: SocketAddr,
@@ -32,16 +31,15 @@ impl Served {
             }
             said += &line;
         };
-        // What it says later must not fill a pipe.
+        // Reads its errors, so that the pipe does not fill.
         std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         Served { child, address }
     }
 
-    /// The answer to bytes as they are.
     fn ask(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        // It may have been refused before all of it was sent.
+        // The request may be refused before all of it is sent.
         let _ = stream.write_all(request);
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
@@ -114,7 +112,7 @@ fn a_scrape_has_the_drivers_figures_and_those_of_a_program() {
     assert!(value(&text, &format!("vramscope_process_resident_bytes{{{who}}}")) > 1e6, "a Python has more than a megabyte");
     assert_eq!(value(&text, &format!("vramscope_gpu_busy_ratio{{{gpu}}}")), 0.97);
     assert_eq!(value(&text, &format!("vramscope_gpu_power_watts{{{gpu}}}")), 350.0);
-    // Every metric of the dashboard is one of these, or needs what this stand-in does not tell.
+    // Every metric of the dashboard is one of these, or needs what this fake driver does not report.
     let dashboard = m.vramscope(&["record", "--grafana"]).output().unwrap().stdout;
     let dashboard: serde_json::Value = serde_json::from_slice(&dashboard).unwrap();
     for word in
@@ -123,13 +121,13 @@ fn a_scrape_has_the_drivers_figures_and_those_of_a_program() {
         assert!(text.contains(&format!("\n# TYPE {word} ")) || text.starts_with(&format!("# HELP {word} ")), "{word}");
     }
     check_with_promtool(&text);
-    // The end of the program ends what is told of it.
+    // When the program ends, its metrics end too.
     job.finish();
     m.say(&format!("0.used={}\n", 510 * MIB));
     served.until("the end of the program", |t| !t.contains("vramscope_torch_") && !t.contains("vramscope_process_"));
 }
 
-/// Prometheus' own judgement of names and format, where its tool is installed.
+/// Checks names and format with Prometheus' own tool, if installed.
 fn check_with_promtool(text: &str) {
     let tool = Command::new("promtool")
         .args(["check", "metrics"])
@@ -169,7 +167,7 @@ fn no_client_holds_up_the_watch_or_breaks_it() {
     assert!(refused.is_empty() || refused.starts_with("HTTP/1.1 431 "), "{refused}");
     assert!(served.ask(b"GET /metrics HTTP/1.1\r\nHost: attacker.example\r\n\r\n").starts_with("HTTP/1.1 403 "));
     assert!(served.ask(b"DELETE / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
-    // Clients that say nothing, and one that asks a byte at a time: the next one waits for a while, and the watch not at all.
+    // Clients that say nothing, and one that sends a byte at a time. The next client waits a little, the watch not at all.
     let idle: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     let before = m.wait("samples", |d| d.first().is_some_and(|d| d.samples.len() > 5))[0].samples.len();
     let since = Instant::now();
@@ -226,7 +224,7 @@ fn a_gpu_that_shares_the_machines_memory_is_told_as_what_it_is() {
     assert!(used > 0 && used < kib * 1024);
     let limits = &d.live.as_ref().unwrap().limits;
     assert!(limits.iter().any(|l| l.contains("shares the machine's memory")), "{limits:?}");
-    // Any other GPU without the figure says so, and nothing is put in its place.
+    // Any other GPU without the figure says so, and nothing replaces it.
     m.say("0.err.memory=3\n0.err.memory2=3\n");
     let out = m.vramscope(&["record", "-", "--seconds", "1"]).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr).into_owned();

@@ -1,7 +1,7 @@
-//! The real sampler over a stand-in for NVIDIA's library, compiled here: failures of the driver one by one, a device that is lost
-//! and comes back, a kill in the middle, a pipe, memory that stays flat, and the real window.
+//! The real sampler with a fake NVIDIA library, which is compiled here: driver failures one by one, a device that is lost and
+//! returns, a kill in the middle, a pipe, constant memory use, and the real window.
 //!
-//! Each run is a child process: which library is loaded is a matter of the environment.
+//! Each run is a child process, because the environment decides which library is loaded.
 
 #![cfg(all(target_os = "linux", feature = "live"))]
 use std::io::Read;
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 150_754_820_096;
 const DRIVER: u64 = 644_939_776;
 
-/// The stand-in, compiled once; `None` where there is no C compiler.
+/// The fake library, compiled once; `None` without a C compiler.
 fn library() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -33,7 +33,7 @@ fn library() -> Option<&'static Path> {
     built.as_deref()
 }
 
-/// A machine whose driver says what a file says.
+/// A machine whose driver reports what a file says.
 pub struct Machine {
     folder: tempfile::TempDir,
     library: PathBuf,
@@ -50,7 +50,7 @@ impl Machine {
         self.folder.path().join(name)
     }
 
-    /// Replaced in one step: a call in between sees the old or the new, never half.
+    /// Replaces the file in one step, so that no call sees half of it.
     pub fn say(&self, state: &str) {
         let part = self.path("state.part");
         std::fs::write(&part, state).unwrap();
@@ -78,12 +78,12 @@ impl Machine {
         self.vramscope(&args).spawn().unwrap()
     }
 
-    /// The devices of what was recorded so far.
+    /// The devices recorded so far.
     pub fn recorded(&self) -> Vec<DeviceRecording> {
         vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new()).unwrap().devices
     }
 
-    /// Waits until what is recorded so far fulfils something.
+    /// Waits until the recording so far meets a condition.
     pub fn wait(&self, what: &str, holds: impl Fn(&[DeviceRecording]) -> bool) -> Vec<DeviceRecording> {
         let recorded = || vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new()).ok().map(|r| r.devices);
         wait_for(what, || recorded().filter(|devices| holds(devices)))
@@ -178,7 +178,7 @@ fn a_library_that_is_none_is_one_sentence() {
 
 #[test]
 fn old_drivers_and_missing_calls_still_give_memory() {
-    // Second version of the memory call refused; no utilisation, no temperature, no power, no lists.
+    // The second version of the memory call is refused. No utilisation, temperature, power or lists.
     let Some(m) = Machine::new(&format!(
         "0.used={}\n0.err.memory2=25\n0.err.util=3\n0.err.temp=3\n0.err.power=25\n0.err.proc=3\n0.err.gproc=3\n0.err.bar1=3\n",
         100 * MIB
@@ -248,7 +248,7 @@ fn a_pipe_is_a_session_and_a_reader_that_leaves_ends_it_quietly() {
 
 #[test]
 fn memory_stays_flat_at_fifty_a_second() {
-    // Ten seconds here; docs/PERFORMANCE.md has the ten minutes.
+    // Ten seconds here. docs/PERFORMANCE.md has ten minutes.
     let seconds: u64 = std::env::var("VRAMSCOPE_SOAK_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(10);
     let Some(m) = Machine::new("0.used=1048576\n0.proc=1:1048576\n") else { return };
     let mut child = m.record(&["--rate", "50"]);
@@ -269,7 +269,7 @@ fn memory_stays_flat_at_fifty_a_second() {
     let grown = resident().saturating_sub(first);
     child.kill().unwrap();
     child.wait().unwrap();
-    // Samples are kept up to a bound of 40,000, 136 bytes each, in a vector that doubles.
+    // At most 40,000 samples are kept, 136 bytes each, in a vector that doubles.
     assert!(grown < 4 * MIB + 16 * MIB.min(seconds * 50 * 400), "grew by {} KiB in {seconds} s", grown / 1024);
     let samples = m.recorded()[0].samples.len() as u64;
     println!("soak: {seconds} s at 50 Hz, {samples} samples, resident {} KiB, grew by {} KiB", first / 1024, grown / 1024);
@@ -283,7 +283,7 @@ fn a_picture_of_the_watch_shows_the_card() {
     let picture = m.path("live.png");
     let out = m.vramscope(&["screenshot", picture.to_str().unwrap(), "--view", "live", "--size", "1200x800"]).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    // Other processes are grey and fill most of the card: their colour covers much of the picture.
+    // Other processes are grey and fill most of the card, so their colour covers much of the picture.
     let image = image::open(&picture).unwrap().to_rgb8();
     let grey = vramscope::app::theme::tokens::DARK.other;
     let near = image.pixels().filter(|p| (0..3).all(|i| p.0[i].abs_diff(grey.to_array()[i]) < 3)).count();

@@ -1,6 +1,6 @@
-//! The program from outside: what its commands print and how they exit, recording live, the helper in a real Python, the probe.
+//! The program from outside: output and exit codes of its commands, live recording, the helper in a real Python, the probe.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod artefacts;

@@ -1,5 +1,5 @@
-//! `mcp`: the protocol spoken through every tool on the probe's scenarios, and what it does with what is no question.
-//! And `guide`: what it names is there.
+//! `mcp`: every tool through the protocol, on the probe's scenarios, and invalid requests. Also checks that what `guide` names
+//! exists.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::cli::{json, run, stdout};
 
-/// A server on some folders, and the client's end of it.
+/// A server on some folders, and the client's end.
 struct Client {
     server: Child,
     to: Option<ChildStdin>,
@@ -210,7 +210,7 @@ fn what_is_cut_from_an_answer_is_reached_by_what_it_says() {
         ids.extend(page["items"].as_array().expect("items").iter().map(|r| r["id"].clone()));
         offset = page["next_offset"].clone();
     }
-    // The same by the questions that the answers themselves have.
+    // The same with the follow-up questions that the answers contain.
     let (mut rest, mut found) = (first["rest"].clone(), ids[..first["rows"].as_array().expect("rows").len()].to_vec());
     assert_eq!((&rest["tool"], &rest["arguments"]["pointer"]), (&json!("query"), &json!("/rows")), "{first}");
     while rest.is_object() {
@@ -252,7 +252,7 @@ fn nothing_outside_the_folders_is_read_and_nothing_is_written() {
                 .contains("there is no such file")
         );
     }
-    // What would write or read a file on the command line is no argument here, and no value becomes an option.
+    // Options that write or read files on the command line are no arguments here, and no value becomes an option.
     for (tool, arguments) in [
         ("whatif", json!({ "file": "leak.pickle", "save": "x.pickle" })),
         ("findings", json!({ "file": "leak.pickle", "rules": "/etc/passwd" })),
@@ -307,7 +307,7 @@ fn what_is_no_question_gets_one_clear_error_and_a_ping_overtakes_long_work() {
     assert_eq!(client.hear()["error"]["code"], -32_600, "so is a line");
     client.to.as_mut().expect("open").write_all(b"\xff\xfe\n\n  \n").expect("it listens");
     assert_eq!(client.hear()["error"]["code"], -32_700, "and empty lines say nothing");
-    // Notices and answers to nothing get no answer.
+    // Notifications and unrelated responses get no answer.
     client.say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":77}}");
     client.say("{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}");
     let call = |id: u64| {
@@ -325,7 +325,7 @@ fn what_is_no_question_gets_one_clear_error_and_a_ping_overtakes_long_work() {
     assert_eq!(client.hear()["id"], 78);
     client.say("{\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}");
     assert_eq!(client.hear()["id"], "q", "77 was cancelled before it began");
-    // What was asked before the end is answered.
+    // Questions asked before the end are answered.
     client.say(&call(79));
     drop(client.to.take());
     assert_eq!(client.hear()["id"], 79);
@@ -357,7 +357,7 @@ fn errors_are_bounded_and_speak_of_arguments() {
         assert!(said.contains(named) && !said.contains("--"), "{tool}: {said}");
     }
     client.end();
-    // A program is sent to a tool, and not to the window.
+    // An agent is referred to a tool, not to the window.
     let logs = tempfile::tempdir().expect("a folder");
     let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated; 0.50 GiB free; 7.20 GiB reserved in total by PyTorch)";
     std::fs::write(logs.path().join("train.log"), log).expect("written");
@@ -385,7 +385,7 @@ fn the_guide_names_commands_and_options_that_are_there() {
         }
     }
     assert!(seen > 20, "{seen}");
-    // Options told beside a command, in the same line of the list.
+    // Options mentioned with a command on the same line of the list.
     for line in guide.lines().filter(|line| line.starts_with("- ") && line.contains("`vramscope ")) {
         let command = line.split("`vramscope ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("a command");
         let help = stdout(&run(&[command.trim_matches('`'), "--help"]));

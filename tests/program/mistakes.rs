@@ -1,4 +1,4 @@
-//! What the program says to wrong words and odd files, and how it exits.
+//! Error messages and exit codes for mistyped commands and unusual files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn limits_are_held_against_what_was_there() {
     };
     says(&["oom", &leak, "--limit", "200MiB"], 1, "below the 250 MiB that were reserved on GPU 0 at event");
     says(&["oom", &leak, "--limit", "250MiB"], 0, "0 B were left under the cap");
-    // With more than was refused the request would not have failed.
+    // With a higher cap, the request would not have failed.
     let failed = sample("fragment_oom.pickle");
     says(&["oom", &failed, "--limit", "2100MiB"], 1, "so the cap is below 2,100 MiB");
     says(&["oom", &failed, "--limit", "2099MiB"], 0, "fragmentation");
@@ -27,7 +27,7 @@ fn limits_are_held_against_what_was_there() {
     says(&["whatif", &failed, "--conf", "default", "--limit", "3000MiB"], 0, "so this asks about a higher one");
     says(&["check", &leak, "--max-peak", "60"], 2, "60 without a unit is 60 bytes");
     says(&["check", &leak, "--max-peak", "60GiB"], 0, "passed");
-    // A recording too short to tell does not pass, and says why.
+    // A recording that is too short to tell does not pass, and says why.
     let short = sample("fragment_oom.pickle");
     says(&["check", &sample("gpt_train.pickle"), "--no-leaks"], 1, "4 steps are too few to tell a leak from normal growth");
     says(&["check", &short, "--no-leaks"], 1, "whether anything leaks is unknown");
@@ -117,7 +117,7 @@ fn wrong_usage_exits_with_two() {
     }
 }
 
-/// What the system says of a file is told in our words, with the file's name and what to do; exit code 1.
+/// System errors become one sentence with the file's name and what to do; exit code 1.
 #[test]
 fn errors_of_the_system_are_one_plain_sentence() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -193,7 +193,7 @@ fn files_that_can_not_be_read_get_one_sentence() {
         std::fs::write(&path, bytes).expect("written");
         path
     };
-    // protocol 2, GLOBAL posix system, a tuple of one text, REDUCE: what a hostile pickle does.
+    // Protocol 2, GLOBAL posix system, a tuple of one text, REDUCE: what a malicious pickle does.
     let hostile = b"\x80\x02cposix\nsystem\n(X\x02\x00\x00\x00idtR.";
     let cases = [
         (folder.path().join("missing.pickle"), "no such file"),
@@ -272,7 +272,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
     let pipe = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
     assert!(made.success());
-    // Nobody writes into the pipe: opening it would wait for ever.
+    // Nobody writes to the pipe, so opening it would block for ever.
     for file in [pipe.display().to_string(), "/dev/zero".to_owned()] {
         let output = run(&["summary", &file]);
         assert_eq!(output.status.code(), Some(1), "{file}");
@@ -363,7 +363,7 @@ fn without_a_display_the_window_names_what_works() {
     }
 }
 
-/// A program that catches its failures may have thousands, each as long to examine as the last.
+/// A program that catches its failures may have thousands, and each takes long to examine.
 #[test]
 fn of_thousands_of_failures_the_last_are_examined() {
     let folder = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ fn a_display_where_no_compositor_answers_is_named_without_lines_of_anyone_s_sour
         }
         let output = command.output().expect("it starts");
         let sentence = stderr(&output);
-        // Where libwayland-egl is not installed that is what is said first.
+        // Without libwayland-egl, that is reported first.
         assert!(sentence.contains(display) || sentence.contains("libwayland-egl"), "{sentence}");
         assert!(output.status.code() == Some(1) && sentence.lines().count() == 1 && !sentence.contains(".rs"), "{sentence}");
     }
@@ -414,7 +414,7 @@ fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
         assert_eq!(output.status.code(), Some(2), "{word}: {sentence}");
         assert!(sentence.lines().count() == 1 && sentence.contains(expected) && sentence.contains(word), "{word}: {sentence}");
     }
-    // A path is a path, also where nothing is: it is opened, which needs a display.
+    // A path is opened even if nothing is there, which needs a display.
     assert_eq!(run(&["./frobnicate"]).status.code(), Some(1));
 }
 
@@ -478,7 +478,7 @@ fn every_report_says_when_its_file_breaks_off() {
             assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
             let told = format!("{}{}", stdout(&output), stderr(&output));
             assert_eq!(told.contains("is not whole"), is_cut, "{args:?}: {told}");
-            // What is printed for another program to read has its note beside it.
+            // Output for another program has its note on standard error.
             if args[0] != "flame" {
                 let first = told.lines().next().unwrap_or_default();
                 assert_eq!(first.starts_with("The file is cut short"), is_cut, "{args:?}: {told}");
@@ -490,7 +490,7 @@ fn every_report_says_when_its_file_breaks_off() {
     }
 }
 
-/// Sums by category have neither events nor blocks: zeros are no answer.
+/// Sums by category have neither events nor blocks. Zeros would be wrong.
 #[test]
 fn a_file_without_events_or_blocks_is_refused_with_what_it_has() {
     let folder = std::env::temp_dir().join(format!("vramscope-sums-{}", std::process::id()));
@@ -525,7 +525,7 @@ fn a_file_without_events_or_blocks_is_refused_with_what_it_has() {
 fn every_report_tells_first_that_a_trace_contradicts_its_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("odd.json");
-    // One block is born in the trace and never freed, and the file's own list says that its place is free.
+    // One block is allocated in the trace and never freed, but the file's block list says that its place is free.
     let block = |address: u64, size: u64, state: &str| {
         format!(r#"{{"size":{size},"requested_size":{size},"address":{address},"state":"{state}","frames":[]}}"#)
     };
@@ -602,7 +602,7 @@ fn a_limit_below_what_a_recording_begins_with_is_no_question() {
     let file = super::cli::sample("serve_oom.pickle.gz");
     let said = complaint(&["whatif", &file, "--limit", "1KiB"], "serve_oom.pickle.gz");
     assert!(said.contains("begins with 32 MiB reserved, above a limit of 1 KiB"), "{said}");
-    // One unit a table.
+    // One unit per table.
     let told = stdout(&run(&["whatif", &super::cli::sample("gpt_train.pickle"), "--limit", "6GiB"]));
     let table: Vec<&str> = told.lines().skip_while(|l| !l.starts_with("settings")).take_while(|l| !l.is_empty()).collect();
     assert!(table.len() > 3 && table.iter().all(|line| !line.contains("GiB")), "{told}");

@@ -1,4 +1,4 @@
-//! The Python package, which asks this program: `tests/python/test_package.py` in a real Python, with a stand-in for torch.
+//! The Python package, which calls this program: runs `tests/python/test_package.py` in a real Python with a fake torch.
 
 #![cfg(target_os = "linux")]
 use std::path::Path;

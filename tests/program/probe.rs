@@ -1,5 +1,5 @@
-//! The probe from outside: every scenario on simulated memory and on a card that a stand-in for the CUDA driver plays, the
-//! driver's traps, and what happens when somebody stops, dies or is in the way.
+//! The probe from outside: every scenario on simulated memory and with a fake CUDA driver, the driver's pitfalls, and
+//! interruptions.
 
 use crate::shared::wait_for;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// A folder with the stand-in as `libcuda.so.1`, and the file its processes share. `None`, with a message, without a C compiler.
+/// A folder with the fake `libcuda.so.1` and the file that its processes share. `None`, with a message, without a C compiler.
 struct FakeCard {
     folder: tempfile::TempDir,
 }
@@ -63,7 +63,7 @@ impl FakeCard {
         command
     }
 
-    /// Bytes in use, and the most that were.
+    /// Bytes in use, and their peak.
     fn state(&self) -> [u64; 2] {
         let bytes = std::fs::read(self.state_file()).unwrap_or_default();
         let word = |i: usize| bytes.get(i * 8..i * 8 + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
@@ -155,7 +155,7 @@ fn a_recordings_requests_run_again_on_the_card_as_the_model_says() {
         if path.extension().is_none_or(|e| e != "pickle") {
             continue;
         }
-        // What was there before the recording began is asked for again, which need not lead to the same segments.
+        // Memory from before the recording is requested again, which may lead to other segments.
         let mut starts_empty = true;
         for conf in ["", "expandable_segments:True", "max_split_size_mb:64"] {
             let output = card.program(&["replay", path.to_str().unwrap(), "--conf", conf, "--json"]).output().unwrap();
@@ -250,7 +250,7 @@ fn a_card_that_others_use_is_left_alone_unless_told() {
     assert_eq!(report["diagnosis"], "leak");
 }
 
-/// Process ids of the children of a process.
+/// PIDs of the children of a process.
 fn children(parent: u32) -> Vec<u32> {
     let of = |path: PathBuf| {
         let stat = std::fs::read_to_string(path.join("stat")).ok()?;
@@ -266,7 +266,7 @@ fn children(parent: u32) -> Vec<u32> {
 #[test]
 fn children_die_with_their_parent() {
     let Some(card) = FakeCard::new(&[]) else { return };
-    // Long enough that it cannot be over by itself, with processes of its own.
+    // Long enough not to finish by itself, with its own processes.
     let mut parent = card
         .program(&["contention", "--pace", "400", "--param", "block=64MiB"])
         .stdout(Stdio::null())
@@ -293,7 +293,7 @@ fn stopping_gives_everything_back() {
     let mut last = None;
     while let Some(message) = vramscope_live::probe::read_message(&mut out).unwrap() {
         if matches!(message, vramscope_live::probe::Message::Events(_)) {
-            // The end of its input asks a run to stop.
+            // Closing its input asks a run to stop.
             drop(child.stdin.take());
         }
         last = Some(message);

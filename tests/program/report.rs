@@ -1,4 +1,4 @@
-//! `report`: the figures of the other commands on one page, markup that nothing in a file can be, and the sizes it keeps to.
+//! `report`: the figures of other commands on one page, escaping of markup, and size limits.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cli::{complaint, json, run, sample, stderr, stdout};
 
-/// The report on a file, written into a folder of its own.
+/// Writes the report on a file into a temporary folder and reads it.
 fn report(args: &[&str], name: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join(name).display().to_string();
@@ -20,14 +20,14 @@ fn html(file: &str) -> String {
     report(&[file], "report.html")
 }
 
-/// What the script draws, as any JSON parser reads it.
+/// The data of the pictures, parsed as JSON.
 fn pictures(page: &str) -> Vec<Value> {
     let Some((_, rest)) = page.split_once("<script type=\"application/json\" id=data>") else { return Vec::new() };
     let (data, _) = rest.split_once("</script>").expect("it ends");
     serde_json::from_str(data).expect("JSON")
 }
 
-/// A page as a reader sees it: without markup, script and style.
+/// The text of a page without markup, script and style.
 fn text_of(page: &str) -> String {
     let mut out = String::new();
     let mut rest = page;
@@ -143,7 +143,7 @@ fn the_map_holds_the_segments_of_the_failure() {
     assert_eq!(map["request"], 500 << 20);
 }
 
-/// Names that would be markup, script, a mention, a link, or steer a terminal, where they were not escaped.
+/// Names that would be markup, script, a mention, a link, or terminal control codes if they were not escaped.
 const HOSTILE: [&str; 8] = [
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(2)>.py",
@@ -188,7 +188,7 @@ fn no_name_in_a_file_is_markup_in_a_report() {
     assert!(
         page.contains("default-src 'none'; style-src 'sha256-") && !page.contains("unsafe-inline") && !page.contains("style=\"")
     );
-    // No attribute is made of a text: what is quoted in a tag is ours.
+    // No attribute contains text from the file. Quoted values in tags are ours.
     let text = text_of(&page);
     assert!(
         text.contains("<img src=x onerror=alert(2)>.py") && text.contains("</script><script>alert(1)</script>"),
@@ -203,7 +203,7 @@ fn no_name_in_a_file_is_markup_in_a_report() {
         assert!(!outside.contains(part), "{part:?} in: {outside}");
     }
     assert!(!markdown.lines().any(|line| line.starts_with("# title")), "{markdown}");
-    // A cell is ended by our bars alone: every row of a table has as many as its head.
+    // Only our own bars end a cell: every row of a table has as many as its header.
     let mut head = None;
     for line in markdown.lines() {
         let bars = line.replace("\\|", "").matches('|').count();
@@ -215,7 +215,7 @@ fn no_name_in_a_file_is_markup_in_a_report() {
     }
 }
 
-/// Markdown without what stands in code, by CommonMark's rule: as many backticks end it as began it.
+/// Markdown outside code, by CommonMark's rule: code ends with as many backticks as it began with.
 pub fn outside_code(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find('`') {
@@ -356,7 +356,7 @@ fn every_kind_of_file_has_a_report_that_says_what_is_not_in_it() {
     }
 }
 
-/// The tables that HTML has for a watch and for a memory timeline are in Markdown too.
+/// Markdown has the same tables as HTML for a watch and for a memory timeline.
 #[test]
 fn markdown_tells_who_held_the_card_and_what_a_timeline_sums() {
     let session = sample("live.vramscope");
@@ -384,7 +384,7 @@ fn markdown_tells_who_held_the_card_and_what_a_timeline_sums() {
     }
 }
 
-/// One change has one figure in a report, or the difference is said where the finding is.
+/// A change has a single figure in a report, or the finding explains the difference.
 #[test]
 fn a_finding_and_the_table_of_changes_do_not_contradict_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -415,7 +415,7 @@ fn a_report_replaces_nothing_unasked_and_never_its_source() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing else is written");
 }
 
-/// A failure has one size, that of its finding, and says of what.
+/// A failure has the same size as its finding, and says what the size is of.
 #[test]
 fn a_failure_has_the_size_of_its_finding() {
     let file = sample("serve_oom.pickle.gz");
@@ -443,7 +443,7 @@ fn a_size_that_is_told_leads_to_what_fits() {
     {
         assert!(told.contains(&said(&change["title"])), "{change}");
     }
-    // What the plan says of itself is in the page too.
+    // The plan's notes are on the page too.
     let leak = sample("leak.pickle");
     let size = ["--at", "batch=8", "--cap", "1GiB"];
     let plan = json(&[&["plan", &leak, "--want", "batch=8", "--json"], &size[..]].concat());

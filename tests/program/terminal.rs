@@ -1,4 +1,5 @@
-//! Nothing in a file, an argument or an error steers the terminal or the spreadsheet that shows it, and JSON is the file's own data.
+//! Nothing in a file, an argument or an error can control the terminal or spreadsheet that shows it, and JSON has the file's own
+//! data.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,10 +13,10 @@ use vramscope_core::units::is_steering;
 
 use super::cli::{json, program, run, sample, stderr, stdout};
 
-/// A title for the terminal's window, a cleared screen, a return to the line's start, a mark of direction, a colour by C1.
+/// A window title, a cleared screen, a carriage return, a direction mark, a C1 colour code.
 const EVIL: &str = "\x1b]0;owned\x07\x1b[2Jevil\r\u{202e}\u{9b}31m";
 
-/// A sample with other texts in its stacks and settings, as a snapshot in a folder.
+/// A sample with changed texts in its stacks and settings, saved as a snapshot in a folder.
 fn changed(name: &str, to: &Path, change: impl Fn(&str) -> String + Copy) -> String {
     let mut recording: Recording = formats::open(Path::new(&sample(name)), &Progress::new()).unwrap();
     recording.stacks.change_texts(|_, text| change(text));
@@ -37,7 +38,7 @@ fn names_in_a_file_are_shown_to_the_terminal_and_not_obeyed() {
     let folder = tempfile::tempdir().unwrap();
     let mut seen = 0;
     for name in ["expandable_oom.pickle", "leak.pickle"] {
-        // The file's own name is as bad as what is in it.
+        // The file's name is as malicious as its contents.
         let file = changed(name, &folder.path().join(format!("{EVIL}{name}")), |text| format!("{EVIL}{text}"));
         for args in [
             vec!["summary", &file],
@@ -82,7 +83,7 @@ fn errors_and_arguments_are_shown_and_not_obeyed() {
         assert_ne!(output.status.code(), Some(0), "{args:?}");
         assert_shown(&args, &output);
     }
-    // And nothing of the sentence is lost with them.
+    // The sentence is otherwise complete.
     let answer = stderr(&run(&["whatif", &leak, "--conf", "a\x1b[2Jb:1"]));
     assert!(answer.contains("value 'a\\u001b[2Jb:1' for") && answer.contains("\"a\\u001b\" is not a setting"), "{answer}");
     // A message that somebody pasted.
@@ -106,7 +107,6 @@ fn json_shows_nothing_that_is_obeyed_and_is_the_same_data() {
     }
 }
 
-/// True where a string of the value holds a text.
 fn has_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(s) => s.contains(text),

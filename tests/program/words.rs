@@ -1,12 +1,12 @@
-//! What the text commands say about the samples, word by word. A changed sentence is looked at before it is accepted:
-//! `INSTA_UPDATE=always cargo test --test program words`, then read the difference.
+//! The exact text of the commands on the samples. Review a changed sentence before accepting it: `INSTA_UPDATE=always cargo test
+//! --test program words`, then read the diff.
 
 use std::path::Path;
 use std::process::Command;
 
 use vramscope_core::plan::Trust;
 
-/// What a command says about samples, run in their folder so that no path of a machine is in it. Times differ from run to run
+/// The output of a command on samples. It runs in their folder, so that no path of the machine appears. Times differ between runs
 /// and are left out.
 fn said(args: &[&str]) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
@@ -14,7 +14,7 @@ fn said(args: &[&str]) -> String {
         .args(args)
         .current_dir(folder)
         .env_remove("RUST_LOG")
-        // Category rules of whoever runs the tests are not part of it.
+        // Ignores the role rules of the user who runs the tests.
         .env("XDG_CONFIG_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-settings"))
         .output()
         .expect("the program starts");
@@ -23,7 +23,7 @@ fn said(args: &[&str]) -> String {
     text.lines().map(untimed).collect::<Vec<_>>().join("\n")
 }
 
-/// A line without how long something took.
+/// A line without durations.
 fn untimed(line: &str) -> &str {
     let line = line.split_once(", read in ").map_or(line, |(before, _)| before);
     line.trim_end()
@@ -71,7 +71,7 @@ fn what_would_have_helped() {
     snapshot("whatif_serve", &["whatif", "serve_oom.pickle.gz"]);
 }
 
-/// Sizes of one table have one unit, which its head names.
+/// Sizes of one table have the same unit, which its header names.
 #[test]
 fn a_table_of_changes_has_one_unit() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
@@ -83,7 +83,7 @@ fn a_table_of_changes_has_one_unit() {
     assert!(table[1].starts_with("as recorded "), "what each change is held against: {}", table[1]);
 }
 
-/// How each row ends and how sure it is are told in words that the text itself explains, and ranges have a column of their own.
+/// The outcome of each row and its certainty are given in terms that the text explains. Ranges have their own column.
 #[test]
 fn the_words_of_a_plan_are_explained() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
@@ -111,7 +111,7 @@ fn the_words_of_a_plan_are_explained() {
     assert!(!text.contains("most likely") && !text.contains("  fails"), "{text}");
     let passes = table.iter().find(|row| row.contains("accumulation")).unwrap_or_else(|| panic!("{text}"));
     assert!(word(passes, "ends").ends_with("fits") && word(passes, "largest").starts_with("any"), "{passes}");
-    // The same words stand in the page about plans.
+    // docs/PLAN.md explains the same terms.
     let page = include_str!("../../docs/PLAN.md");
     for (word, about) in vramscope_core::plan::ENDS {
         assert!(page.contains(&format!("| {word} | {about} |")), "{word}");
@@ -121,7 +121,7 @@ fn the_words_of_a_plan_are_explained() {
     }
 }
 
-/// Of a recording of several GPUs the text says which one it is about.
+/// With several GPUs, the text says which one it is about.
 #[test]
 fn a_plan_says_which_gpu_it_is_of() {
     for device in ["0", "1"] {
@@ -131,7 +131,7 @@ fn a_plan_says_which_gpu_it_is_of() {
     }
 }
 
-/// The line that plans with a second recording asks what was asked, and can be pasted.
+/// The command for a second recording repeats the question and can be pasted.
 #[test]
 fn the_line_for_a_second_recording_can_be_pasted() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -151,7 +151,7 @@ fn the_line_for_a_second_recording_can_be_pasted() {
     );
 }
 
-/// The lines to paste come for the library that was asked for, for every change that helps.
+/// Lines to paste are for the requested library, for every change that helps.
 #[test]
 fn lines_to_paste_are_shown_for_the_library_that_is_used() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
@@ -166,7 +166,7 @@ fn lines_to_paste_are_shown_for_the_library_that_is_used() {
     assert!(refused.status.code() == Some(2) && told.contains("plan needs --change CHANGE as well"), "{told}");
 }
 
-/// What two programs ask for where they part, with their own lines.
+/// What two programs request where they start to differ, with their own lines.
 #[test]
 fn two_programs_part_at_a_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -180,7 +180,7 @@ fn two_programs_part_at_a_place() {
     assert!(sides.iter().all(|s| s["bytes"].is_u64() && s["lines"][0].is_string()), "{sides:?}");
 }
 
-/// That nothing grows is told to programs too.
+/// JSON also says when nothing grows.
 #[test]
 fn a_healthy_recording_says_so_in_json() {
     let report: serde_json::Value = serde_json::from_str(&said(&["findings", "gpt_train.pickle", "--json"])).expect("JSON");

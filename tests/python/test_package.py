@@ -1,4 +1,4 @@
-"""The Python package against a stand-in for torch: python3 -m unittest, with PYTHONPATH, VRAMSCOPE_PROGRAM and FAKE_TORCH=late set by
+"""Tests the Python package with a fake torch: python3 -m unittest, with PYTHONPATH, VRAMSCOPE_PROGRAM and FAKE_TORCH=late set by
 tests/program/package.rs."""
 import glob
 import json
@@ -51,13 +51,13 @@ class Recording(InAFolder):
         self.assertEqual(opened.state(at="end")["totals"]["allocated_bytes"], 512)
         self.assertEqual(opened.allocations("size>1MiB", limit=3)["matches"], 24)
         self.assertIsInstance(opened.findings(), list)
-        # The history is over with the block.
+        # Recording ends with the block.
         self.assertFalse(torch.RECORDED[-1]["enabled"])
 
     def test_tables_come_without_pandas_and_pyarrow(self):
         with vramscope.record() as recording:
             train(1)
-        # As in an environment that has neither.
+        # As if neither were installed.
         for name in ("pyarrow", "pandas"):
             self.addCleanup(sys.modules.pop, name, None)
             sys.modules[name] = None
@@ -177,7 +177,7 @@ class Catching(InAFolder):
 
 
 class Callbacks(InAFolder):
-    """The names that each library calls, in the order in which it calls them."""
+    """The callbacks that each library calls, in its order."""
 
     def setUp(self):
         super().setUp()
@@ -287,7 +287,7 @@ def test_own_error():
         for path in named:
             vramscope.open(path)
             os.unlink(path)
-        # A wrong size fails its test, and the others run.
+        # A wrong size fails only its own test.
         wrong = self.pytest(self.TESTS.replace("64 MiB", "some", 1).replace('limit_vram_leaks("1 MiB")', "limit_vram_leaks()", 1))
         self.assertIn("the marker limit_vram: 'some' is no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)
         self.assertIn("the marker limit_vram_leaks: it has no size; write it as \"2 GiB\" or \"512 MiB\"", wrong)

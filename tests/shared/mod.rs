@@ -1,5 +1,5 @@
-//! What the test programs share: the samples, the folder of recordings that is too large for the repository, and the list of what was
-//! not run.
+//! Shared by the test programs: the samples, the corpus of recordings that is too large for the repository, and the list of tests
+//! that could not run.
 #![allow(dead_code, reason = "not every program needs all of it")]
 
 use std::io::Write as _;
@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording};
 
-/// A file of `sample_snapshots`.
 pub fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }
 
-/// A child that does not outlive the test.
+/// A child process that ends with the test.
 pub struct Guard(pub Child);
 
 impl Drop for Guard {
@@ -25,7 +24,6 @@ impl Drop for Guard {
     }
 }
 
-/// Waits until `probe` gives something.
 pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -41,7 +39,7 @@ pub fn open_sample(name: &str) -> Recording {
     formats::open(&sample(name), &Progress::new()).unwrap()
 }
 
-/// The folder that `VRAMSCOPE_CORPUS` names; without it what needs the corpus is not run, and that is listed.
+/// The folder that `VRAMSCOPE_CORPUS` names. Without it, tests that need the corpus are listed as not run.
 pub fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("VRAMSCOPE_CORPUS").map(PathBuf::from);
     if folder.is_none() {
@@ -50,12 +48,12 @@ pub fn corpus() -> Option<PathBuf> {
     folder
 }
 
-/// Writes down that a test could not do its work here, and why. `tests/z_not_run.rs` prints the list after all others.
+/// Records that a test could not run here, and why. `tests/z_not_run.rs` prints the list after all tests.
 pub fn not_run(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     println!("not run: {why}");
     let list = concat!(env!("CARGO_TARGET_TMPDIR"), "/not_run.txt");
     let line = format!("{}::{test}: {why}\n", env!("CARGO_CRATE_NAME"));
-    // A list that cannot be written costs the line at the end, and no test.
+    // If the list cannot be written, only the line at the end is missing.
     let _ = std::fs::File::options().create(true).append(true).open(list).and_then(|mut f| f.write_all(line.as_bytes()));
 }

@@ -1,4 +1,4 @@
-//! The table of allocations: its picture, and what its field, keys and rows ask for.
+//! The table of allocations: its picture, its field, keys and rows.
 
 use crate::alone::{Alone, alone, sample};
 use crate::pictures::Pictures;
@@ -44,7 +44,7 @@ fn a_query_is_sent_once_it_can_be_read() {
     h.get_by_label("Query allocations").type_text("1MiB ro");
     h.run_steps(2);
     assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB ro"));
-    // Tab takes what is offered and stays in the field; what it leaves has no value yet.
+    // Tab takes the completion and stays in the field. The completed term has no value yet.
     h.key_press(Key::Tab);
     h.run_steps(3);
     h.get_by_label("Query allocations").type_text("grad");
@@ -65,7 +65,7 @@ fn rows_are_chosen_by_click_and_keys_and_lead_to_their_birth() {
     let second = selected(&h.state().asked);
     assert_eq!(second.len(), 2);
     assert_ne!(second[0], second[1]);
-    // Sorting by another column asks for nothing and begins at the top.
+    // Sorting by another column sends no action and starts at the top.
     h.get_by_label("Sort by born").click();
     h.run_steps(3);
     let name = h.query_all_by_role(egui::accesskit::Role::Row).next().and_then(|n| n.accesskit_node().label()).expect("a row");

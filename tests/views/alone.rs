@@ -1,4 +1,4 @@
-//! A view alone in a pane, for pictures that do not change when other views do.
+//! A single view in a pane, for pictures that do not depend on other views.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub fn sample(name: &str) -> Arc<DeviceData> {
     recorded(&format!("sample_snapshots/{name}"))
 }
 
-/// A recording of this repository, by its path in it, on the device that does most.
+/// A recording of this repository by its path, on its busiest device.
 pub fn recorded(path: &str) -> Arc<DeviceData> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let progress = Progress::new();
@@ -33,13 +33,13 @@ pub fn recorded(path: &str) -> Arc<DeviceData> {
     device::prepare(&recording, index, &progress).expect("not cancelled")
 }
 
-/// A view and what it asked for.
+/// A view and the actions it sent.
 pub struct Alone {
     pub view: Box<dyn View>,
     pub asked: Vec<Action>,
 }
 
-/// A view of a device over a whole window; everything is computed at once.
+/// A view of a device over a whole window. Everything is computed synchronously.
 pub fn alone(
     data: &Arc<DeviceData>,
     kind: ViewKind,
@@ -50,7 +50,7 @@ pub fn alone(
     scaled(data, kind, theme, (size, 1.0), change)
 }
 
-/// The same at a size in points and a number of pixels a point.
+/// The same with a size in points and a number of pixels per point.
 pub fn scaled(
     data: &Arc<DeviceData>,
     kind: ViewKind,
@@ -70,7 +70,7 @@ pub fn scaled(
     let (actions, inbox) = Actions::channel();
     let jobs = Jobs::synchronous();
     let comparing = Comparing::default();
-    // What the other views show of roles has pictures of its own.
+    // How other views show roles has its own pictures.
     let roles = matches!(kind, ViewKind::Compare | ViewKind::Flame | ViewKind::Autopsy | ViewKind::Memory).then(|| {
         let (rules, progress) = (Rules::default(), Progress::new());
         Arc::new(Roles::build(&data.recording, data.device(), &data.tables, &rules, &progress).expect("not cancelled"))
@@ -97,7 +97,7 @@ pub fn scaled(
         alone.view.ui(&mut pane, &cx);
         alone.asked.extend(inbox.try_iter());
     };
-    // A digit that changed differs in about a dozen pixels.
+    // A changed digit differs in about a dozen pixels.
     let options = SnapshotOptions::new().threshold(0.6).max_failed_pixels(10);
     let builder = builder()
         .with_size(size)
@@ -112,7 +112,7 @@ pub fn scaled(
     h
 }
 
-/// The stack that a view asked to select first.
+/// The first stack that the view asked to select.
 pub fn selected_stack(h: &Harness<'_, Alone>) -> Option<StackId> {
     h.state().asked.iter().find_map(|a| match a {
         Action::Select(Some(Item::Stack(stack))) => Some(*stack),

@@ -1,4 +1,4 @@
-//! OOM autopsy and Findings in pictures, and under the pointer.
+//! The OOM autopsy and Findings: pictures, and pointer actions.
 use std::sync::Arc;
 
 use crate::alone::{alone, sample};
@@ -43,12 +43,12 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>, blocks: &str| {
         let text = format!("{:?}", h.get_by_label_contains("What to free"));
-        // Figures and their units are kept together.
+        // Figures and units are joined by a no-break space.
         text.replace("\\u{a0}", " ").replace(vramscope_core::units::NBSP, " ").contains(&format!("Freeing these {blocks} blocks"))
     };
     assert!(way_out(&h, "18"));
     enter(&mut h, "Cap of this process", "1760 MiB");
-    // The figures of the run this was recorded from: its cap was 1,760 MiB.
+    // The figures of the run that was recorded; its cap was 1,760 MiB.
     assert!(way_out(&h, "8"), "the way out follows the cap");
     h.get_by_label("By stack").click();
     h.run_steps(2);
@@ -57,7 +57,7 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     assert!(h.query_all_by_label("unknown").next().is_some(), "no stacks: everything is unknown");
 }
 
-/// With 2,100 MiB the failed request would have passed, so that was not the cap.
+/// Under a cap of 2,100 MiB the failed request would have succeeded, so that was not the cap.
 #[test]
 fn a_cap_that_the_recording_rules_out_is_not_taken() {
     let data = sample("fragment_oom.pickle");
@@ -66,7 +66,7 @@ fn a_cap_that_the_recording_rules_out_is_not_taken() {
     h.get_by_label_contains("the request of event 176 would not have failed");
 }
 
-/// The same recording, had the request that failed been for a tebibyte.
+/// The same recording with a failed request of 1 TiB.
 fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     let mut recording = Recording::clone(&data.recording);
     recording.devices[data.index].events.size[data.ooms[0] as usize] = 1 << 40;
@@ -75,7 +75,7 @@ fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, found: Default::default() })
 }
 
-/// A request larger than the device: no block is in the way and no setting helps, and yet no pane is empty.
+/// A request larger than the device: no block is in the way and no setting helps, but no pane is empty.
 #[test]
 fn a_request_that_is_too_large_shows_what_was_live_twice() {
     let whole = sample("fragment_oom.pickle");
@@ -84,14 +84,14 @@ fn a_request_that_is_too_large_shows_what_was_live_twice() {
     assert!(h.query_all_by_label("unknown").next().is_some(), "live memory by role");
     assert!(h.query_all_by_label_contains("no setting serves it").next().is_some(), "and why no setting is told of");
     assert!(h.query_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").is_none());
-    // A tebibyte on a card that had 137.72 GiB free beside 1,600 MiB of this process: halves to sevenths do not fit, eighths do.
+    // 1 TiB on a card with 137.72 GiB free besides 1,600 MiB of this process: sevenths do not fit, eighths do.
     h.get_by_label(&format!("4 parts of 256{NBSP}GiB: does not fit"));
     h.get_by_label(&format!("8 parts of 128{NBSP}GiB: fits as memory was"));
-    // And block by block, the largest first.
+    // Also block by block, the largest first.
     assert!(h.query_all_by_label(&format!("unknown, 33{NBSP}MiB")).next().is_some(), "by what it is, and its size");
 }
 
-/// A sliver of another stream pins the segment that would be enough: it is drawn, listed first, and a click leads to it.
+/// A small block of another stream pins the segment that would be enough. It is drawn and listed first, and a click leads to it.
 #[test]
 fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
     let data = pinned_elsewhere();
@@ -106,7 +106,8 @@ fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
     assert!(asked.contains(&Action::Select(Some(Item::Lifetime(lifetime)))), "{asked:?}");
 }
 
-/// 4 MiB of a 600 MiB segment on one stream, 90 of 200 MiB on the other, which then asks for 500 MiB with 100 MiB on the device.
+/// 4 MiB of a 600 MiB segment on one stream, and 90 of 200 MiB on the other, which then requests 500 MiB with 100 MiB free on the
+/// device.
 fn pinned_elsewhere() -> Arc<DeviceData> {
     use vramscope_core::model::Action as Event;
     const MIB: u64 = 1 << 20;
@@ -129,7 +130,7 @@ fn pinned_elsewhere() -> Arc<DeviceData> {
     Arc::new(DeviceData { recording: Arc::new(recording), index: 0, tables, names, ooms, found: Default::default() })
 }
 
-/// A small window has one column that scrolls: the way out is under its picture, as wide as the window.
+/// A small window has one scrolling column. What to free is below its picture, as wide as the window.
 #[test]
 fn a_small_window_has_one_column() {
     let data = sample("fragment_oom.pickle");
@@ -153,7 +154,7 @@ fn a_small_window_has_one_column() {
     }
 }
 
-/// The piece of evidence that says why is never cut: it takes the lines it needs.
+/// The evidence that explains a finding is never cut. It takes as many lines as it needs.
 #[test]
 fn evidence_without_room_takes_more_lines() {
     let data = sample("kv_decode_oom.pickle.gz");

@@ -1,4 +1,4 @@
-//! A window that is opened without files: the last session comes back where the user wants that.
+//! A window opened without files: the last session is restored if the user wants that.
 
 use crate::shared::sample;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn ranks_of_one_job_that_stood_in_tabs_stand_in_tabs_again() {
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let h = bare(left_open(&files, true));
     assert_eq!(titles(&h), ["0", "1", "2", "3", "4", "5"].map(|i| format!("mem_rank{i}.pickle")));
-    // The folder, opened as one page, comes back as that.
+    // A folder that was opened as one page is restored as one page.
     let h = bare(left_open(&[folder.path(), files[2]], true));
     let page = format!("{} (ranks)", folder.path().file_name().expect("a name").to_string_lossy());
     assert_eq!(titles(&h), [page, "mem_rank2.pickle".to_owned()]);

@@ -1,4 +1,4 @@
-//! Compare in pictures, and its figures on real recordings.
+//! Compare: pictures, and figures on real recordings.
 use std::sync::Arc;
 
 use crate::alone::{alone, sample, selected_stack};
@@ -19,7 +19,7 @@ use vramscope_core::tables::{DeviceTables, Quantity};
 
 const SIZE: [f32; 2] = [1000.0, 420.0];
 
-/// Two instants of the leaking recording, twenty steps apart.
+/// Two events of the leaking recording, twenty steps apart.
 fn markers(link: &mut SharedViewState) {
     link.markers = [Some(400), Some(900)];
 }
@@ -51,13 +51,12 @@ fn a_simulation_is_held_against_the_recording() {
         link.compared[0] = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::End);
         link.markers[1] = Some(900);
     });
-    // The requests are the same, so is what was asked for; what is reserved is not.
+    // Both make the same requests, so requested bytes are equal. Reserved bytes differ.
     let row = |name: &str| h.get_all_by_label_contains(name).next().map(|n| format!("{n:?}")).expect("a row");
     assert!(row("reserved: A ").contains("MiB") || !row("reserved: A ").contains("same"), "{}", row("reserved: A "));
     assert!(h.query_all_by_label_contains("expandable_segments:True at its end").next().is_some());
 }
 
-/// Picks `choice` in the selector `name` of the header.
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
     h.get_by_role_and_label(Role::ComboBox, name).click();
     h.run_steps(3);
@@ -76,7 +75,7 @@ fn instants_simulations_and_devices_are_reached_by_clicks() {
     let peak = data.tables.curves.peak(Quantity::Active).1;
     let mut h = only(&data, ViewKind::Compare, [1400.0, 700.0]);
     assert!(matches!(link(&h).compared, [Source::At(_), Source::At(_)]), "a pair is proposed");
-    // What nobody chose gives way: a simulation at its peak is compared with the recording at its own.
+    // A side that the user did not choose is replaced: a simulation at its peak is compared with the recording at its peak.
     pick(&mut h, "B", "expandable_segments:True");
     let simulation = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::Peak);
     assert_eq!(link(&h).compared, [Source::At(peak), simulation]);
@@ -125,7 +124,7 @@ fn at<'a>(recording: &'a Recording, tables: &'a DeviceTables, event: u32) -> Ins
     Instant { recording, device: &recording.devices[0], tables, roles: None, event }
 }
 
-/// What must hold of every comparison.
+/// Properties of every comparison.
 fn adds_up(c: &Comparison, own: &Recording) {
     let sum = |of: fn(&vramscope_core::compare::diff::Row) -> u64| c.rows.iter().map(of).sum::<u64>();
     assert_eq!((sum(|r| r.a.bytes), sum(|r| r.b.bytes)), (c.a.bytes, c.b.bytes));
@@ -165,7 +164,7 @@ fn comparisons_add_up_and_a_simulation_asks_for_the_same() {
     assert!(c.rows.iter().all(|r| r.a.requested == r.b.requested), "the stacks are the recording's own");
 }
 
-/// The figures of the design's picture, on the file it was drawn from.
+/// The figures of the design's picture, from the file it was drawn from.
 #[test]
 fn the_designs_figures_are_found_again() {
     let Some(corpus) = crate::shared::corpus() else {

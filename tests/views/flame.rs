@@ -1,4 +1,4 @@
-//! The flame graph in pictures, and its tree, search and zoom.
+//! The flame graph: pictures, tree, search and zoom.
 use crate::alone::{alone, sample};
 use crate::hand::{click, second_click};
 use crate::pictures::Pictures;
@@ -40,7 +40,8 @@ fn the_graph_of_the_cursor_holds_what_is_live_there() {
     assert!(h.query_by_label("Flame graph").is_some());
 }
 
-/// Whatever a root counts is what the curves say, on every bundled sample: at the cursor, at the peak, at the end, and over ranges.
+/// For every bundled sample, the root of every measure agrees with the curves: at the cursor, at the peak, at the end, and over
+/// ranges.
 #[test]
 fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
     use vramscope_core::compare::flame::{By, Flame, Measure, Root, Shape, Size, weigh};
@@ -83,11 +84,11 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
         let churned = sum(&|id| born(id) && within(lifetimes.born(id)) && within(lifetimes.gone(id)));
         assert_eq!(of(Measure::Churn(range.0, range.1)), churned, "{name}");
         assert!(churned <= allocated && allocated <= of(Measure::Allocated(0, last)));
-        // Bytes times events within a range is the area under the curve: each instant holds what the curve says after it.
+        // Bytes × events within a range is the area under the curve.
         let short = (last / 3, (last / 3 + 200).min(last));
         let area: u64 = (short.0..short.1).map(|event| tables.curves.at(device, lifetimes, Quantity::Active, event)).sum();
         assert_eq!(of(Measure::BytesTimesLife(short.0, short.1)), area, "{name}");
-        // What is folded and what is left are all frames there are.
+        // Folded and remaining frames together are all frames.
         let folds = Shape { folds_framework: true, ..plain };
         let (_, folded, frames) = total(Measure::LiveAt(peak), Size::Block, folds);
         let entries = weigh(device, tables, None, Measure::LiveAt(peak), Size::Block);
@@ -102,7 +103,7 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
     }
 }
 
-/// A point in the row of frames `row` rows down, at a share of the graph's width.
+/// A point in row `row` of the frames, at a share of the graph's width.
 fn at(h: &Harness<'_, Option<App>>, row: f32, share: f32) -> Pos2 {
     let graph = h.get_by_role_and_label(Role::Canvas, "Flame graph").rect();
     graph.min + vec2(12.0 + (graph.width() - 24.0) * share, 8.0 + 27.0 * row + 13.0)
@@ -112,7 +113,6 @@ fn is_there(h: &Harness<'_, Option<App>>, label: &str) -> bool {
     h.query_all_by_label_contains(label).next().is_some()
 }
 
-/// Picks `choice` in the selector `name` of the header.
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
     h.get_by_role_and_label(Role::ComboBox, name).click();
     h.run_steps(3);
@@ -175,7 +175,7 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
     assert!(!is_there(&h, "hidden with"));
 }
 
-/// Every measure, from either end, by stack, file, module and role: the root in the tree is what the measure weighs.
+/// For every measure, from either end, by stack, file, module and role: the root equals the measure's total.
 #[test]
 fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     let data = sample("gpt_train.pickle");
@@ -206,7 +206,7 @@ fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
             }
         }
     }
-    // Frames of the framework are folded, or shown.
+    // Framework frames can be folded or shown.
     assert!(is_there(&h, "of torch folded"));
     h.get_by_role_and_label(Role::CheckBox, "hide torch internals").click();
     h.run_steps(6);

@@ -1,4 +1,4 @@
-//! Every widget in one picture per theme, and how the interactive ones behave.
+//! Every widget in one picture per theme, and the behaviour of interactive widgets.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The pointer and the keys of a test, in any window.
+//! Pointer and key input for tests, in any window.
 
 use egui::{Event, Key, Modifiers, PointerButton, Pos2, vec2};
 use egui_kittest::Harness;
@@ -9,19 +9,17 @@ pub fn move_to<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.run_steps(2);
 }
 
-/// Presses or lets go of the first button.
 pub fn button<S>(h: &mut Harness<'_, S>, pos: Pos2, pressed: bool, modifiers: Modifiers) {
     h.event(Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers });
     h.run_steps(1);
 }
 
-/// Presses or lets go of the second button.
 pub fn second_button<S>(h: &mut Harness<'_, S>, pos: Pos2, pressed: bool) {
     h.event(Event::PointerButton { pos, button: PointerButton::Secondary, pressed, modifiers: Modifiers::NONE });
     h.run_steps(1);
 }
 
-/// Goes down with the second button at one place and moves to another, without letting go.
+/// Presses the secondary button at one point and moves to another, without releasing it.
 pub fn begin_box<S>(h: &mut Harness<'_, S>, from: Pos2, to: Pos2) {
     move_to(h, from);
     second_button(h, from, true);
@@ -30,7 +28,7 @@ pub fn begin_box<S>(h: &mut Harness<'_, S>, from: Pos2, to: Pos2) {
     }
 }
 
-/// Clicks once, and waits longer than a double click takes.
+/// Clicks once and waits longer than a double click takes.
 pub fn click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     move_to(h, p);
     button(h, p, true, Modifiers::NONE);
@@ -38,7 +36,6 @@ pub fn click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.run_steps(12);
 }
 
-/// Drags from one place to another.
 pub fn drag<S>(h: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifiers) {
     h.event(Event::ModifiersChanged(modifiers));
     move_to(h, from);
@@ -51,7 +48,6 @@ pub fn drag<S>(h: &mut Harness<'_, S>, from: Pos2, to: Pos2, modifiers: Modifier
     h.run_steps(3);
 }
 
-/// Clicks once with the second button.
 pub fn second_click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     move_to(h, p);
     second_button(h, p, true);
@@ -59,7 +55,6 @@ pub fn second_click<S>(h: &mut Harness<'_, S>, p: Pos2) {
     h.run_steps(12);
 }
 
-/// Turns the wheel by points.
 pub fn wheel<S>(h: &mut Harness<'_, S>, delta: f32) {
     h.event(Event::MouseWheel {
         unit: egui::MouseWheelUnit::Point,
@@ -71,7 +66,7 @@ pub fn wheel<S>(h: &mut Harness<'_, S>, delta: f32) {
     h.run_steps(6);
 }
 
-/// Types into the field of this name instead of what is there, and takes it with Enter.
+/// Replaces the text in the field of this name and presses Enter.
 pub fn enter<S>(h: &mut Harness<'_, S>, field: &str, text: &str) {
     h.get_by_label(field).focus();
     h.run_steps(2);

@@ -1,4 +1,4 @@
-//! Fragmentation over time in pictures and under the pointer.
+//! The fragmentation view: pictures and pointer actions.
 use crate::alone::{alone, sample};
 use crate::hand::{begin_box, click, move_to, second_button, second_click, wheel};
 use crate::pictures::Pictures;

@@ -1,4 +1,4 @@
-//! Leaks and Steps in pictures, and what they ask for when clicked.
+//! Leaks and Steps: pictures, and the actions of clicks.
 use crate::alone::{alone, sample, selected_stack};
 use crate::pictures::Pictures;
 use egui::Theme;
@@ -58,8 +58,8 @@ fn healthy_recordings_leak_nothing_and_the_leaking_one_names_its_line() {
         assert_eq!(!found.is_empty(), leaks, "{name}: {found:?}");
         assert!(found.iter().all(|n| *n == "workloads.py:99"), "{name}: {found:?}");
         if leaks {
-            // Eight blocks in each of sixty iterations, counted with Python from the trace; the workspaces that the first call of
-            // the same line made are none of them.
+            // Eight blocks in each of sixty iterations, counted with Python from the trace. Workspaces that the first call of the
+            // same line allocated are not included.
             let grown = growth(device, tables, &steps);
             let (bytes, count) = grown.iter().filter(|g| g.is_leak()).fold((0, 0), |(b, n), g| (b + g.bytes, n + g.count()));
             assert_eq!((bytes >> 20, count), (210, 480));

@@ -1,4 +1,4 @@
-//! The live view in pictures, and what it says of a session.
+//! The live view: pictures and texts.
 use std::sync::Arc;
 
 use crate::alone::alone;
@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 /// 01:55:40 UTC on some day.
 const START: i64 = 1_795_226_140_000_000;
 
-/// One stage of a real run on an H200: seconds, other process, reserved, allocated, outside, mark; MiB.
+/// Stages of a real run on an H200: seconds, other process, reserved, allocated, outside, mark; in MiB.
 const STAGES: &[(f64, u64, u64, u64, u64, &str)] = &[
     (0.5, 0, 180, 100, 676, "first matmul"),
     (1.0, 0, 212, 197, 2732, "2 GiB by raw cudaMalloc"),
@@ -164,7 +164,7 @@ fn a_watch_without_events_is_told_in_every_view() {
     says(ViewKind::Contents, "samples: 386");
     says(ViewKind::Inspector, "The card at the end");
     says(ViewKind::Timeline, "Memory of the card over time. 3.48 GiB of 140.40 GiB in use");
-    // Another instant: every view follows.
+    // At another instant, every view follows.
     let at = |link: &mut vramscope::app::state::shared::SharedViewState| link.instant_us = Some(START + 5_000_000);
     let h = alone(&data, ViewKind::Accounting, Theme::Dark, [420.0, 900.0], at);
     assert!(h.query_all_by_label_contains("8.95\u{a0}GiB of 140.40\u{a0}GiB were in use 01:55:45").next().is_some());
@@ -181,7 +181,7 @@ fn the_samples_of_a_watch_stand_under_a_snapshot() {
     let mut recording = vramscope_core::model::Recording::clone(&snapshot.recording);
     let (first, last) = recording.devices[0].events.time_range().unwrap();
     let mut watch = history(19.3).recording("watch");
-    // As if it had run then, 20 times a second, from a second before to a second after.
+    // Moves the watch to the time of the run: 20 samples per second, from one second before to one second after.
     for device in &mut watch.devices {
         let place = |t: i64| first - 1_000_000 + (t - START) * (last - first + 2_000_000) / 19_300_000;
         device.samples.iter_mut().for_each(|s| s.time_us = place(s.time_us));

@@ -1,6 +1,6 @@
-//! Every view, page, menu and widget: in pictures, and under pointer and keys.
+//! All views, pages, menus and widgets: pictures, and pointer and key input.
 
-// A panic is how a test says no, also in its helpers.
+// Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![cfg(feature = "gui")]
 

@@ -1,4 +1,4 @@
-//! The memory column: in pictures, and under the pointer.
+//! The memory view: pictures and pointer actions.
 
 use std::collections::HashMap;
 
@@ -30,8 +30,8 @@ fn pictures() {
     picture("memory_narrow_light", &train, Theme::Light, [208.0, 420.0]);
 }
 
-/// The whole Overview of what people record: a program begun after its warm-up, sharded over two GPUs, compiled, serving with a KV cache,
-/// two models against each other, without stacks.
+/// The Overview for typical recordings: recorded after a warm-up, sharded over two GPUs, compiled, serving with a KV cache, with
+/// two models, and without stacks.
 #[test]
 fn pictures_of_the_overview_of_six_kinds() {
     let mut pictures = Pictures::new();
@@ -48,11 +48,11 @@ fn pictures_of_the_overview_of_six_kinds() {
     }
 }
 
-/// The rows of a kind that are on screen, by what they begin with, up to the colon.
+/// Visible rows by name (the text before the colon).
 fn rows(h: &Whole) -> HashMap<String, egui::Rect> {
     let named = h.get_all_by_role(Role::ListItem).filter_map(|n| {
         let label = n.accesskit_node().label().unwrap_or_default();
-        // Roles say their share, and the table below has groups of the same names.
+        // Rows of roles have a share. The table below has groups of the same names.
         let (name, said) = label.split_once(": ")?;
         Some((if said.ends_with('%') { format!("role {name}") } else { name.to_owned() }, n.rect()))
     });
@@ -68,7 +68,7 @@ fn a_recording_opens_at_its_peak_in_the_colours_of_roles() {
     assert!(h.query_by_label("Memory by role").is_some());
     let said = h.get_by_label_contains("at the peak,").accesskit_node().value().unwrap_or_default();
     assert!(said.contains(" at the peak,") && said.contains("in the "), "what the program did: {said}");
-    // Nothing tells what these are for: all would be grey.
+    // No roles are known here, so colouring by role would be all grey.
     let h = opened(&sample("fragment_oom.pickle"), Theme::Dark, [1600.0, 1000.0]);
     assert_eq!(link(&h).colour_by, ColourBy::SizeClass);
 }
@@ -83,14 +83,14 @@ fn a_click_on_a_role_dims_the_others_and_a_second_brings_them_back() {
     assert_eq!((link(&h).colour_by, link(&h).focus_classes.as_slice()), (ColourBy::Role, &[class][..]));
     click(&mut h, activations.center());
     assert!(link(&h).focus_classes.is_empty());
-    // The pointer alone dims them too, and only while it is there.
+    // Hovering dims the others only while the pointer is there.
     assert_eq!(link(&h).hover_class, Some(class));
     move_to(&mut h, pos2(800.0, 300.0));
     h.run_steps(2);
     assert_eq!(link(&h).hover_class, None);
 }
 
-/// The highest row whose name has a text in it.
+/// The topmost row whose name contains a text.
 fn first_row(h: &Whole, text: &str) -> (String, egui::Rect) {
     let found = rows(h).into_iter().filter(|(name, _)| name.contains(text));
     found.min_by(|a, b| a.1.top().total_cmp(&b.1.top())).expect("such a row")
@@ -112,7 +112,7 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     assert!(!h.query_all_by_role(Role::Link).any(|n| opens(&n)), "the name of a module chooses it");
     let (_, module) = first_row(&h, ".py:");
     click(&mut h, beside(module));
-    // The highest is what the model's own lines hold beside its parts.
+    // The topmost row is what the model's own lines hold outside its submodules.
     let which = link(&h).own.as_ref().map(|own| own.which.clone());
     assert!(matches!(which, Some(Which::Module(_) | Which::Directly(_))), "{which:?}");
     assert_eq!(link(&h).selected(), None, "a row is no block");
@@ -124,7 +124,7 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     assert!(rows(&h).len() > before, "what was folded");
 }
 
-/// A place in a row beside its name, which is a link of its own.
+/// A point in a row beside its name, which is a link.
 fn beside(row: egui::Rect) -> egui::Pos2 {
     pos2(row.right() - 20.0, row.center().y)
 }
@@ -145,13 +145,13 @@ fn the_pointer_on_a_row_dims_all_blocks_that_are_not_its_own_and_a_click_keeps_t
     assert!(blocks < held.len());
     click(&mut h, beside(module));
     assert_eq!(link(&h).own.as_ref(), Some(&own));
-    // The pointer leaves, the click stays; Escape brings all back.
+    // When the pointer leaves, the click still counts. Escape shows everything again.
     move_to(&mut h, pos2(800.0, 300.0));
     h.run_steps(2);
     assert_eq!((link(&h).hover_own.is_some(), link(&h).own.is_some()), (false, true));
     send(&mut h, Action::Run(vramscope::app::state::command::Command::Clear));
     assert_eq!((link(&h).own.is_some(), link(&h).selected()), (false, None));
-    // A role under the pointer does so in other colours too.
+    // Hovering a role does the same with other colourings.
     send(&mut h, Action::SetColourBy(ColourBy::Stack));
     let activations = rows(&h)["role activations"];
     move_to(&mut h, activations.center());
@@ -167,7 +167,7 @@ fn modules_and_lines_count_the_role_that_was_clicked() {
     let state = rows(&h)["role optimizer state"];
     click(&mut h, state.center());
     assert!(h.query_by_label("Only optimizer state").is_some());
-    // What no module holds is told by lines.
+    // Memory without a module is listed by line.
     let lines = rows(&h);
     assert!(lines.keys().any(|name| name.contains(".py:")) && !lines.contains_key("weights"), "{lines:?}");
     h.get_by_role_and_label(Role::Link, "Show all").click();

@@ -1,4 +1,4 @@
-//! Menus and the keyboard: an open menu takes Escape and the bare keys for itself.
+//! Menus and keyboard: an open menu handles Escape and keys without modifiers itself.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use vramscope::app::settings::Settings;
 use vramscope::app::state::{Action, Command, Item, Track, TrackLayout, ViewKind};
 
-/// The app as it starts: no recording, the welcome page.
+/// The app at its start: no recording, the welcome page.
 fn fresh() -> Whole {
     whole(Theme::Dark, [1200.0, 800.0], |_| {})
 }
 
-/// The app with a recording of two devices, the second in front.
+/// The app with a recording of two devices, with the second in front.
 fn two_devices() -> Whole {
     opened(&sample("two_gpus.pickle"), Theme::Dark, [1200.0, 800.0])
 }
@@ -90,7 +90,7 @@ fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     assert_eq!(app.settings().tracks, folded);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.shared.tracks), Some(folded));
     assert!(is_there(&h, "Open Curves"));
-    // What an older version saved has no tracks; what this one saves reads back.
+    // Settings of older versions have no tracks. Settings of this version read back unchanged.
     let saved = serde_json::to_string(app.settings()).expect("plain data");
     let read: Settings = serde_json::from_str(&saved).expect("what was written");
     assert_eq!(read.tracks, folded);
@@ -109,7 +109,7 @@ fn the_palette_finds_the_other_device() {
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
 }
 
-/// Ctrl+F goes to the query of the view in front; the palette opens where no view has a field to find with.
+/// Ctrl+F focuses the query of the view in front. In a view without a search field it opens the palette.
 #[test]
 fn the_find_key_goes_to_the_query_in_front() {
     let find = |h: &mut Whole| {
@@ -150,7 +150,7 @@ fn one_escape_or_the_button_closes_every_dialog() {
             open(&mut h);
             press(&mut h, Key::Escape);
             assert!(!is_there(&h, CLOSE), "{start}: one Escape closes {title}");
-            // Again from a text field with something in it.
+            // Again from a text field with contents.
             open(&mut h);
             let field = [Role::MultilineTextInput, Role::TextInput].into_iter().find_map(|r| h.query_all_by_role(r).last());
             if let Some(field) = field.filter(|_| command != Command::RoleRules) {
@@ -169,7 +169,7 @@ fn one_escape_or_the_button_closes_every_dialog() {
     }
 }
 
-/// Two devices, the second busier; a request failed on the first, at its last event.
+/// Two devices, the second one busier. A request failed on the first one, at its last event.
 fn failed_on_the_quiet_one() -> Arc<vramscope_core::model::Recording> {
     use vramscope_core::model::{Action, DeviceKind, PoolId, StackId, StreamId};
     let mut recording = vramscope_core::model::Recording::clone(&sample("two_gpus.pickle").recording);
@@ -224,7 +224,7 @@ fn every_press_of_a_slow_frame_counts() {
     assert_eq!(cursor(&h), Some(102));
 }
 
-/// Nothing of the list has to be looked for by scrolling while the window has room for it.
+/// The list of shortcuts needs no scrolling while the window has room for it.
 #[test]
 fn the_list_of_shortcuts_takes_the_room_of_the_window() {
     let mut h = whole(Theme::Dark, [1400.0, 1000.0], |_| {});
@@ -247,7 +247,7 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     }
     press(&mut h, Key::Escape);
     assert!(!is_there(&h, "Choose a file…"));
-    // What was chosen is there the next time.
+    // The choice is remembered for the next time.
     app(&h).actions().send(Action::Run(Command::SaveReport));
     h.run_steps(3);
     let toggled = |h: &Whole, label: &str| h.get_by_label(label).accesskit_node().toggled();
@@ -257,7 +257,7 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     assert!(!is_there(&h, "Choose a file…"), "the next dialog takes its place");
 }
 
-/// A widget that is registered before and behind others would keep Tab among them.
+/// Tab must not get stuck at a widget that is registered before others but lies behind them.
 #[test]
 fn tab_leads_through_the_whole_window_and_round() {
     let data = sample("fragment_oom.pickle");

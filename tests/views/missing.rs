@@ -1,4 +1,4 @@
-//! What a recording lacks: each place that says so leads to the line that records it.
+//! What a recording lacks: each place that mentions it links to the line of code that records it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::whole::{Whole, opened, send};
 const SIZE: [f32; 2] = [1400.0, 900.0];
 const LINK: &str = "How to record it";
 
-/// A recording with less than a sample has.
+/// A sample without some of its contents.
 fn without(name: &str, take: impl Fn(&mut vramscope_core::model::Recording)) -> Arc<DeviceData> {
     let mut recording = vramscope_core::model::Recording::clone(&sample(name).recording);
     take(&mut recording);
@@ -28,7 +28,7 @@ fn read(text: &str, name: &str) -> Arc<DeviceData> {
     prepare(&Arc::new(recording), 0, &Progress::new()).expect("tables")
 }
 
-/// Clicks the first link to the guide that is on screen; the guide then has this line to copy.
+/// Clicks the first visible link to the guide. The guide then shows this line to copy.
 fn follow(h: &mut Whole, line: &str) {
     let at = h.query_all_by_label(LINK).next().expect("a link").rect().center();
     click(h, at);
@@ -53,7 +53,7 @@ fn a_recording_without_stacks_leads_to_the_line_that_records_them() {
     h.run_steps(12);
     follow(&mut h, "_record_memory_history(context=\"alloc\", stacks=\"python\")");
     assert!(h.query_by_label("This line records what is missing here:").is_some());
-    // The recipe that it belongs to is in view, not only on the page.
+    // The recipe for the line is scrolled into view.
     let place = h.get_by_label("Plain PyTorch").rect();
     assert!(h.ctx.content_rect().contains_rect(place), "{place:?}");
 }
@@ -92,7 +92,7 @@ fn a_trace_without_addresses_and_segments_leads_to_a_snapshot() {
 
 #[test]
 fn a_history_that_is_full_and_one_begun_late_lead_there_too() {
-    // All that was live before the first event has no stack.
+    // Memory that was live before the first event has no stack.
     let late = without("gpt_train.pickle", |r| {
         let events = &mut r.devices[0].events;
         let lost = events.len() - 400;

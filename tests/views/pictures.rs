@@ -1,14 +1,15 @@
-//! What is drawn, held against the pictures in `tests/snapshots`.
+//! Compares drawings with the pictures in `tests/snapshots`.
 //!
-//! A view whose code asks for the theme has a picture in both (Flame, Heatmap, What-if). The others take their colours from the tokens,
-//! which the gallery shows in both themes, so each of their pictures is in one. `tests/architecture.rs` bounds the bytes of all.
+//! Views whose code depends on the theme have a picture in both themes (Flame, Heatmap, What-if). All others take their colours
+//! from the tokens, which the gallery shows in both themes, and have a picture in one theme. `tests/architecture.rs` limits the
+//! total size.
 
 use egui::{Color32, Context, FullOutput, TexturesDelta};
 use egui_kittest::{Harness, HarnessBuilder, SnapshotResults, TestRenderer};
 use image::RgbaImage;
 use vramscope::app::picture::raster::{Textures, paint};
 
-/// Draws as `vramscope screenshot` does, the same on every machine.
+/// Draws like `vramscope screenshot`, with equal results on every machine.
 #[derive(Default)]
 struct Renderer(Textures);
 
@@ -27,12 +28,11 @@ impl TestRenderer for Renderer {
     }
 }
 
-/// A harness whose pictures the program draws itself.
 pub fn builder<State>() -> HarnessBuilder<State> {
     Harness::builder().renderer(Renderer::default())
 }
 
-/// The pictures of one test, which fails at its end with each of them that differs.
+/// The pictures of one test, which fails at its end for each picture that differs.
 pub struct Pictures(SnapshotResults);
 
 impl Pictures {
@@ -40,7 +40,7 @@ impl Pictures {
         Self(SnapshotResults::new())
     }
 
-    /// Holds a window as it is now against the picture of this name.
+    /// Compares the window as it is now with the picture of this name.
     pub fn compare<S>(&mut self, name: &str, mut h: Harness<'_, S>) {
         h.snapshot(name);
         self.0.extend_harness(&mut h);

@@ -1,4 +1,4 @@
-//! Plan in pictures, and by pointer and keys: recordings added, sizes chosen, changes clicked, refusals told.
+//! Plan: pictures, and pointer and key input: adding recordings, choosing sizes and changes, refusals.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan").join(name)
 }
 
-/// A small GPT at one batch, as its file was opened.
+/// A small GPT at one batch, opened from its file.
 fn gpt(name: &str) -> Arc<DeviceData> {
     let progress = Progress::new();
     let recording = Arc::new(formats::open(&file(name), &progress).expect("a recording"));
@@ -51,13 +51,13 @@ fn pictures() {
     pictures.compare("plan_narrow_light", two(Theme::Light, [1024.0, 590.0]));
 }
 
-/// What was measured for this program under this cap stands in docs/PLAN.md: 14 fits.
+/// docs/PLAN.md has the measurements for this program under this cap: 14 fits.
 #[test]
 fn two_recordings_tell_what_fits_and_what_would_let_more_fit() {
     let mut h = two(Theme::Dark, [1600.0, 1400.0]);
     assert!(says(&h, "Batch 14 fits in 4"), "the answer");
     assert!(says(&h, "15 first fails at event"), "and why no more");
-    // Its changes, in the order that is chosen; those that would not help are asked for.
+    // Its changes in the chosen order. Those that would not help are shown on request.
     assert!(!says(&h, "max_split_size_mb:512: peak"), "it lowers nothing here");
     h.get_by_label_contains("that would not help").click();
     h.run_steps(4);
@@ -94,7 +94,7 @@ fn two_recordings_tell_what_fits_and_what_would_let_more_fit() {
     assert!(best > 0, "rows that fit");
 }
 
-/// Nothing has to be clicked before arrows move the size.
+/// The arrow keys move the size without a click.
 #[test]
 fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
     let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0]);
@@ -103,7 +103,7 @@ fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
     h.key_press(Key::ArrowLeft);
     h.run_steps(4);
     assert_eq!(at(&h), Some(before - 1));
-    // A field that is typed into keeps its keys.
+    // A focused text field keeps its keys.
     h.get_by_label("Wanted").focus();
     h.run_steps(2);
     h.key_press(Key::ArrowLeft);
@@ -168,7 +168,7 @@ fn rows_are_put_together_with_ctrl() {
     assert_eq!(changes.as_deref(), Some("chunks:8+sgd"));
 }
 
-/// A click into the box of a row does what Ctrl and a click on it do.
+/// A click on a row's check box does the same as Ctrl + click on the row.
 #[test]
 fn rows_are_put_together_by_their_boxes() {
     let mut h = two(Theme::Dark, [1600.0, 2000.0]);
@@ -221,7 +221,7 @@ fn a_run_of_unknown_size_is_planned_as_it_is_until_the_size_is_typed() {
     assert!(!says(&h, "Which batch was this run at?") && says(&h, "At batch"), "then sizes");
 }
 
-/// Nothing lies over anything else, and no text is cut where it matters, in the smallest window.
+/// In the smallest window nothing overlaps, and no important text is cut.
 #[test]
 fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
     let mut h = two(Theme::Dark, [1024.0, 590.0]);
@@ -235,7 +235,7 @@ fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
     assert!(says(&h, "per sample") || says(&h, "Memory by role"), "what stands at the right in a wide window");
 }
 
-/// From the overview by its link, the slider by keys, and a planned run in a tab of its own that says what it is.
+/// From the overview by its link, the slider by keys, and a planned run in its own tab, marked as predicted.
 #[test]
 fn a_walk_from_the_peak_to_a_planned_run() {
     let mut h = crate::whole::opened(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1000.0]);

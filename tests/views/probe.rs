@@ -1,4 +1,4 @@
-//! The probe's page: from the welcome page to a recording in a tab, by clicks; and what it looks like.
+//! The probe's page: by clicks from the welcome page to a recording in a tab; pictures.
 
 use crate::pictures::Pictures;
 use crate::whole::{Whole, app, whole};

@@ -1,4 +1,4 @@
-//! The ranks page: in pictures, and under the pointer.
+//! The ranks page: pictures and pointer actions.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ fn rows_are_chosen_by_keyboard_and_escape_lets_them_go() {
     h.get_all_by_label_contains("rank 0, job_rank0.pickle").next().expect("its row").click();
     h.run_steps(12);
     assert!(has(&h, "Open rank 0"));
-    // Past the last row that is in view.
+    // Past the last visible row.
     for _ in 0..20 {
         h.key_press(egui::Key::ArrowDown);
         h.run_steps(8);

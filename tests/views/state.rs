@@ -1,4 +1,4 @@
-//! The segment map, the inspector and the events table, in pictures and under the pointer.
+//! The segment map, the inspector and the events table: pictures and pointer actions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn state_at(data: &DeviceData, event: u32) -> State {
     data.tables.states.at(data.device(), &data.tables.lifetimes, event)
 }
 
-/// Numbers of the events whose rows are on screen, from the top.
+/// Event numbers of the visible rows, from the top.
 fn rows(h: &Whole) -> Vec<(u32, Rect)> {
     let mut rows: Vec<(u32, Rect)> = h
         .get_all_by_role(Role::Row)
@@ -118,7 +118,7 @@ fn a_click_in_the_map_selects_what_is_there() {
         assert_eq!(link(&h).hovered, link(&h).selected(), "other views light it up");
     }
     assert!(lifetimes > 0 && holes + lifetimes == 12);
-    // The gutter names the segment.
+    // The gutter selects the segment.
     click(&mut h, pos2(canvas.left() + 10.0, canvas.top() + 30.0));
     assert_eq!(link(&h).selected(), Some(Item::Segment(state.segments[0].address)));
 }
@@ -127,12 +127,12 @@ fn a_click_in_the_map_selects_what_is_there() {
 fn each_row_of_an_expandable_segment_names_what_is_in_it() {
     let mut h = only(&sample("expandable_oom.pickle"), ViewKind::SegmentMap, [900.0, 700.0]);
     let canvas = h.get_by_label_contains("Segment map, at the OOM").rect();
-    // Rows of 64 MiB and 18 points, below the axis and the header of the group.
+    // Rows of 64 MiB and 18 points, below the axis and the group header.
     let at = |row: usize, x: f32| pos2(x, canvas.top() + 40.0 + 18.0 * row as f32 + 8.0);
     let (gutter, bar) = (canvas.left() + 10.0, canvas.right() - 100.0);
     let mib = |mib: f32| canvas.left() + 36.0 + (canvas.width() - 186.0) * mib / 64.0;
     let cases = [
-        // The first run fills 18 rows and a part of the next, in which the second begins: its hole is the larger.
+        // The first run fills 18 rows and part of the next, in which the second run begins, with the larger hole.
         (at(0, gutter), Item::Segment(0x3_0200_0000)),
         (at(17, gutter), Item::Segment(0x3_0200_0000)),
         (at(17, bar), Item::Segment(0x3_0200_0000)),
@@ -140,7 +140,7 @@ fn each_row_of_an_expandable_segment_names_what_is_in_it() {
         (at(18, bar), Item::Segment(0x3_4d00_0000)),
         (at(25, gutter), Item::Segment(0x3_6600_0000)),
         (at(25, bar), Item::Segment(0x3_6600_0000)),
-        // 1,180 to 1,200 MiB from its start no memory is mapped.
+        // From 1,180 to 1,200 MiB after its start nothing is mapped.
         (at(18, mib(40.0)), Item::Unmapped(0x3_4bc0_0000)),
     ];
     for (place, item) in cases {
@@ -185,7 +185,7 @@ fn a_row_of_the_trace_moves_the_cursor_and_the_cursor_brings_its_row() {
         id => Item::Lifetime(id),
     };
     assert_eq!(link(&h).selected(), Some(expected));
-    // Scrolling leaves the cursor alone, and the cursor does not pull the rows back.
+    // Scrolling does not move the cursor, and the cursor does not scroll the rows back.
     let top = rows(&h)[0].0;
     move_to(&mut h, rect.center());
     wheel(&mut h, -400.0);

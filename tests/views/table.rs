@@ -1,4 +1,4 @@
-//! A table under keys, and what is copied of it.
+//! Keyboard control of a table, and copying from it.
 
 use crate::pictures::builder;
 use egui::{Key, Ui, vec2};
@@ -7,7 +7,7 @@ use egui_kittest::kittest::Queryable as _;
 use vramscope::app::theme::{self, Type};
 use vramscope::app::widgets::{Column, Sort, Table, Width};
 
-/// A table of three rows, what was chosen and opened in it, and what it is sorted by.
+/// A table of three rows, the rows that were chosen and opened, and its sort order.
 struct Shown {
     sort: Sort<&'static str>,
     chosen: Vec<usize>,
@@ -51,7 +51,7 @@ fn keys_move_through_the_rows_as_they_are_sorted() {
         h.key_press(key);
         h.run_steps(2);
     }
-    // The largest first; below the last there is nothing.
+    // The largest first. Below the last row there is nothing.
     assert_eq!(h.state().chosen, [0, 2, 1, 2]);
     h.key_press(Key::Enter);
     h.run_steps(2);

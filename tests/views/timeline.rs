@@ -1,4 +1,4 @@
-//! The timeline in pictures and under the pointer.
+//! The timeline: pictures and pointer actions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn canvas(h: &Whole) -> Rect {
     h.get_by_label_contains("Timeline,").rect()
 }
 
-/// The view alone, in a pane of the size it has in the Overview workspace: other views may change their places.
+/// The view alone, in a pane of its size in the Overview workspace, because other views may move.
 fn timeline(
     data: &Arc<DeviceData>,
     theme: Theme,
@@ -61,7 +61,7 @@ fn a_click_selects_the_block_under_the_pointer_and_goes_to_an_instant_at_which_i
     let data = sample("gpt_train.pickle");
     let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     let area = canvas(&h);
-    // The strata take most of the canvas; their lower part is always covered in this file.
+    // The strata take most of the canvas. Their lower part is always covered in this file.
     let p = pos2(area.center().x, area.bottom() - 90.0);
     click(&mut h, p);
     let Some(Item::Lifetime(id)) = link(&h).selected() else { panic!("no block selected: {:?}", link(&h).selected()) };
@@ -70,7 +70,7 @@ fn a_click_selects_the_block_under_the_pointer_and_goes_to_an_instant_at_which_i
     let at = (p.x - area.left()) / area.width() * data.device().events.len() as f32;
     assert!((cursor as f32 - at).abs() < 12.0, "cursor {cursor}, pointer at event {at}");
     assert_eq!(link(&h).hovered, Some(Item::Lifetime(id)), "other views light it up");
-    // A second block by the same click further up.
+    // A second block, by the same click further up.
     click(&mut h, p - vec2(0.0, 60.0));
     assert_ne!(link(&h).selected(), Some(Item::Lifetime(id)));
 }
@@ -97,9 +97,9 @@ fn the_wheel_zooms_about_the_pointer_and_a_drag_pans() {
     drag(&mut h, p, p + vec2(100.0, 0.0), Modifiers::NONE);
     let moved = (from - link(&h).from) / span * f64::from(area.width());
     assert!((moved - 100.0).abs() < 12.0, "moved by {moved} points");
-    // A double click where there is nothing to fit shows everything.
+    // A double click on empty space shows everything.
     let empty = pos2(p.x, canvas(&h).top() + 60.0);
-    // Only after a while: a double click is not the end of a drag.
+    // After a pause, because a double click must not follow a drag directly.
     h.run_steps(20);
     for _ in 0..2 {
         button(&mut h, empty, true, Modifiers::NONE);
@@ -121,7 +121,7 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     let expected = |x: f32| x / area.width() * events;
     assert!((first as f32 - expected(200.0)).abs() < 12.0 && (last as f32 - expected(400.0)).abs() < 12.0, "{first} {last}");
     assert_eq!((link(&h).from, link(&h).to), (0.0, f64::from(events)), "choosing does not zoom");
-    // Escape while another is being chosen takes that one back, and leaves the one there is.
+    // Escape while a new range is being drawn drops the new one and keeps the old one.
     button(&mut h, pos2(area.left() + 500.0, y), true, Modifiers::SHIFT);
     h.event(Event::ModifiersChanged(Modifiers::SHIFT));
     move_to(&mut h, pos2(area.left() + 560.0, y));
@@ -139,7 +139,7 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     assert_eq!(link(&h).range, None);
 }
 
-/// What is under the pointer says which bytes and which time a place means: a box shows those between its corners.
+/// The tooltip says which bytes and time a point stands for. A box shows those between its corners.
 #[test]
 fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     let data = sample("gpt_train.pickle");
@@ -148,8 +148,8 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     let events = data.device().events.len() as f64;
     let whole = (link(&h).from, link(&h).to);
     send(&mut h, Action::SetRange(Some((100, 200))));
-    // Nothing moves while the box is drawn, and Escape takes it back before it lets go of anything else.
-    // Above the lanes of steps, phases and device calls.
+    // Above the lanes of steps, phases and device calls. Nothing moves while the box is drawn, and Escape cancels the box before
+    // it clears anything else.
     let (from, to) = (pos2(area.left() + 200.0, area.bottom() - 150.0), pos2(area.left() + 300.0, area.bottom() - 100.0));
     begin_box(&mut h, from, to);
     assert_eq!((link(&h).from, link(&h).to), whole);
@@ -160,7 +160,7 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     assert_eq!((link(&h).from, link(&h).to), whole, "taken back");
     assert!(h.query_by_label("Show all bytes").is_none() && link(&h).range.is_some());
     send(&mut h, Action::SetRange(None));
-    // Right to left and upwards is the same box.
+    // The same box, drawn from right to left and upwards.
     begin_box(&mut h, to, from);
     second_button(&mut h, from, false);
     h.run_steps(3);
@@ -181,7 +181,7 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     h.run_steps(3);
     assert_eq!((link(&h).from, link(&h).to), whole);
     assert!(h.query_by_label("Show all bytes").is_none(), "A shows all of time and of bytes");
-    // A flat box means time, a narrow one bytes; on the curves there is only time.
+    // A flat box zooms time, a narrow one bytes. On the curves there is only time.
     begin_box(&mut h, from, pos2(to.x, from.y + 4.0));
     second_button(&mut h, pos2(to.x, from.y + 4.0), false);
     h.run_steps(3);
@@ -199,7 +199,7 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     second_button(&mut h, to, false);
     h.run_steps(3);
     assert!((link(&h).from - left).abs() < 3.0 && h.query_by_label("Show all bytes").is_none());
-    // Without moving it is the menu, as ever.
+    // Without moving, the button opens the menu as usual.
     move_to(&mut h, to);
     second_button(&mut h, to, true);
     second_button(&mut h, to, false);
@@ -212,7 +212,7 @@ fn a_range_has_one_count_wherever_it_is_told() {
     let data = sample("gpt_train.pickle");
     let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     let times = &data.device().events.time_us;
-    // It ends within several events of one microsecond.
+    // It ends among several events of one microsecond.
     let last = (1_500..2_500).find(|&e| times[e] == times[e + 1]).expect("two events at once") as u32;
     send(&mut h, Action::SetRange(Some((1_000, last))));
     h.get_by_label("Zoom to range").click();

@@ -1,4 +1,4 @@
-//! The tour of the window, under pointer and keys.
+//! The tour, with pointer and keys.
 
 use egui::{Event, Key, Theme};
 use egui_kittest::kittest::Queryable as _;
@@ -9,7 +9,7 @@ use crate::whole::{Whole, app, link, send, whole, with_settings};
 
 const SIZE: [f32; 2] = [1400.0, 900.0];
 
-/// The tour as the Help menu begins it.
+/// The tour, started from the Help menu.
 fn begun(size: [f32; 2]) -> Whole {
     let mut h = whole(Theme::Dark, size, |_| {});
     send(&mut h, Action::Run(Command::Tour));
@@ -22,7 +22,7 @@ fn press(h: &mut Whole, key: Key) {
     h.run_steps(12);
 }
 
-/// The step, whether its part is on screen, and the workspace in front.
+/// The step, whether its part is visible, and the workspace in front.
 fn at(h: &Whole) -> Option<(usize, bool, Workspace)> {
     let (step, is_pointing) = app(h).tour()?;
     Some((step, is_pointing, app(h).active_document()?.workspace))
@@ -79,14 +79,14 @@ fn the_window_works_beside_it_and_its_keys_are_its_own_only_while_it_is_there() 
     press(&mut h, Key::ArrowRight);
     press(&mut h, Key::ArrowLeft);
     assert_eq!((link(&h).cursor, at(&h).map(|a| a.0)), (cursor, Some(0)));
-    // What lies beside the card takes a key and a click as ever.
+    // The window beside the card takes keys and clicks as usual.
     press(&mut h, Key::Home);
     assert_eq!(link(&h).cursor, 0);
     h.get_by_label("Explain Timeline").click();
     h.run_steps(4);
     press(&mut h, Key::Escape);
     assert_eq!(at(&h).map(|a| a.0), Some(0), "an open popup takes Escape for itself");
-    // A dialog covers it, and has its keys.
+    // An open dialog covers the card and gets its keys.
     press(&mut h, Key::F1);
     press(&mut h, Key::ArrowRight);
     assert!(h.query_by_label("Next").is_none());
@@ -121,7 +121,7 @@ fn it_is_offered_once_and_never_shown_unasked() {
     assert!(settings.tour_was_offered);
     let h = with_settings(settings, Theme::Light, SIZE, |app| app.begin_bare());
     assert_eq!(offered(&h), 0, "not in the next window");
-    // Who found it in the menu needs no offer.
+    // A user who found it in the menu needs no offer.
     let h = begun(SIZE);
     assert!(app(&h).settings().tour_was_offered);
 }

@@ -1,4 +1,4 @@
-//! The welcome page in pictures, and what it answers.
+//! The welcome page: pictures and intents.
 
 use crate::pictures::{Pictures, builder};
 use egui::Theme;

@@ -1,4 +1,4 @@
-//! What-if in pictures, and its figures against the command's.
+//! What-if: pictures, and figures compared with the command's.
 use crate::alone::{alone, sample};
 use crate::hand::enter;
 use crate::pictures::Pictures;
@@ -80,7 +80,7 @@ fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
     let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
     assert!(has("Fails after 3") && has("You chose a limit of 1,412"), "the limit in force");
     assert!(!has("1.56 to 2.05"), "nothing of the recording's own limit");
-    // What is true of the run without a limit is said of that run.
+    // Statements about the run without a limit name that run.
     assert!(has("Served without a limit:") && has("The request of event 176") && !has("Served under"));
 }
 
@@ -112,7 +112,7 @@ fn an_error_is_told_and_moves_nothing() {
     enter(&mut h, "PYTORCH_CUDA_ALLOC_CONF", "banana:True");
     assert!(h.query_all_by_label_contains("PyTorch would refuse this").next().is_some());
     assert_eq!(h.get_by_label(row).rect(), before);
-    // Decimal units are taken as written.
+    // Decimal units are parsed as such.
     enter(&mut h, "Limit", "60GB");
     assert!(h.query_all_by_label_contains("Limit 55.88").next().is_some(), "in binary units");
 }

@@ -1,4 +1,4 @@
-//! The whole app in a window of its own.
+//! The whole app in its own window.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use vramscope::app::jobs::Jobs;
 use vramscope::app::settings::{Settings, ThemeChoice};
 use vramscope::app::state::{Action, SharedViewState, ViewKind};
 
-/// The app in its window; there from the first frame on.
+/// The app in its window, created in the first frame.
 pub type Whole = Harness<'static, Option<App>>;
 
-/// The app as it starts, then as `begin` leaves it. Everything is computed at once, so that nothing depends on timing.
+/// The app after `begin` ran. Everything is computed synchronously, so that nothing depends on timing.
 pub fn whole(theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -> Whole {
     with_settings(Settings::default(), theme, size, begin)
 }
 
-/// As [`whole`], with settings that an earlier window left.
+/// Like [`whole`], with settings of an earlier window.
 pub fn with_settings(settings: Settings, theme: Theme, size: [f32; 2], begin: impl Fn(&mut App) + 'static) -> Whole {
     let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
         let app = app.get_or_insert_with(|| {
@@ -42,7 +42,7 @@ pub fn opened(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Whole {
     whole(theme, size, move |app| app.open_recording("sample", Arc::clone(&data)))
 }
 
-/// The app with one recording and one view over the whole window, with its header.
+/// The app with one recording and one view, with its header, over the whole window.
 pub fn only(data: &Arc<DeviceData>, view: ViewKind, size: [f32; 2]) -> Whole {
     let data = Arc::clone(data);
     whole(Theme::Dark, size, move |app| {

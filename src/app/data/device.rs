@@ -93,9 +93,8 @@ impl DeviceData {
         })
     }
 
-    /// True when the role of at least half of the bytes is known, at the last failure or at the peak. Below that, colouring by
-    /// role would be mostly grey. Always true for a timeline with sums by category, which is written for this purpose. O(live
-    /// blocks).
+    /// True when the role of at least half of the bytes is known at the last failure or at the peak; otherwise colours by role
+    /// would be mostly grey. Always true for a memory timeline with sums by category. O(live blocks).
     pub(crate) fn knows_roles(&self, roles: &Roles) -> bool {
         let (device, tables) = (self.device(), &self.tables);
         let event = self.last_oom().unwrap_or_else(|| tables.curves.peak_event());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device::{DeviceData, prepare};
 use vramscope_core::model::{Progress, Recording};
 
-/// The path of a file below `sample_snapshots`; of the folder itself for an empty name.
+/// An empty name gives the folder `sample_snapshots` itself.
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
 }

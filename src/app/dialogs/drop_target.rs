@@ -5,25 +5,25 @@ use egui::{Align2, Event, Rect, Stroke, Ui, pos2};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 
-/// What is over the window.
+/// The state of files hovering over the window.
 #[derive(Default)]
 pub(in crate::app) struct Hover {
-    /// The pointer moves although files seem to hover: the drag ended without an event.
+    /// The pointer moves although files seem to hover, so the drag must have ended without an event.
     is_stale: bool,
 }
 
-/// Maximum number of file names shown; others are counted.
+/// Most file names shown; the others are counted.
 const NAMED: usize = 6;
 
 impl Hover {
-    /// While files hover over the window: outlines it and says what a drop does.
+    /// While files hover, outlines the window and says what a drop does.
     pub(in crate::app) fn draw(&mut self, ui: &Ui, tokens: &Tokens) {
         let (names, moves) = ui.input(|i| {
             let name = |f: &egui::HoveredFile| {
                 let name = f.path.as_ref().and_then(|p| p.file_name());
                 name.map_or_else(|| "a file".to_owned(), |n| n.to_string_lossy().into_owned())
             };
-            // While something is dragged over the window the pointer belongs to the program that it comes from.
+            // During a drag, the window gets no pointer events: they go to the program where the drag began.
             let moves = i.events.iter().any(|e| matches!(e, Event::PointerMoved(_) | Event::PointerButton { .. }));
             (i.raw.hovered_files.iter().map(name).collect::<Vec<String>>(), moves)
         });
@@ -38,7 +38,7 @@ impl Hover {
         let more = names.len().saturating_sub(NAMED);
         let line = 28.0;
         let lines = names.len().min(NAMED) + 1 + usize::from(more > 0);
-        // Above the middle: there the desktop draws what is dragged.
+        // Above the middle of the window, because the desktop draws the dragged files there.
         let top = (rect.center().y - (lines as f32 + 2.0) * line).max(rect.top() + line);
         let title = if names.len() == 1 { "Open" } else { "Open together" };
         let mut rows = vec![(title.to_owned(), tokens.text2)];

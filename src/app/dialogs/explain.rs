@@ -1,4 +1,4 @@
-//! Explaining the text of an out-of-memory error: paste it, read what it means. No file, no recording.
+//! Explains the pasted text of an out-of-memory error. Needs no file and no recording.
 
 use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo, pos2, vec2};
 
@@ -10,19 +10,16 @@ use crate::app::widgets::{Batch, CodeWell, Cut, ListRow, Push, Swatch, label, ro
 use vramscope_core::diagnose::explain::{Explanation, explain_all};
 use vramscope_core::formats::oom_message;
 
-/// The text pasted so far, and what it means.
 #[derive(Default)]
 pub(in crate::app) struct Explainer {
     text: String,
     found: Vec<Explanation>,
-    /// The message that is explained, of those found.
     shown: usize,
-    /// Why a log was not explained.
     pub(in crate::app) refusal: Option<String>,
 }
 
 impl Explainer {
-    /// The dialog with a text in it; shows the first message that has figures. Line numbers are those of the whole log.
+    /// Opens the dialog with a text and shows the first message that has figures. Line numbers are those of the whole log.
     pub(in crate::app) fn of(log: impl Into<Excerpt>) -> Self {
         let Excerpt { text, first_line } = log.into();
         let messages = oom_message::find_all(&text);
@@ -34,16 +31,16 @@ impl Explainer {
         Explainer { text, found, shown, refusal: None }
     }
 
-    /// The empty dialog with the reason why.
+    /// An empty dialog with the reason why there is nothing to explain.
     pub(in crate::app) fn refusing(why: String) -> Self {
         Explainer { refusal: Some(why), ..Explainer::default() }
     }
 }
 
-/// Messages listed at once; more scroll.
+/// Most messages visible at once; the rest scrolls.
 const LISTED: f32 = 5.0;
 
-/// Draws the dialog; true when it is to close.
+/// Draws the dialog. True when it should close.
 pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Tokens, actions: &Actions) -> bool {
     let frame = egui::Frame::new()
         .fill(tokens.s1)
@@ -63,7 +60,7 @@ pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Toke
                 .desired_rows(5)
                 .desired_width(f32::INFINITY)
                 .frame(egui::Frame::NONE);
-            // The frame is around the scroll area: a long text would scroll the field's own frame out of sight.
+            // The frame is outside the scroll area. A frame inside would scroll out of view with a long text.
             let around = egui::Frame::new().fill(tokens.s0).stroke(Stroke::new(1.0, tokens.line2)).corner_radius(RADIUS_CONTROL);
             let response = around
                 .inner_margin(egui::Margin::symmetric(8, 6))
@@ -104,7 +101,7 @@ pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Toke
     modal.inner || modal.should_close()
 }
 
-/// The messages of a text, one row each: line, program and verdict. A click explains another.
+/// The messages found in the text, one row each: line, program, verdict. A click explains another message.
 fn messages(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
     let count = explainer.found.len();
     section(ui, &format!("{count} messages in this text"), "the chosen one is explained", false);
@@ -156,7 +153,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
         }
         ui.add_space(8.0);
     });
-    // The sentence above already has a single one.
+    // A single contradiction is already in the sentence above.
     if e.contradictions.len() > 1 {
         section(ui, "Figures that contradict each other", "", false);
         inset(ui, |ui| {
@@ -202,7 +199,7 @@ fn answer(ui: &mut Ui, t: &Tokens, explainer: &mut Explainer) {
     ui.add_space(16.0);
 }
 
-/// What a part of the card is called, and how it is drawn; free memory has no hue.
+/// The name of a part of the card and how it is drawn. Free memory is hatched, without a colour.
 fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
     match name {
         "live" => ("live tensors", Swatch::Fill(t.slot(0))),
@@ -217,7 +214,8 @@ fn part_of(t: &Tokens, name: &str) -> (&'static str, Swatch) {
     }
 }
 
-/// What decided as one bar, the request on the same scale below it, and the figures: the limit where that refused, else the card.
+/// Draws the memory that decided (under the limit if that refused the request, otherwise on the card) as one bar, the request on
+/// the same scale below it, and the figures.
 fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
     let is_limit = !e.limit_parts.is_empty();
     let parts = if is_limit { &e.limit_parts } else { &e.parts };
@@ -225,9 +223,9 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
     let whole = if is_limit { "the limit of this process" } else { "the card" };
     section(ui, "Its figures, to scale", &format!("{whole}: {}", e.words(total)), false);
     let request = e.figures.get("requested_bytes").copied();
-    // The request begins where the held memory ends, not where the room below the limit ends.
+    // The request starts where held memory ends, and not where the room below the limit ends.
     let begins = if is_limit { parts.iter().filter(|p| p.name != "room_under_limit").map(|p| p.bytes).sum::<u64>() } else { 0 };
-    // A request that goes beyond sets the scale.
+    // A request that exceeds the bar sets the scale.
     let scale = total.max(request.unwrap_or(0).saturating_add(begins)) as f64;
     let (rect, response) =
         ui.allocate_exact_size(vec2(ui.available_width(), if request.is_some() { 58.0 } else { 32.0 }), Sense::hover());
@@ -256,7 +254,7 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
         low
     });
     if is_limit {
-        // The limit is a red line, as in every picture of it.
+        // A limit is a red line, as in all pictures.
         batch.vline(x, egui::Rangef::new(bar.top() - 3.0, bar.bottom() + if low.is_some() { 25.0 } else { 3.0 }), 1.0, t.red);
     }
     batch.paint(ui.painter());
@@ -264,7 +262,7 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
         let text = format!("the request, {request}");
         let wide = label::width(ui.painter(), &text, Type::Body) + 8.0;
         let (y, painter) = (low.center().y, ui.painter());
-        // Beside its bar, before it, or inside where the bar fills the line.
+        // The text goes after its bar, before it, or inside when the bar fills the line.
         if low.right() + wide < inner.right() {
             label::text(painter, pos2(low.right() + 8.0, y), Align2::LEFT_CENTER, &text, Type::Body, t.red);
         } else if low.left() - wide > inner.left() {
@@ -278,7 +276,7 @@ fn figures(ui: &mut Ui, t: &Tokens, e: &Explanation) {
         let (name, swatch) = part_of(t, part.name);
         figure_row(ui, t, name, Some(swatch), &e.words(part.bytes));
     }
-    // What the bar does not show.
+    // Figures that the bar does not show.
     let mut told = Vec::new();
     if is_limit {
         told.push(("this process's limit", e.printed("limit_bytes"), Some(Swatch::Line(t.red))));

@@ -5,7 +5,8 @@ use egui::{Align, Id, Layout, Modal, Response, Stroke, Ui};
 use crate::app::theme::{Tokens, text};
 use crate::app::widgets::{Icon, icon_button};
 
-/// A dialog `width` wide under its title. What its contents gave, which get the title for their labels, and whether it is to close.
+/// Draws a dialog `width` wide. Returns the result of `contents` (which gets the title as a label for its widgets), and whether
+/// to close the dialog.
 pub(in crate::app) fn dialog<R>(
     ui: &mut Ui,
     t: &Tokens,
@@ -31,7 +32,7 @@ pub(in crate::app) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
         .shadow(egui::Shadow { offset: [0, 4], blur: 16, spread: 0, color: tokens.shadow })
 }
 
-/// The first line of a dialog: what it is for, and the button that closes it. The title, and whether the button was clicked.
+/// The title line of a dialog with its close button. Returns the title, and whether the button was clicked.
 pub(in crate::app) fn dialog_title(ui: &mut Ui, tokens: &Tokens, title: &str) -> (egui::Response, bool) {
     ui.horizontal(|ui| {
         let title = ui.label(text::title(title).color(tokens.text1));

@@ -8,18 +8,18 @@ use crate::app::state::command::written;
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::label;
 
-/// Draws the list of shortcuts and gestures; true when it is to close.
+/// True when it should close.
 pub(in crate::app) fn draw(ui: &mut Ui, tokens: &Tokens) -> bool {
     let modal = Modal::new(egui::Id::unique("help")).frame(dialog_frame(tokens)).show(ui, |ui| {
         let window = ui.ctx().content_rect().size();
         ui.set_width(860.0f32.min(window.x - 64.0));
-        // As much of the window as it takes: a list that scrolls hides what one looks for.
+        // The list gets as much of the window as it needs, because scrolling would hide what the user looks for.
         let room = (window.y - 110.0).max(150.0);
         ui.set_max_height(room);
         let (_, is_closed) = dialog_title(ui, tokens, "Shortcuts and gestures");
         ui.add_space(10.0);
         egui::ScrollArea::vertical().max_height(room - 40.0).auto_shrink([false, true]).show(ui, |ui| {
-            // The last column keeps off the scroll bar.
+            // Keeps the last column away from the scroll bar.
             ui.set_max_width(ui.available_width() - 12.0);
             let written = |command: &Command| {
                 let keys: Vec<String> = command.shortcuts().iter().map(written).collect();
@@ -54,7 +54,7 @@ const GESTURES: [(&str, &str); 14] = [
     ("header double click", "fill the window with a pane, and back"),
 ];
 
-/// Keys or gestures, and beside the longest of them what each does.
+/// Two columns: keys or gestures, and what they do.
 fn help_rows(ui: &mut Ui, tokens: &Tokens, rows: &[(&str, &str)]) {
     let longest = rows.iter().map(|(left, _)| label::width(ui.painter(), left, Type::Mono)).fold(0.0, f32::max);
     for (left, right) in rows {

@@ -1,5 +1,5 @@
-//! What lies over the window: dialogs, the path field, help, what is said once. A dialog changes what it is given and tells how it
-//! ended; what that means for the window is the shell's business.
+//! What is drawn over the window: dialogs, the path field, help, notices. A dialog changes the values that it is given and
+//! returns how it ended. The shell acts on that.
 
 pub mod choosing;
 pub mod drop_target;

@@ -1,4 +1,5 @@
-//! Sentences shown once, above the status bar, until they are read or dismissed: at most three, the newest last, the others counted above.
+//! Notices above the status bar, shown until they are read or dismissed. At most three are visible, newest last; older ones are
+//! counted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,13 +15,12 @@ use vramscope_core::units::counted;
 struct Notice {
     text: String,
     offers: Vec<(String, Action)>,
-    /// Recordings that appeared and were not opened yet, by name: all of them in one notice.
+    /// The names and paths of new recordings that were not opened yet. One notice offers all of them.
     files: Vec<(String, PathBuf)>,
-    /// It waits for an answer, and does not go by itself.
+    /// The notice needs an answer and does not disappear by itself.
     stays: bool,
-    /// Something did not work.
     is_trouble: bool,
-    /// When it came on screen: one that waits behind others loses none of its time.
+    /// When it became visible. While a notice waits, its time does not run.
     since: Option<Instant>,
 }
 
@@ -34,35 +34,35 @@ impl Notice {
 #[derive(Default)]
 pub struct Notifications {
     notices: Vec<Notice>,
-    /// A few words in the status bar, and until when: what answers a key moves nothing.
+    /// A short text in the status bar, and until when. Used as the answer to a key, because it does not move the layout.
     brief: Option<(String, Instant)>,
 }
 
-/// Long enough to read a sentence; a complaint has more to think about.
+/// Enough to read a sentence. Failures are shown longer.
 const SHOWN_FOR: Duration = Duration::from_secs(6);
 const TROUBLE_FOR: Duration = Duration::from_secs(10);
 const BRIEF_FOR: Duration = Duration::from_secs(4);
 
-/// As many as are on screen at once: they take room from what is there.
+/// Most notices visible at once, because they take room from the views.
 const MOST: usize = 3;
 
-/// As many new recordings as have a button each.
+/// Most new recordings that each get a button.
 const NAMED: usize = 3;
 
 impl Notifications {
-    /// Shows a sentence; the same sentence twice only starts its time again.
+    /// Shows a sentence. Repeating a sentence restarts its time.
     pub fn say(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
         self.push(text, Vec::new(), Vec::new());
     }
 
-    /// Shows a few words in the status bar, for what a key did or why it did nothing.
+    /// Shows a short text in the status bar: what a key did or why it did nothing.
     pub fn mention(&mut self, text: impl Into<String>) {
         self.brief = Some((text.into(), Instant::now() + BRIEF_FOR));
     }
 
-    /// What the status bar mentions now, and how long yet.
+    /// The short text in the status bar and its remaining time.
     pub fn mentioned(&self) -> Option<(&str, Duration)> {
         let (text, until) = self.brief.as_ref()?;
         let left = until.checked_duration_since(Instant::now())?;
@@ -74,7 +74,7 @@ impl Notifications {
         self.notices.push(Notice { text, offers, files, stays, is_trouble: false, since: None });
     }
 
-    /// Shows why something did not work, marked so that it is not taken for good news.
+    /// Reports a failure, marked as such.
     pub fn complain(&mut self, text: impl Into<String>) {
         self.say(text);
         if let Some(notice) = self.notices.last_mut() {
@@ -82,14 +82,14 @@ impl Notifications {
         }
     }
 
-    /// Shows a sentence with a button. It stays until the button is clicked or it is closed.
+    /// Shows a sentence with a button. It stays until the button is clicked or the notice is closed.
     pub fn offer(&mut self, text: impl Into<String>, button: &str, action: Action) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
         self.push(text, vec![(button.to_owned(), action)], Vec::new());
     }
 
-    /// The same for what matters little: it goes by itself.
+    /// Like [`offer`](Self::offer), for less important things: the notice disappears by itself.
     pub fn suggest(&mut self, text: impl Into<String>, button: &str, action: Action) {
         self.offer(text, button, action);
         if let Some(notice) = self.notices.last_mut() {
@@ -97,8 +97,8 @@ impl Notifications {
         }
     }
 
-    /// Offers a recording that appeared, with those that were offered before and neither opened nor declined: a job of a hundred ranks is
-    /// one offer. `name` is what it is called beside the others.
+    /// Offers a new recording, together with all earlier ones that were neither opened nor declined, so that a job of a hundred
+    /// ranks is one notice. `name` distinguishes it from the others.
     pub fn offer_recording(&mut self, name: &str, path: PathBuf) {
         let before = self.notices.iter().position(|n| !n.files.is_empty()).map(|at| self.notices.remove(at).files);
         let mut files = before.unwrap_or_default();
@@ -112,7 +112,7 @@ impl Notifications {
                 let all = files.iter().map(|(_, path)| path.clone()).collect();
                 let beside = ("Open side by side".to_owned(), Action::OpenRanks(all));
                 let one = |(name, path): &(String, PathBuf)| (format!("Open {}", short(name)), Action::Open(vec![path.clone()]));
-                // A snapshot and a timeline of one run are not ranks: each is opened by its name.
+                // A snapshot and a timeline of one run are not ranks, so each gets its own button.
                 let are_ranks = files.iter().all(|(name, _)| rank_of_name(name).is_some());
                 let mut offers = match n as usize {
                     ..=NAMED => files.iter().map(one).collect(),
@@ -126,12 +126,11 @@ impl Notifications {
         self.push(text, offers, files);
     }
 
-    /// Takes a sentence away that has lost its point.
+    /// Removes a notice that is outdated.
     pub fn forget(&mut self, text: &str) {
         self.notices.retain(|n| n.text != text);
     }
 
-    /// A recording was opened: it is no longer offered.
     pub fn forget_recording(&mut self, path: &Path) {
         let Some(at) = self.notices.iter().position(|n| n.files.iter().any(|(_, known)| known == path)) else { return };
         for (name, other) in self.notices.remove(at).files.into_iter().filter(|(_, other)| other != path) {
@@ -139,17 +138,17 @@ impl Notifications {
         }
     }
 
-    /// The sentences on screen, followed by those that wait, and what the status bar mentions.
+    /// The visible notices, the waiting ones, and the short text in the status bar.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.notices.iter().map(|n| n.text.as_str()).chain(self.mentioned().map(|m| m.0))
     }
 
-    /// The first of those on screen; those before it wait.
+    /// Index of the first visible notice; those before it wait.
     fn first_shown(&self) -> usize {
         self.notices.len().saturating_sub(MOST)
     }
 
-    /// Draws them and drops the old ones. They have a place of their own above the status bar, and lie over nothing.
+    /// Draws the notices and removes expired ones. They have their own area above the status bar and cover nothing.
     pub fn ui(&mut self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) {
         self.notices.retain(|n| !n.is_over());
         if self.notices.is_empty() {
@@ -175,7 +174,7 @@ impl Notifications {
         });
         let drawn = shown.response.rect;
         ui.painter().hline(drawn.x_range(), drawn.top() + 0.5, egui::Stroke::new(1.0, tokens.line2));
-        // Who reads is not hurried.
+        // While the pointer is on the notices, their time does not run.
         if ui.pointer_hover_pos().is_some_and(|at| drawn.contains(at)) {
             self.notices.iter_mut().filter(|n| n.since.is_some()).for_each(|n| n.since = Some(Instant::now()));
         }
@@ -187,7 +186,7 @@ impl Notifications {
     }
 }
 
-/// A name short enough for a button: what is too long loses its middle.
+/// Shortens a name for a button by cutting its middle.
 fn short(name: &str) -> String {
     const MOST: usize = 34;
     let letters: Vec<char> = name.chars().collect();
@@ -198,7 +197,7 @@ fn short(name: &str) -> String {
     format!("{}…{}", head.iter().collect::<String>(), tail.iter().collect::<String>())
 }
 
-/// A line of the notices, filled from its right end.
+/// One line of a notice, laid out from its right end.
 fn line(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
@@ -207,7 +206,7 @@ fn line(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
 }
 
 impl Notice {
-    /// Draws it; true when it was closed or one of its buttons clicked.
+    /// True when it was closed or one of its buttons was clicked.
     fn ui(&self, ui: &mut Ui, tokens: &Tokens, actions: &Actions) -> bool {
         let mut is_done = false;
         line(ui, |ui| {
@@ -282,7 +281,7 @@ mod tests {
             notices.ui(ui, Tokens::of(ui.ctx()), &Actions::channel().0);
             drawn = notices.notices.iter().map(|n| n.since.is_some()).collect();
         });
-        // Nothing is painted here.
+        // Nothing is painted in this test.
         output.textures_delta.clear();
         assert_eq!(drawn, [false, false, true, true, true], "the newest are shown, the newest last");
         notices.notices.drain(2..);

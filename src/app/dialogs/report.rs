@@ -1,4 +1,4 @@
-//! What a report is to be, before the file is chosen.
+//! The options of a report, chosen before its file.
 
 use egui::{Key, Ui};
 
@@ -8,16 +8,14 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
 use crate::app::widgets::{Push, label, segmented};
 
-/// How a report is written; kept for the next one.
+/// The options, kept for the next report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::app) struct Choice {
-    /// Markdown, not a page.
     pub is_markdown: bool,
-    /// Leaves out names and paths of the machine and its users.
     pub redact: bool,
 }
 
-/// Draws the dialog; done when a file is to be chosen.
+/// Draws the dialog. It is done when the user wants to choose the file.
 pub(in crate::app) fn draw(choice: &mut Choice, ui: &mut Ui, t: &Tokens) -> Outcome<()> {
     let (is_done, is_closed) = dialog(ui, t, "report", ("Save a report", 440.0), |ui, _| {
         ui.add_space(12.0);

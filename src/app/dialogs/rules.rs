@@ -1,4 +1,4 @@
-//! The dialog for the user's own rules: which frames mean which role.
+//! The dialog for the user's role rules, which map frames to roles.
 
 use egui::{Align, Id, Layout, ScrollArea, Sense, Ui, vec2};
 
@@ -9,14 +9,14 @@ use crate::app::widgets::{Field, Icon, Push, icon_button, label, selector};
 use vramscope_core::anatomy::roles::{Role, Rule, RuleError, Rules, Tally};
 use vramscope_core::units::{Bytes, counted};
 
-/// What was done to a rule in a frame.
+/// A change of the list in this frame.
 enum Change {
     Move(usize, usize),
     Remove(usize),
 }
 
-/// Shows the dialog; true when it is to close. Rules take effect while they are typed. `tallies` is what each decided in the recording
-/// in front; `None` while that is being found, or without a recording.
+/// Draws the dialog; true when it should close. Rules take effect while they are typed. `tallies` says how much each rule decided
+/// in the recording in front; `None` while that is computed or without a recording.
 pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui: &mut Ui, tokens: &Tokens) -> bool {
     let (_, errors) = Rules::new(rules);
     let (is_done, is_closed) = dialog(ui, tokens, "role rules", ("Role rules", 760.0), |ui, _| {
@@ -31,7 +31,7 @@ pub(in crate::app) fn draw(rules: &mut Vec<Rule>, tallies: Option<&[Tally]>, ui:
         );
         ui.add_space(10.0);
         let mut change = None;
-        // The field of a rule that was just added takes the keyboard.
+        // The field of a new rule gets the focus.
         let added = Id::unique("rule just added");
         let focus = ui.data_mut(|d| d.remove_temp::<usize>(added));
         let count = rules.len();
@@ -84,7 +84,7 @@ fn row(
     ui.push_id(("rule", i), |ui| {
         ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
-            // One width for all numbers, so that the fields stand under each other.
+            // All numbers have the same width, so that the fields are aligned.
             ui.allocate_ui(vec2(34.0, 22.0), |ui| {
                 ui.set_min_width(34.0);
                 check(ui, &format!("{}", i + 1), &mut rule.is_on);

@@ -1,4 +1,4 @@
-//! The settings that are asked for in a dialog: theme, editor, folders of source files.
+//! The settings dialog: theme, editor, folders of source files.
 
 use egui::Ui;
 
@@ -12,7 +12,7 @@ use crate::app::widgets::{Field, Icon, Push, icon_button, label, segmented};
 
 const WIDTH: f32 = 560.0;
 
-/// Draws the dialog; true when it is to close. `editors` are those of this machine, once they are known.
+/// Draws the dialog; true when it should close. `editors` are those found on this machine, once known.
 pub(in crate::app) fn draw(
     chosen: &mut Settings,
     editors: Option<&Vec<(&'static str, &'static str)>>,

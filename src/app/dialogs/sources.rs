@@ -1,4 +1,4 @@
-//! A click on a source line: finding the file and starting the editor off the window's thread, and what is asked where one is missing.
+//! A click on a source line. Finds the file and starts the editor off the window's thread, and asks when something is missing.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -17,27 +17,25 @@ use crate::app::state::{Action, Actions};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Field, Icon, ListRow, Push, label};
 
-/// A source line as it was recorded.
 pub(in crate::app) type Line = (String, u32);
 
-/// What came of a click.
 pub(in crate::app) enum Told {
     Started,
     Refused(String),
-    /// The recording is from another machine.
+    /// The file is not here, because another machine made the recording.
     NotHere,
-    /// No editor is named; these are installed.
+    /// No editor is configured. These are installed.
     NoEditor(Vec<(&'static str, &'static str)>),
-    /// The mapping of folders; `None` if the file is not below the chosen folder.
+    /// The chosen folder and the mapping it gives; `None` when the file is not below that folder.
     Learned(PathBuf, Option<PathPrefix>),
 }
 
-/// The source line that was asked for, and what is being done about it.
+/// The clicked source line, and what is being done about it.
 #[derive(Default)]
 pub(in crate::app) struct Sources {
     pub(in crate::app) asked: Line,
     pub(in crate::app) running: Option<Receiver<Told>>,
-    /// Files of which a notice said that they are not on this machine.
+    /// Files that a notice already reported as missing.
     pub(in crate::app) told_missing: HashSet<String>,
 }
 
@@ -49,20 +47,19 @@ impl Sources {
     }
 }
 
-/// What is asked before a source line can be opened.
+/// What the user has to answer before a source line can be opened.
 pub(in crate::app) enum Question {
-    /// Which editor: those that are installed.
     Editor(Vec<(&'static str, &'static str)>),
-    /// Which folder holds the file; the sentence says what was not found.
+    /// Which folder holds the file. The sentence says what was not found.
     Folder(String),
-    /// Asks whether to map the recording's folder to this one.
+    /// Whether to map the recording's folder to this one.
     Prefix(PathPrefix),
 }
 
-/// An editor that ends sooner, with an error, has opened nothing.
+/// An editor that fails within this time has opened nothing.
 const STARTING: Duration = Duration::from_secs(3);
 
-/// Starts an editor. A thread waits for its end, so that the system can forget it, and tells when it failed at once.
+/// Starts an editor. A thread waits for it to exit, so that no zombie process stays, and reports when it failed at once.
 pub(in crate::app) fn spawn(start: &Start, source: editor::Source, actions: &Actions, jobs: &Jobs) -> Result<(), String> {
     let began = Instant::now();
     let mut child = Process::new(&start.program).args(&start.args).spawn().map_err(|error| {
@@ -96,7 +93,7 @@ pub(in crate::app) enum Answer {
     Close,
 }
 
-/// Draws what is asked before a source line can be opened; the answer closes it.
+/// Asks what is missing. An answer closes the dialog.
 pub(in crate::app) fn draw(question: &mut Question, sources: &Sources, ui: &mut Ui, t: &Tokens) -> Option<Answer> {
     let (file, line) = &sources.asked;
     let is_looking = sources.running.is_some();

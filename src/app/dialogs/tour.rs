@@ -1,5 +1,5 @@
-//! The tour: a few steps on a bundled sample, each a card with one sentence that points at a part of the window. The card is
-//! beside that part, which can be used meanwhile.
+//! The tour: a few steps on a bundled sample. Each step is a card with one sentence, beside the part of the window it describes.
+//! That part can be used meanwhile.
 
 use egui::{Area, Context, Id, Order, Painter, Pos2, Rect, Sense, Shape, Stroke, StrokeKind, Vec2, pos2, vec2};
 
@@ -8,21 +8,18 @@ use crate::app::state::{DocumentId, ViewKind, Workspace};
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Icon, Push, anchor, icon_button, label};
 
-/// The sample of the tour: it ends in an out-of-memory error and has stacks.
+/// The tour's sample. It ends in an out-of-memory error and has stacks.
 pub(in crate::app) const SAMPLE: &str = "serve_oom.pickle.gz";
 
 pub(in crate::app) struct Step {
-    /// The workspace that shows what it is about.
     pub workspace: Workspace,
-    /// The view that it is about.
     pub view: ViewKind,
-    /// Names of [`anchor`]s that are outlined; the card stands at the first.
+    /// Names of [`anchor`]s to outline. The card is beside the first one.
     anchors: &'static [&'static str],
     title: &'static str,
     text: &'static str,
 }
 
-/// The cards, in order.
 pub(in crate::app) const STEPS: [Step; 5] = [
     Step {
         workspace: Workspace::Overview,
@@ -61,16 +58,14 @@ pub(in crate::app) const STEPS: [Step; 5] = [
     },
 ];
 
-/// A tour under way.
 pub(in crate::app) struct Tour {
-    /// The tab with the sample: without it in front there is nothing to point at.
+    /// The tab with the sample. The tour can only point at things while it is in front.
     pub document: DocumentId,
     pub step: usize,
-    /// What its step is about was drawn in the last frame.
+    /// The part that the step describes was drawn in the last frame.
     pub is_pointing: bool,
 }
 
-/// What was asked of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Turn {
     Back,
@@ -78,20 +73,20 @@ pub(in crate::app) enum Turn {
     Close,
 }
 
-/// Points of a card's text.
+/// Width of a card's text, in points.
 const WIDTH: f32 = 300.0;
-/// Between a card and what it points at.
+/// Distance between a card and its target.
 const GAP: f32 = 14.0;
-/// Between a card and the window's edge.
+/// Distance between a card and the edge of the window.
 const MARGIN: f32 = 8.0;
 
-/// Draws the card of a step; what was clicked in it.
+/// Draws the card of the current step. Returns the button that was clicked.
 pub(in crate::app) fn draw(tour: &mut Tour, ctx: &Context, t: &Tokens) -> Option<Turn> {
     let step = STEPS.get(tour.step)?;
     let window = ctx.content_rect();
     let mut parts: Vec<Rect> = step.anchors.iter().filter_map(|name| anchor::find(ctx, name)).collect();
     if parts.is_empty() {
-        // It is scrolled out of a small window: the card points at the view that has it.
+        // In a small window the target may be scrolled out of view. The card then points at the view.
         parts.extend(anchor::find(ctx, step.view.name()));
     }
     tour.is_pointing = !parts.is_empty();
@@ -99,7 +94,7 @@ pub(in crate::app) fn draw(tour: &mut Tour, ctx: &Context, t: &Tokens) -> Option
     let size = ctx.memory(|m| m.area_rect(id)).map_or(vec2(WIDTH + 32.0, 130.0), |r| r.size());
     let (at, side) = match parts.first() {
         Some(&part) => place(size, part, window),
-        // The part is not on screen: the card waits below.
+        // The target is not on screen, so the card waits at the bottom.
         None => (window.center_bottom() - vec2(size.x / 2.0, size.y + 40.0), None),
     };
     let mut turn = None;
@@ -142,14 +137,14 @@ pub(in crate::app) fn draw(tour: &mut Tour, ctx: &Context, t: &Tokens) -> Option
             beak(&outlines, t, Rect::from_min_size(at, size), *part, side);
         }
     });
-    // The size of the card is known once it was drawn.
+    // The size of a card is known only after it was drawn once.
     if ctx.memory(|m| m.area_rect(id)).is_none_or(|r| (r.size() - size).length() > 0.5) {
         ctx.request_repaint();
     }
     turn
 }
 
-/// The side of what it points at on which a card stands.
+/// The side of the target on which a card is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Right,
@@ -158,7 +153,7 @@ enum Side {
     Above,
 }
 
-/// Where a card stands: beside what it points at on the first side with room for it, or else inside, at the lower right.
+/// Places a card beside its target, on the first side with room, or else inside it at the lower right.
 fn place(size: Vec2, part: Rect, window: Rect) -> (Pos2, Option<Side>) {
     let room = window.shrink(MARGIN);
     let most = room.max - size;
@@ -176,7 +171,7 @@ fn place(size: Vec2, part: Rect, window: Rect) -> (Pos2, Option<Side>) {
     }
 }
 
-/// The tip of a card, towards what it points at.
+/// Draws the tip of a card that points at its target.
 fn beak(painter: &Painter, t: &Tokens, card: Rect, part: Rect, side: Side) {
     let half = 7.0;
     let y = part.center().y.clamp(card.top() + 2.0 * half, card.bottom() - 2.0 * half);

@@ -29,11 +29,10 @@ pub(in crate::app) struct Added {
     pub(in crate::app) is_trouble: bool,
 }
 
-/// An addition in progress.
 pub(in crate::app) struct Adding {
     /// The tab of the added recording, closed when the addition succeeds.
     pub(in crate::app) from: Option<DocumentId>,
-    /// Nobody asked for it, and the user need not know that it is of another run.
+    /// Added automatically. When it belongs to another run, the user is not told.
     pub(in crate::app) is_quiet: bool,
     pub(in crate::app) progress: Arc<Progress>,
     pub(in crate::app) answer: Receiver<Result<Added, String>>,

@@ -32,7 +32,6 @@ pub struct DeviceView {
     pub data: Arc<DeviceData>,
     /// The loading page, which stays until the views have their first pictures.
     pub settling: Option<Settling>,
-    /// Cursor, window, selection.
     pub shared: SharedViewState,
     /// The user has not chosen a colouring, so roles are used when there are any.
     is_colour_open: bool,
@@ -234,7 +233,6 @@ impl DeviceView {
     }
 }
 
-/// Cache key of a query result.
 #[derive(Clone, Debug, PartialEq)]
 struct MatchKey {
     text: String,
@@ -266,7 +264,6 @@ pub enum Left {
 pub struct Document {
     pub id: DocumentId,
     pub title: String,
-    /// The file, when there is one.
     pub path: Option<PathBuf>,
     /// The recording, once it is read.
     pub recording: Option<Arc<Recording>>,
@@ -278,13 +275,12 @@ pub struct Document {
     pub workspace: Workspace,
     /// Earlier workspaces and arrangements, and whether leaving the last one is the newest change that "back" undoes.
     pub left: (Vec<Left>, bool),
-    /// Arrangement of each workspace.
     pub layouts: Layouts,
-    /// Views that were added to be looked at: they are of this document, and new ones begin without them, until panes are moved.
+    /// Views that the user only visited. They belong to this document: arrangements for new documents leave them out, until the
+    /// user moves panes.
     pub visitors: Vec<(Workspace, ViewKind)>,
-    /// The live watch, when there is one.
     pub feed: Option<LiveFeed>,
-    /// Of a predicted run the document whose plan it is of.
+    /// For a predicted run: the document with its plan.
     pub planned_in: Option<DocumentId>,
 }
 
@@ -307,7 +303,7 @@ impl Document {
         }
     }
 
-    /// The arrangements for the next document: without the visitors.
+    /// The arrangements for the next document, without visited views.
     pub fn lasting_layouts(&self) -> Layouts {
         let mut layouts = self.layouts.clone();
         for &(workspace, view) in &self.visitors {
@@ -324,13 +320,13 @@ impl Document {
         }
     }
 
-    /// Keeps what was left as the newest change.
+    /// Records what "back" returns to.
     pub fn remember(&mut self, left: Left) {
         self.left.0.push(left);
         self.left.1 = true;
     }
 
-    /// True if the last thing to undo is an arrangement of panes.
+    /// True when the next thing to undo is an arrangement of panes.
     pub fn has_left_a_layout(&self) -> bool {
         matches!(self.left.0.last(), Some(Left::Layout(..)))
     }

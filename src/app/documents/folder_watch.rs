@@ -27,10 +27,8 @@ const MOST_SUBFOLDERS: usize = 256;
 /// How many listings to wait for the end of a file that does not grow: a minute.
 const PATIENCE: u32 = 60;
 
-/// Size and modification time of a file.
 pub(in crate::app) type Stamp = (u64, Option<SystemTime>);
 
-/// An event in a watched folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// The first listing is done. Files that appear from now on are new.
@@ -90,7 +88,6 @@ impl FolderWatch {
         Ok(FolderWatch { folder, found, stop })
     }
 
-    /// The events since the last call.
     pub fn news(&self) -> impl Iterator<Item = News> {
         self.found.try_iter()
     }
@@ -132,7 +129,6 @@ fn watch(path: &Path, stopped: &AtomicBool, tell: &impl Fn(News) -> bool) {
     }
 }
 
-/// Why a folder cannot be listed.
 fn why_of_folder(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::NotFound { "there is no such folder".to_owned() } else { why(error) }
 }

@@ -27,13 +27,11 @@ pub type Loaded = Result<(Arc<Recording>, Arc<DeviceData>), String>;
 pub enum Instead {
     /// A folder, or a pattern that no shell expanded.
     Folder,
-    /// The file no longer exists.
     Gone,
     /// A saved page with several snapshots.
     Several(Vec<PageSnapshot>),
 }
 
-/// A recording that is being loaded.
 pub struct Loading {
     /// Progress; cancelled when this is dropped.
     pub progress: Arc<Progress>,
@@ -46,7 +44,6 @@ pub struct Loading {
     since: Instant,
     /// The text around an out-of-memory error, when the file is such a text and no recording.
     message: Arc<OnceLock<Excerpt>>,
-    /// Set when the path holds no recording.
     instead: Arc<OnceLock<Instead>>,
     answer: Receiver<Loaded>,
 }
@@ -137,7 +134,6 @@ impl Loading {
         })
     }
 
-    /// Builds the recording of a planned run.
     pub fn planned(jobs: &Jobs, run: PlannedRun) -> Self {
         Self::start(jobs, "simulation", Stage::Replaying, move |progress| {
             let changes = if run.changes.is_empty() { Vec::new() } else { Change::parse(&run.changes)? };

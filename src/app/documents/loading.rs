@@ -1,5 +1,5 @@
 //! The page shown while a file is read: progress, and curves of the part that was read. The curves can be panned, zoomed and
-//! clicked; the views open where the user looked.
+//! clicked; the views then open at the same range and event.
 
 use egui::{Align2, Rect, Sense, Stroke, Ui, pos2, vec2};
 
@@ -17,13 +17,12 @@ use vramscope_core::units::{Bytes, count};
 pub struct Look {
     /// The visible range of events; `None` until the user zooms or pans.
     window: Option<PanZoom>,
-    /// The event that was clicked.
     cursor: Option<u32>,
 }
 
 impl Look {
-    /// Opens the views where the user looked, when they show the device whose curves were on the page. Reading may later reorder
-    /// events of a trace that is not in time order, so the place can be off in such a file.
+    /// Gives the range and the event of this page to the views, when they show the same device. In a file that is not in time
+    /// order, reading may reorder events later, so the place can be off.
     pub fn carry_over(&self, curves_of: Option<u16>, device: usize, events: usize, shared: &mut SharedViewState) {
         if curves_of.map(usize::from) != Some(device) || shared.axis != Axis::Event || events == 0 {
             return;

@@ -8,7 +8,6 @@ use vramscope_core::diagnose::export;
 use vramscope_core::model::Recording;
 use vramscope_core::units::{Bytes, counted};
 
-/// Recordings that are being saved.
 #[derive(Default)]
 pub(in crate::app) struct Saves {
     /// The recording whose path is being chosen. Another tab may be in front by then.
@@ -18,13 +17,12 @@ pub(in crate::app) struct Saves {
     pub(in crate::app) answers: Vec<(PathBuf, Receiver<Result<String, String>>)>,
 }
 
-/// Writes a recording. Returns a sentence about it.
 pub(in crate::app) fn save(recording: &Recording, path: &Path) -> Result<String, String> {
     // The dialog asked already whether to replace a file of this name.
     export::save(recording, path, &[], true).map_err(|e| e.to_string())?;
     let events = recording.devices.iter().map(|d| d.events.len() as u64).sum();
     let size = std::fs::metadata(path).map_or(0, |m| m.len());
-    // What was written opens with the same doubt, and the user should not learn that then.
+    // The saved file has the same doubtful figures, and the user should learn that now.
     let doubt = if recording.report.caveat().is_some() { " As in the original, its figures are to doubt." } else { "" };
     Ok(format!("Saved {}: {}, {}.{doubt}", path.display(), counted(events, "event", "events"), Bytes(size)))
 }

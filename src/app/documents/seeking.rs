@@ -14,7 +14,6 @@ pub(in crate::app) struct Seeking {
     pub(in crate::app) next: VecDeque<Command>,
 }
 
-/// Runs the search of a command.
 pub(in crate::app) fn find(command: Command, shared: &SharedViewState, data: &DeviceData) -> Option<Place> {
     match command {
         Command::PreviousPeak => Some((neighbour_peak(data, shared.cursor, false)?, None)),

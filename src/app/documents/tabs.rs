@@ -31,7 +31,6 @@ impl DerefMut for Tabs {
 }
 
 impl Tabs {
-    /// Index of the tab in front.
     pub(in crate::app) fn at_front(&self) -> Option<usize> {
         self.front
     }
@@ -69,7 +68,6 @@ impl Tabs {
         self.open_behind(title, path, content, layouts)
     }
 
-    /// Index of a tab.
     pub(in crate::app) fn place_of(&self, id: DocumentId) -> Option<usize> {
         self.iter().position(|d| d.id == id)
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use vramscope_core::model::Progress;
 
-/// What a mutex guards. A thread that panicked half way left whole entries behind.
+/// Locks a mutex even when a thread panicked while it held it. Every entry in it is then still whole.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -25,7 +25,6 @@ pub struct Jobs {
     pub is_synchronous: bool,
 }
 
-/// Internal errors that were not reported yet.
 #[derive(Default)]
 struct Failures {
     /// Panics of threads: the thread's name and the message.
@@ -149,7 +148,6 @@ impl<K, T> Default for Derived<K, T> {
     }
 }
 
-/// The present state of a derived value.
 pub struct Shown<T> {
     /// The newest value; `None` before the first.
     pub value: Option<Arc<T>>,
@@ -222,7 +220,7 @@ impl<K: PartialEq + Clone, T: Send + 'static> Derived<K, T> {
     }
 }
 
-/// What a thread answered; `lost` where it ended without an answer, `None` while there is none yet.
+/// What a thread answered: `None` while it still works, and `lost` when it ended without an answer.
 pub fn answered<T>(answer: &Receiver<T>, lost: impl FnOnce() -> T) -> Option<T> {
     match answer.try_recv() {
         Ok(answer) => Some(answer),

@@ -41,7 +41,6 @@ enum FeedCommand {
 
 /// Messages from the thread to the window.
 pub enum Update {
-    /// A sentence to show once.
     Notice(String),
     /// The user's alarm limit was passed.
     Alarm(String),
@@ -61,7 +60,6 @@ pub struct LiveFeed {
     pub status: Arc<LiveStatus>,
     /// Device and whether the tab is in front, as last sent to the thread.
     told: Option<(usize, bool)>,
-    /// The session's temporary file.
     kept: Kept,
 }
 
@@ -194,7 +192,6 @@ impl Inside {
         }
     }
 
-    /// Creates the temporary file of the watch.
     fn keep(&self) -> Option<std::fs::File> {
         let (path, file) = tempfile()?;
         self.kept.set(path).ok()?;

@@ -11,7 +11,7 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for the end of a watch; what it told.
+/// Waits until the watch ends. Returns the updates it sent.
 fn until_over(feed: &mut LiveFeed) -> Vec<Update> {
     let mut told = Vec::new();
     wait("the end", || {

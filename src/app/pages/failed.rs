@@ -7,7 +7,7 @@ use crate::app::theme::{Tokens, text};
 use crate::app::widgets::{Cut, Icon};
 use vramscope_core::units::capital;
 
-/// A file that cannot be opened: the sentence, and what can be done.
+/// Shows why a file cannot be opened, and what the user can do.
 pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence: &str, id: DocumentId, actions: &Actions) {
     let rect = ui.max_rect();
     let width = 640.0f32.min(rect.width() - 48.0);
@@ -19,7 +19,7 @@ pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence
             ui.add(egui::Label::new(text::display(format!("{title} was not opened")).color(tokens.text1)).wrap());
         });
         ui.add_space(8.0);
-        // The name stands above.
+        // The name is already shown above.
         let said = sentence.strip_prefix(title).and_then(|rest| rest.strip_prefix(": "));
         let said = said.map_or_else(|| sentence.to_owned(), |said| format!("{}.", capital(said.trim_end_matches('.'))));
         ui.add(egui::Label::new(text::lead(said).color(tokens.text2)).wrap());

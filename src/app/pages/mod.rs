@@ -1,5 +1,5 @@
-//! What a tab shows in place of a recording's views: the welcome page, the probe, the ranks of a job, which snapshot of a page to open, what could not
-//! be opened.
+//! Pages that a tab shows instead of views: the welcome page, the probe, the ranks of a job, the choice among several snapshots,
+//! and files that cannot be opened.
 
 pub mod failed;
 pub mod probe;

@@ -1,4 +1,4 @@
-//! The page of a file that holds several snapshots: which of them to open.
+//! The page of a file that holds several snapshots, to choose which to open.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::{ListRow, label};
 use vramscope_core::formats::{PageSnapshot, one_of_page};
 
-/// At most this many are opened at once, because each takes memory of its own.
+/// Most snapshots opened at once, because each needs memory.
 const AT_ONCE: usize = 8;
 
-/// The snapshots as rows; a click opens one in a tab of its own.
+/// Lists the snapshots. A click opens one in its own tab.
 pub(in crate::app) fn page(
     ui: &mut Ui,
     tokens: &Tokens,
@@ -33,7 +33,7 @@ pub(in crate::app) fn page(
         ui.add(egui::Label::new(text::lead("Choose one; it opens in a tab of its own.").color(tokens.text2)).wrap());
         ui.add_space(12.0);
         if snapshots.len() <= AT_ONCE && ui.button("Open all").clicked() {
-            // Each by itself: files opened together are put into one picture.
+            // One by one, because files opened together would be merged.
             for snapshot in snapshots {
                 actions.send(Action::Open(vec![of(snapshot)]));
             }

@@ -102,7 +102,6 @@ impl FrameEntry {
 }
 
 pub(super) struct Found {
-    /// The best matches, best first.
     pub hits: Vec<Hit>,
     pub total: usize,
 }
@@ -110,7 +109,6 @@ pub(super) struct Found {
 /// What a search depends on: the document, its device, the query.
 type Key = (DocumentId, usize, String);
 
-/// Searches frames off the window's thread.
 #[derive(Default)]
 pub(super) struct FrameSearch {
     index: Arc<OnceLock<FrameIndex>>,

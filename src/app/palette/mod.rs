@@ -29,8 +29,8 @@ pub struct Palette {
     frames: FrameSearch,
 }
 
-/// What the results depend on: the query, the document, its device, the cursor, the event of the state, and whether the frames
-/// are found.
+/// The inputs of a search: the query, the document, its device, the cursor, the event of the state, and whether the search of
+/// frames is done.
 #[derive(Clone, PartialEq)]
 struct Asked(String, Option<(DocumentId, usize, u32, Option<u32>)>, bool);
 
@@ -43,21 +43,18 @@ struct Hit {
     score: i32,
 }
 
-/// Results shown; the rest is counted.
+/// Most results shown; the rest is counted.
 const SHOWN: usize = 14;
 
-/// Score by which a file ranks below a command or view that matches as well, whatever the lengths of their names.
+/// Files rank this much lower, so that commands and views with an equally good match come first whatever the lengths of their
+/// names.
 const FILE_LATER: i32 = 60;
 
-/// What the palette searches.
 pub(super) struct Asking<'a> {
     pub front: Option<&'a Document>,
     pub recents: &'a [Recent],
-    /// The recordings that come with the program.
     pub samples: &'a [Sample],
-    /// Whether a command can run now.
     pub is_enabled: &'a dyn Fn(Command) -> bool,
-    /// Runs what takes long.
     pub jobs: &'a Jobs,
 }
 
@@ -216,7 +213,7 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
         let shortcut = command.keys();
         hits.push(Hit { detail: command.tooltip().to_owned(), shortcut, actions: vec![Action::Run(command)], score, title });
     }
-    // The file in front is open already.
+    // The file in front is already open.
     let in_front = asking.front.and_then(|d| d.path.as_deref());
     let recents = asking.recents.iter().filter(|r| !query.is_empty() && in_front != Some(r.path.as_path()));
     for recent in recents {
@@ -331,8 +328,8 @@ fn find_places(view: &DeviceView, query: &str, hits: &mut Vec<Hit>) {
     }
 }
 
-/// Scores how well a title matches a query: all letters must occur in order, and each begins a word or follows the one before it;
-/// unbroken runs count more. `None` when it does not match.
+/// How well a title matches a query. All letters must occur in order, and each must begin a word or follow the previous match.
+/// Unbroken runs score higher. `None` when it does not match.
 fn score(title: &str, query: &str) -> Option<i32> {
     if query.is_empty() {
         return Some(0);
@@ -340,7 +337,7 @@ fn score(title: &str, query: &str) -> Option<i32> {
     let title: Vec<char> = title.to_lowercase().chars().collect();
     let query: Vec<char> = query.to_lowercase().chars().filter(|c| !c.is_whitespace()).collect();
     let is_start = |i: usize| i == 0 || !title[i - 1].is_alphanumeric() || !title[i].is_alphanumeric();
-    // The word to begin at may come later: "tour" of "Take the tour".
+    // A later word may be a better start: "tour" in "Take the tour".
     let begun = |begin: usize| {
         let (mut at, mut total, mut run) = (begin, 0, 0);
         for (n, &wanted) in query.iter().enumerate() {

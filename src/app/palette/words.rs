@@ -1,14 +1,14 @@
-//! Finds commands by what people ask for, `why oom`, where none has that name.
+//! Finds commands for questions such as `why oom` when no command has that name.
 
 use crate::app::state::{Command, ViewKind};
 
-/// Words of a question that tell nothing of what is looked for.
+/// Words that say nothing about what is looked for.
 const SMALL: [&str; 28] = [
     "a", "an", "and", "are", "can", "did", "do", "does", "for", "from", "how", "i", "in", "is", "it", "me", "my", "of", "on",
     "show", "the", "this", "to", "too", "what", "where", "why", "with",
 ];
 
-/// Other words for what a command does.
+/// Additional search words of a command.
 fn also(command: Command) -> &'static str {
     use Command as C;
     match command {
@@ -62,8 +62,8 @@ fn of_view(view: ViewKind) -> &'static str {
     }
 }
 
-/// How well a command answers a question: each word that tells something is in its name, its sentence, or among its other words. Below
-/// every command whose name matches.
+/// How well a command answers a question. Every relevant word must be in its name, its tooltip or its additional words. The score
+/// is below that of any command whose name matches.
 pub(super) fn asked(command: Command, title: &str, query: &str) -> Option<i32> {
     let [title, also, said] = [title, also(command), command.tooltip()].map(words);
     let known = |word: &String| {
@@ -79,7 +79,7 @@ pub(super) fn asked(command: Command, title: &str, query: &str) -> Option<i32> {
     Some(40 + scores.iter().sum::<i32>() / scores.len().max(1) as i32 + more)
 }
 
-/// Of a query its last word may be unfinished, and of either word the ending may differ: `leaking` is `leak`.
+/// Compares two words by prefix, because the last word may be unfinished and endings may differ: `leaking` matches `leak`.
 fn is_same(known: &str, word: &str) -> bool {
     known.starts_with(word) || (known.len() >= 4 && word.starts_with(known))
 }

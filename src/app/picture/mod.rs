@@ -1,4 +1,5 @@
-//! Pictures for papers and reports: a view or the window as SVG or PNG, drawn without a display; the user's window as it is.
+//! Pictures for papers and reports: a view or the window as SVG or PNG, drawn without a display, or a picture of the user's
+//! window.
 
 pub mod raster;
 pub(in crate::app) mod svg;
@@ -19,14 +20,12 @@ use crate::app::state::ViewKind;
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::NewFile;
 
-/// Writes an SVG file.
 pub(in crate::app) fn write(out: &Path, text: &str) -> Result<(), String> {
     let mut file = NewFile::create(out, &[], true).map_err(|e| e.to_string())?;
     file.write_all(text.as_bytes()).map_err(|e| WriteError::io(out, e).to_string())?;
     file.finish().map_err(|e| e.to_string())
 }
 
-/// A picture that the user requested.
 pub(super) struct Wanted {
     /// The file to write, `.png` or `.svg`.
     pub path: PathBuf,

@@ -1,7 +1,8 @@
-//! Triangles to pixels without a graphics driver, for pictures that scripts and tests make.
+//! Draws triangles as pixels without a graphics driver, for pictures made by scripts and tests.
 //!
-//! Follows what egui's renderers do on a GPU: premultiplied colours, blended as they are stored (gamma), no multisampling because
-//! egui softens its edges itself, pixels whose centre is inside, and on a shared edge only the triangle below or right of it.
+//! Follows egui's GPU renderers: premultiplied colours, blending of the stored (gamma) values, no multisampling because egui
+//! antialiases edges itself. A triangle covers the pixels whose centres are inside; on a shared edge, only the triangle below or
+//! right of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,16 +10,16 @@ use std::sync::Arc;
 use egui::epaint::{ClippedPrimitive, Mesh, Primitive, Vertex};
 use egui::{Color32, ColorImage, Rect, TextureFilter, TextureId, TextureOptions, TexturesDelta};
 
-/// The textures that egui made, as a window's renderer holds them. Every mode of wrapping is taken for clamping.
+/// egui's textures, as a window's renderer keeps them. Every wrap mode is treated as clamping.
 #[derive(Default)]
 pub struct Textures {
     held: HashMap<TextureId, (Arc<ColorImage>, TextureOptions)>,
-    /// Not needed any more once the last frame is painted.
+    /// Freed once the last frame was painted.
     freed: Vec<TextureId>,
 }
 
 impl Textures {
-    /// Takes over what changed in a frame: whole textures and parts of them.
+    /// Applies the texture changes of a frame.
     pub fn update(&mut self, changes: &mut TexturesDelta) {
         for id in self.freed.drain(..) {
             self.held.remove(&id);
@@ -43,7 +44,6 @@ impl Textures {
         self.freed.extend(changes.free.drain());
     }
 
-    /// A texture's pixels.
     pub fn image(&self, id: TextureId) -> Option<&ColorImage> {
         self.held.get(&id).map(|(image, _)| image.as_ref())
     }
@@ -51,7 +51,7 @@ impl Textures {
 
 /// Draws the triangles of a frame over a colour. `scale` is pixels per point.
 ///
-/// Costs some nanoseconds for each pixel of one colour and ten times that where a texture or a gradient is.
+/// Costs a few nanoseconds per pixel of a plain colour, and ten times that for textures and gradients.
 pub fn paint(
     primitives: &[ClippedPrimitive],
     textures: &Textures,
@@ -80,10 +80,10 @@ fn pixels_of(rect: Rect, scale: f32, [width, height]: [usize; 2]) -> [i64; 4] {
     [pixel(rect.min.x, width), pixel(rect.min.y, height), pixel(rect.max.x, width), pixel(rect.max.y, height)]
 }
 
-/// Positions are whole numbers of this part of a pixel, so that two triangles agree on every pixel of the edge they share.
+/// Positions are integers in this fraction of a pixel, so that two triangles agree on the pixels of a shared edge.
 const PART: i64 = 256;
 
-/// Farther out than any picture, and small enough that the product of two positions fits 64 bits.
+/// Beyond any picture, but small enough that the product of two positions fits 64 bits.
 const FAR: f32 = 1e6;
 
 type Point = [i64; 2];
@@ -93,14 +93,14 @@ fn snap(vertex: &Vertex, scale: f32) -> Point {
     [part(vertex.pos.x), part(vertex.pos.y)]
 }
 
-/// The side of a triangle from one corner to the next, as a function that is not negative at the pixels it lets in.
+/// An edge of a triangle as a linear function that is not negative for pixels inside.
 struct Side {
-    /// The value at the centre of the picture's first pixel.
+    /// The value at the centre of the first pixel of the picture.
     first: i64,
-    /// How it changes from a pixel to the next.
+    /// The change from one pixel to the next.
     right: i64,
     down: i64,
-    /// Excludes pixels on the edge itself, unless it is a top or left one.
+    /// Excludes pixels exactly on the edge, unless it is a top or left edge.
     bias: i64,
 }
 
@@ -121,7 +121,7 @@ impl Side {
         self.first + self.right * x + self.down * y
     }
 
-    /// The part of a row that it lets in, cut from `from..to`.
+    /// The part of `from..to` in a row that is inside the edge.
     fn cut(&self, y: i64, (from, to): (i64, i64)) -> (i64, i64) {
         let start = self.at(0, y) + self.bias;
         match self.right {
@@ -129,13 +129,13 @@ impl Side {
             0 => (from, to),
             // The first pixel with start + right * x >= 0.
             right if right > 0 => (from.max(-start.div_euclid(right)), to),
-            // The last one.
+            // The last such pixel.
             right => (from, to.min(start.div_euclid(-right) + 1)),
         }
     }
 }
 
-/// What a triangle mixes between its corners: red, green, blue and alpha from 0 to 255, then the place in the texture in texels.
+/// The values interpolated between corners: red, green, blue, alpha (0 to 255), and the texture position in texels.
 type Mixed = [f32; 6];
 
 struct Target<'a> {
@@ -183,7 +183,7 @@ impl Target<'_> {
                 }
                 continue;
             }
-            // How much of the second and of the third corner is in the first pixel, and how that changes to the right.
+            // The weights of the second and third corner at the first pixel, and their change per pixel to the right.
             let whole = area as f32;
             let share = |side: &Side| (side.at(from, y) as f32 / whole, side.right as f32 / whole);
             let ((of_b, b_step), (of_c, c_step)) = (share(&sides[2]), share(&sides[0]));
@@ -196,7 +196,7 @@ impl Target<'_> {
         }
     }
 
-    /// The one colour of a triangle that has the same colour and texel at all corners.
+    /// The colour of a triangle whose corners all have the same colour and texel.
     fn constant(&self, [a, b, c]: [&Vertex; 3]) -> Option<Color32> {
         let is_same = |v: &Vertex| v.color == a.color && v.uv == a.uv;
         (is_same(b) && is_same(c)).then(|| {
@@ -211,19 +211,19 @@ impl Target<'_> {
         [r, g, b, a, vertex.uv.x * width, vertex.uv.y * height]
     }
 
-    /// The values of the first corner, and the differences to the other two.
+    /// The values of the first corner, and their differences to the other two.
     fn corners(&self, corners: [&Vertex; 3]) -> [Mixed; 3] {
         let [a, b, c] = corners.map(|v| self.values(v));
         [a, std::array::from_fn(|k| b[k] - a[k]), std::array::from_fn(|k| c[k] - a[k])]
     }
 
-    /// A corner's colour, or one between, times the texture: 0 to 255.
+    /// An interpolated colour times the texture, 0 to 255.
     fn shade(&self, [r, g, b, a, u, v]: Mixed) -> [f32; 4] {
         let texel = if self.nearest { self.texel(u.floor() as i64, v.floor() as i64) } else { self.smooth(u - 0.5, v - 0.5) };
         std::array::from_fn(|k| [r, g, b, a][k] * texel[k] / 255.0)
     }
 
-    /// The mean of the four texels around a place, by how near they are.
+    /// Bilinear interpolation of the four texels around a position.
     fn smooth(&self, u: f32, v: f32) -> [f32; 4] {
         let (x, y) = (u.floor(), v.floor());
         let (right, down) = (u - x, v - y);
@@ -279,8 +279,7 @@ mod tests {
         mesh
     }
 
-    /// Half-transparent triangles around a point cover each pixel once, whatever their orientation: nothing is drawn twice on the
-    /// edges that they share.
+    /// Half-transparent triangles around a point cover each pixel exactly once, whatever their orientation.
     #[test]
     fn shared_edges_are_drawn_once() {
         let half = Color32::from_rgba_premultiplied(100, 0, 0, 100);

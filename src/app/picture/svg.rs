@@ -1,7 +1,7 @@
 //! egui shapes as SVG: lines, fills and text that scale in a paper or a web page.
 //!
-//! Text stays text: searchable, in the reader's fonts if ours are missing, squeezed to the same width. Images (strata, occupancy)
-//! are embedded as PNG with one pixel per cell and scaled without smoothing, as on screen.
+//! Text stays text: it is searchable and, when our fonts are missing, is drawn in the reader's fonts at the same width. Images
+//! (strata, occupancy) are embedded as PNG with one pixel per cell and scaled without smoothing, as on screen.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use vramscope_core::units::is_steering;
 
 /// A whole SVG document of shapes and their clip rectangles, in paint order.
 ///
-/// One pass; a view of 1,600 columns makes some hundred kilobytes.
+/// Runs in one pass. A view of 1,600 columns gives some hundred kilobytes.
 pub fn document(shapes: &[(Rect, Shape)], size: Vec2, background: Color32, images: &Textures) -> String {
     let mut out = Writer { text: String::new(), images, gradients: 0 };
     let (w, h) = (number(size.x), number(size.y));

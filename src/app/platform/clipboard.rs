@@ -6,12 +6,11 @@ use egui::{Context, OutputCommand};
 
 use crate::app::jobs::{Jobs, answered};
 
-/// A copy that is being checked.
 #[derive(Default)]
 pub(in crate::app) struct Copying {
     /// A button made the copy, so the user is told. A copy from a text field is visible in the field.
     pub is_told: bool,
-    /// The window is a real one of the desktop, with its clipboard.
+    /// True for a real window on a desktop. Tests and screenshots have no clipboard to check.
     pub is_real: bool,
     pub copied: Option<String>,
     pub asked: Option<Receiver<Result<(), String>>>,

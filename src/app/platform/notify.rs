@@ -21,7 +21,7 @@ fn show(title: &str, sentence: &str) -> Result<(), zbus::Error> {
     const SERVICE: &str = "org.freedesktop.Notifications";
     const CRITICAL: u8 = 2;
     let hints = HashMap::from([("urgency", zbus::zvariant::Value::from(CRITICAL))]);
-    // A duration of -1 is the desktop's own.
+    // A duration of -1 lets the desktop decide.
     let (replaces, icon, buttons, duration_ms) = (0u32, "", Vec::<&str>::new(), -1i32);
     let body = ("vramscope", replaces, icon, title, sentence, buttons, hints, duration_ms);
     let bus = zbus::blocking::Connection::session()?;

@@ -21,7 +21,7 @@ pub struct RunOptions {
 
 const NO_DISPLAY: &str = "there is no display: neither WAYLAND_DISPLAY nor DISPLAY is set";
 
-/// The ways on without a display.
+/// What works without a display.
 const WITHOUT: &str = "Over ssh connect with ssh -X. Or take what needs no display: vramscope summary FILE (text), vramscope report FILE -o OUT.html \
 (a page), vramscope screenshot FILE OUT.png (a picture), or another command (vramscope --help)";
 
@@ -55,8 +55,8 @@ fn has_wayland_egl() -> bool {
     true
 }
 
-/// A sentence when WAYLAND_DISPLAY names a socket where no compositor answers. Checked first, because winit would report it with
-/// a line of its own source.
+/// An error when no compositor answers on the socket in WAYLAND_DISPLAY. Checked first, because winit's own error would name a
+/// line of winit's source.
 #[cfg(unix)]
 fn no_compositor() -> Option<String> {
     let name = std::env::var_os("WAYLAND_DISPLAY").filter(|name| !name.is_empty() && !is_set("WAYLAND_SOCKET"))?;
@@ -75,13 +75,13 @@ fn no_compositor() -> Option<String> {
     Some(format!("WAYLAND_DISPLAY is {shown}, but no compositor answers there ({error}). {USE_X11}"))
 }
 
-/// The same for an X server of this machine that DISPLAY names, as `:0`, where no socket is.
+/// The same for X11: a sentence when DISPLAY names a local server, as `:0`, whose socket is missing.
 #[cfg(unix)]
 fn no_x_server() -> Option<String> {
     let shown = std::env::var("DISPLAY").ok().filter(|_| !is_wayland())?;
     let number = shown.strip_prefix(':')?.split('.').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))?;
     let error = std::os::unix::net::UnixStream::connect(format!("/tmp/.X11-unix/X{number}")).err()?;
-    // A server without a file has a socket of the abstract kind.
+    // A server without a socket file may have an abstract socket.
     let is_gone = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused);
     (is_gone && !has_abstract_socket(number))
         .then(|| format!("there is no display: DISPLAY is {shown}, but no X server answers there. {WITHOUT}"))

@@ -15,7 +15,6 @@ use vramscope_core::formats::export::new_file::refusal;
 use vramscope_core::model::Progress;
 use vramscope_core::units::nearest;
 
-/// A picture to draw.
 #[derive(Clone, Debug)]
 pub struct Screenshot {
     /// The recording; `None` for the welcome page.
@@ -24,22 +23,20 @@ pub struct Screenshot {
     pub with: Vec<PathBuf>,
     /// The name of a view, or of a workspace (such as `overview`) for the whole window.
     pub view: String,
-    /// Width and height in pixels.
     pub size: (u32, u32),
     pub dark: bool,
     /// The cursor's event. By default the cursor is where the view opens.
     pub event: Option<u32>,
     /// The device by the index that the process used; `None` for the busiest.
     pub device: Option<i32>,
-    /// Writes SVG instead of PNG.
     pub is_svg: bool,
     /// Leaves out paths of the machine that made the recording.
     pub redact: bool,
     pub out: PathBuf,
 }
 
-/// Draws a recording's view or workspace into a file, without a display or a graphics driver. Gives a sentence where the picture does not
-/// show all. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
+/// Draws a recording's view or workspace into a file, without a display or a graphics driver. Returns a sentence when the picture
+/// is incomplete. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -53,7 +50,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     if let Some(sentence) = unknown_view(&shot.view) {
         return Err(sentence);
     }
-    // The welcome page is what is there without a recording.
+    // The welcome page has no recording.
     let welcome = Screenshot { file: None, with: Vec::new(), ..shot.clone() };
     let shot = if shot.view == "welcome" { &welcome } else { shot };
     let ctx = Context::default();
@@ -69,7 +66,7 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let mut patience = Patience::default();
     let still = draw(&ctx, &mut app, size, |app| {
         patience.check(app, &shot.view)?;
-        // A tab that failed may still be replaced by one that was opened with it.
+        // Another tab opened with it may still replace a tab that failed.
         if let (true, Some(Content::Failed(sentence))) = (app.is_idle(), app.active_document().map(|d| &d.content)) {
             return Err(sentence.clone());
         }

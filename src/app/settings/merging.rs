@@ -46,7 +46,6 @@ impl Kept {
         self.reading = Some(jobs.spawn("settings", move || file.as_deref().and_then(read)));
     }
 
-    /// True when the next save is due.
     pub fn is_due(&self) -> bool {
         self.file.is_some() && self.reading.is_none() && self.asked.is_none_or(|at| at.elapsed() >= EVERY)
     }
@@ -79,7 +78,7 @@ impl Kept {
 /// The settings in the file. `None` when it is missing, half written or not parsable; this window's settings are then used alone.
 fn read(file: &Path) -> Option<Settings> {
     let text = std::fs::read_to_string(file).ok()?;
-    // eframe's file is a RON map from keys to strings, each of which is RON again.
+    // eframe's file is a RON map from keys to strings, and each string is RON again.
     let values: HashMap<String, String> = ron::from_str(&text).ok()?;
     ron::from_str(values.get(eframe::APP_KEY)?).ok()
 }

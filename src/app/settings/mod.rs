@@ -35,9 +35,9 @@ impl ThemeChoice {
 pub struct Recent {
     #[serde(with = "path_or_bytes")]
     pub path: PathBuf,
-    /// Peak of reserved bytes of the busiest device; of a card that was watched, of what was used on it.
+    /// The peak of reserved bytes on the busiest device. For a watch of a GPU: the peak of the used bytes.
     pub peak_reserved: u64,
-    /// A card was watched, so that the peak is of what all programs used on it.
+    /// The file is a watch of a GPU, so the peak counts all programs.
     pub is_watch: bool,
     /// Events of the busiest device.
     pub events: u64,
@@ -58,11 +58,9 @@ pub struct Settings {
     pub theme: ThemeChoice,
     /// Newest first.
     pub recents: Vec<Recent>,
-    /// Arrangements for new documents.
     pub layouts: Layouts,
     /// Which timeline tracks are folded, and their heights.
     pub tracks: TrackLayout,
-    /// Axis of new documents.
     pub axis: Axis,
     /// Colouring of new documents. `None`, until the user chooses, means by role where roles are known. Older versions saved a
     /// value that nobody had chosen, under another name.
@@ -115,7 +113,6 @@ impl Settings {
         self.recents.truncate(RECENTS);
     }
 
-    /// Removes a file from the recents.
     pub fn forget(&mut self, path: &Path) {
         self.recents.retain(|r| r.path != path);
     }

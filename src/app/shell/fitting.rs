@@ -1,15 +1,14 @@
-//! A workspace in a small window: which panes give way, and how the others share the room. What the user arranged stays as it is
-//! and comes back with the room.
+//! Fits a workspace into a small window: hides panes and resizes the others. The user's own arrangement returns when there is
+//! room again.
 
 use egui::{Vec2, vec2};
 use egui_tiles::{Container, LinearDir, Shares, Tile, TileId, Tiles, Tree};
 
 use crate::app::state::ViewKind;
 
-/// The gap between panes.
 const GAP: f32 = 1.0;
 
-/// Panes that give way, the first first. The timeline stays to the last.
+/// The order in which panes are hidden. The timeline comes last.
 const GIVES_WAY: [ViewKind; 17] = [
     ViewKind::Contents,
     ViewKind::Accounting,
@@ -30,7 +29,7 @@ const GIVES_WAY: [ViewKind; 17] = [
     ViewKind::Autopsy,
 ];
 
-/// The least size a pane says something at, its header included, in points.
+/// The least useful size of a pane, including its header, in points.
 fn least_of(kind: ViewKind) -> Vec2 {
     match kind {
         ViewKind::Timeline => vec2(340.0, 82.0),
@@ -48,22 +47,22 @@ fn least_of(kind: ViewKind) -> Vec2 {
     }
 }
 
-/// From this width on the memory column cuts no role's name and has its links in one row. It gets this width if no other pane has
+/// At this width the memory view shows all role names in full and its links in one row. It gets this width when no other pane has
 /// to shrink for it.
 const MEMORY_NAMES: f32 = 272.0;
 
-/// The most a column beside the pictures is worth: in a wide window they get the rest.
+/// The greatest useful width of a column beside the pictures. In a wide window the pictures get the rest.
 const MOST_BESIDE: f32 = 480.0;
 
-/// What was changed for the room there is.
+/// Changes made to fit the window.
 pub struct Fitted {
     hidden: Vec<(TileId, ViewKind)>,
-    /// A container, its shares as the user left them, and as they were set.
+    /// A container, its shares before the change, and its shares after.
     shares: Vec<(TileId, Shares, Shares)>,
 }
 
 impl Fitted {
-    /// Hides panes of a tree, and moves the borders of others, until all have the least room they need in `size`.
+    /// Hides panes and resizes others until all have their least size within `size`.
     pub fn fit(tree: &mut Tree<ViewKind>, size: Vec2) -> Self {
         let mut fitted = Fitted { hidden: Vec::new(), shares: Vec::new() };
         let Some(root) = tree.root() else { return fitted };
@@ -72,7 +71,7 @@ impl Fitted {
         fitted
     }
 
-    /// Hides panes, in the order in which they give way, until the rest has the room it needs.
+    /// Hides panes in the order of `GIVES_WAY` until the rest fits.
     fn hide(&mut self, tree: &mut Tree<ViewKind>, root: TileId, size: Vec2) {
         for kind in GIVES_WAY {
             let over = (least(&tree.tiles, root) - size).max(Vec2::ZERO);
@@ -87,13 +86,13 @@ impl Fitted {
             if tree.tiles.is_visible_in_layout(root) && (then.x < over.x || then.y < over.y) {
                 self.hidden.push((id, kind));
             } else {
-                // Its room is not where room is missing.
+                // Hiding this pane gains nothing in the direction that is short of room.
                 tree.tiles.set_visible(id, true);
             }
         }
     }
 
-    /// Puts everything back but what the user changed meanwhile; gives the views that had no room.
+    /// Undoes everything that the user did not change meanwhile. Returns the views that had no room.
     pub fn undo(self, tree: &mut Tree<ViewKind>) -> Vec<ViewKind> {
         for (id, _) in &self.hidden {
             tree.tiles.set_visible(*id, true);
@@ -108,7 +107,7 @@ impl Fitted {
         self.hidden.into_iter().map(|(_, kind)| kind).collect()
     }
 
-    /// Gives each child at least what it needs, and the rest by its share.
+    /// Gives each child at least its least size, and distributes the rest by its share.
     fn share(&mut self, tiles: &mut Tiles<ViewKind>, id: TileId, size: Vec2) {
         let Some(Tile::Container(container)) = tiles.get(id) else { return };
         let Container::Linear(linear) = container else {
@@ -150,7 +149,7 @@ impl Fitted {
     }
 }
 
-/// Lengths near `wishes` of which none is below its need, as long as the needs fit the room.
+/// Lengths close to `wishes`, each at least its need, as long as the needs fit the room.
 fn divide(wishes: &[f32], needs: &[f32], room: f32) -> Vec<f32> {
     let mut fixed = vec![false; wishes.len()];
     loop {
@@ -166,7 +165,7 @@ fn divide(wishes: &[f32], needs: &[f32], room: f32) -> Vec<f32> {
     }
 }
 
-/// Lengths of which none beside the others is more than it is worth; the others share what that leaves.
+/// Limits the lengths of side columns, and gives what they lose to the others.
 fn capped(wishes: &[f32], beside: &[bool]) -> Vec<f32> {
     let cap = |(&wish, &is_beside): (&f32, &bool)| if is_beside { wish.min(MOST_BESIDE) } else { wish };
     let capped: Vec<f32> = wishes.iter().zip(beside).map(cap).collect();
@@ -178,7 +177,7 @@ fn capped(wishes: &[f32], beside: &[bool]) -> Vec<f32> {
     capped.iter().zip(beside).map(|(&w, &b)| if b { w } else { w + excess * w / others }).collect()
 }
 
-/// The least size of a tile and all in it that is visible.
+/// The least size of a tile with its visible contents.
 fn least(tiles: &Tiles<ViewKind>, id: TileId) -> Vec2 {
     if !tiles.is_visible_in_layout(id) {
         return Vec2::ZERO;
@@ -194,7 +193,7 @@ fn least(tiles: &Tiles<ViewKind>, id: TileId) -> Vec2 {
             match container {
                 Container::Linear(linear) if linear.dir == LinearDir::Horizontal => vec2(sum.x, most.y),
                 Container::Linear(_) => vec2(most.x, sum.y),
-                // A row of tabs is above the tab in front.
+                // Tabs need a row above the pane.
                 Container::Tabs(_) => most + vec2(0.0, 28.0),
                 Container::Grid(_) => most,
             }

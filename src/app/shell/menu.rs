@@ -23,7 +23,7 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         ui.add_space(4.0);
         let bar = egui::MenuBar::new().ui(ui, |ui| {
             menus(app, ui);
-            // The bar itself takes the whole width.
+            // The bar itself has the full width.
             ui.cursor().left()
         });
         bar.inner
@@ -37,7 +37,7 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         app.actions.run(Command::ToggleTheme);
     }
     device_chooser(app, &mut right, tokens);
-    // The search field is in the middle of the window, or where there is room beside the menus.
+    // The search field is centred in the window, or placed beside the menus when there is no room in the centre.
     let free = Rangef::new(menus_end + 16.0, right.min_rect().left() - 16.0);
     let width = 400.0f32.min(full.width() * 0.3).max(150.0).min(free.span());
     let middle = full.center().x.clamp(free.min + width / 2.0, (free.max - width / 2.0).max(free.min + width / 2.0));
@@ -165,7 +165,7 @@ fn menus(app: &mut App, ui: &mut Ui) {
     });
 }
 
-/// One menu entry: its text, its shortcut, disabled when it makes no sense.
+/// One menu entry with its shortcut. Disabled when the command does not apply.
 fn entry(app: &App, ui: &mut Ui, command: Command) {
     let mut button = egui::Button::new(command.text());
     let keys = command.keys();
@@ -181,7 +181,7 @@ fn entry(app: &App, ui: &mut Ui, command: Command) {
     }
 }
 
-/// So many devices stand beside each other, so that one sees that there are others; more are in a menu.
+/// Up to this many devices are shown side by side, so that users notice them. More are in a menu.
 const BESIDE: usize = 3;
 
 fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
@@ -218,7 +218,7 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
     }
     let mut chosen = None;
     let response = selector_button(ui, "device", &title(view.data.index));
-    // Below the tab bar: while choosing a device one still sees, and can press, tabs and workspaces.
+    // Opens below the tab bar, so that tabs and workspaces stay visible and clickable.
     let gap = ui.ctx().content_rect().top() + MENU_BAR + TAB_BAR + 4.0 - response.rect.bottom();
     Popup::menu(&response).align(RectAlign::BOTTOM_END).gap(gap.max(4.0)).show(|ui| {
         ui.set_width(320.0);

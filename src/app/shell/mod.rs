@@ -1,4 +1,4 @@
-//! What surrounds the views: menu bar, tab bar, panes with their headers, status bar.
+//! Everything around the views: menu bar, tab bar, panes with their headers, status bar.
 
 pub mod fitting;
 mod heights;
@@ -17,7 +17,6 @@ use heights::{MENU_BAR, STATUS_BAR, TAB_BAR};
 use crate::app::theme::Tokens;
 use crate::app::window::App;
 
-/// Draws the whole window.
 pub(super) fn draw(app: &mut App, ui: &mut Ui) {
     let tokens = Tokens::of(ui.ctx());
     if let Some(only) = app.only

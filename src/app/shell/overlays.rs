@@ -1,4 +1,4 @@
-//! What lies over the window: draws the dialog that is open, and does what was answered in it.
+//! Draws the open dialog over the window, and acts on its answer.
 
 use egui::Ui;
 
@@ -12,7 +12,7 @@ use crate::app::state::{Action, Choosing, Command, Other};
 use crate::app::theme::Tokens;
 use crate::app::window::{App, Overlay};
 
-/// Draws the dialog that is open. One that stays is put back, unless what was done in it opened another.
+/// Draws the open dialog. It stays open unless it closed or opened another one.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut overlay = std::mem::replace(&mut app.overlay, Overlay::None);
     if stays(app, &mut overlay, ui, tokens) && matches!(app.overlay, Overlay::None) {

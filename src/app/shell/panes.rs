@@ -1,4 +1,4 @@
-//! The panes of a workspace: the tile tree, each pane's header with its legend, and the view under it.
+//! The panes of a workspace: the tile tree, and in each pane a header with a legend and the view.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub(super) fn centre(app: &mut App, ui: &mut Ui, tokens: &'static Tokens) {
             }
             app.hidden = workspace_ui(document, ui, tokens, &actions, &jobs, settings, &mut maximised);
             app.maximised = maximised;
-            // A view that was just asked for and found no room takes all of it.
+            // A requested view that has no room fills the workspace.
             if let Some(view) = app.shown.take().filter(|view| app.hidden.contains(view)) {
                 app.maximised = Some(view);
                 ui.ctx().request_repaint();
@@ -90,7 +90,7 @@ pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, o
     let Some(document) = app.documents.front_mut() else { return };
     egui::CentralPanel::no_frame().frame(Frame::new().fill(tokens.s1)).show(ui, |ui| {
         let mut maximised = Some(only);
-        // A picture of one view is taken once it is complete: nothing has to appear together.
+        // A picture of one view is taken when it is complete, so there is no need to wait behind the loading page.
         if let Content::Ready(view) = &mut document.content {
             view.settling = None;
         }
@@ -98,7 +98,7 @@ pub(super) fn draw_single(app: &mut App, ui: &mut Ui, tokens: &'static Tokens, o
     });
 }
 
-/// Draws the panes; returns those without room.
+/// Draws the panes. Returns the views without room.
 fn workspace_ui(
     document: &mut Document,
     ui: &mut Ui,
@@ -127,11 +127,11 @@ fn workspace_ui(
     };
     view.shared.shows_comparison = is_seen(ViewKind::Compare) || is_seen(ViewKind::Flame);
     if !is_seen(ViewKind::Memory) {
-        // It cannot say any more that the pointer left it.
+        // A view that is no longer drawn cannot report that the pointer left it.
         view.shared.hover_class = None;
         view.shared.hover_own = None;
     }
-    // Requests of pages and dialogs do not concern the panes.
+    // Drops failures of pages and dialogs, which do not concern the panes.
     drop(jobs.take_asked_in_vain());
     let fresh = view.refresh(jobs, &settings.category_rules);
     let in_vain = jobs.take_asked_in_vain();
@@ -176,7 +176,7 @@ fn workspace_ui(
         let fitted = Fitted::fit(tree, ui.available_size());
         tree.ui(&mut panes, ui);
         let hidden = fitted.undo(tree);
-        // Panes are moved with the left button alone: the others pan and open menus.
+        // Only the left button moves panes. The other buttons pan and open menus.
         if ui.input(|i| i.pointer.any_down() && !i.pointer.primary_down()) && tree.dragged_id(ui.ctx()).is_some() {
             ui.ctx().stop_dragging();
         }
@@ -185,7 +185,7 @@ fn workspace_ui(
         }
         let docked = before.filter(|before| before != tree);
         if let Some(before) = docked {
-            // Now it is an arrangement of the user's own.
+            // The arrangement is now the user's own, so its visited views stay.
             document.visitors.retain(|visitor| visitor.0 != workspace);
             document.remember(Left::Layout(workspace, Box::new(before)));
         }
@@ -193,7 +193,7 @@ fn workspace_ui(
     }
 }
 
-/// A watch that has found no device has nothing for any view but the one that waits for it.
+/// While a watch has no device, only the Live view has something to show.
 fn no_device(ui: &mut Ui, track: Option<&LiveTrack>, actions: &Actions) {
     let why = track.and_then(|t| t.trouble.as_deref()).unwrap_or("The first sample has not come yet.");
     empty_state(ui, &format!("No GPU is watched, so there is nothing to show here. {why}"), None);
@@ -205,20 +205,19 @@ fn no_device(ui: &mut Ui, track: Option<&LiveTrack>, actions: &Actions) {
     });
 }
 
-/// Draws panes for the tile tree: a header to grab, then the view.
+/// Draws the panes of the tile tree: a header to drag, and the view below.
 struct Panes<'a> {
     views: &'a mut HashMap<ViewKind, Box<dyn View>>,
     broken: &'a mut HashMap<ViewKind, String>,
-    /// What all views share and cannot be had.
+    /// Names of shared values that could not be computed.
     in_vain: Vec<String>,
     cx: ViewContext<'a>,
     maximised: &'a mut Option<ViewKind>,
     is_single: bool,
     is_unseen: bool,
     workspace: Workspace,
-    /// Views in tabs.
     tabbed: Vec<ViewKind>,
-    /// What the user closed in this frame.
+    /// The pane that the user closed in this frame.
     closed: Option<ViewKind>,
 }
 
@@ -227,7 +226,7 @@ impl Panes<'_> {
         let tokens = self.cx.tokens;
         let rect = ui.max_rect();
         if self.is_unseen {
-            // The tree gives each pane a painter of its own.
+            // The tree has its own painter for each pane.
             ui.set_invisible();
         }
         ui.painter().rect_filled(rect, 0.0, tokens.s1);
@@ -249,13 +248,13 @@ impl Panes<'_> {
         let cx = &self.cx;
         let mut is_closed = false;
         let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
-        // What the user brought in goes as easily; a tab has a cross of its own.
+        // A pane that the user added has a close button. A pane in tabs is closed by its tab.
         if !self.is_single && !self.tabbed.contains(&kind) && !self.workspace.starts_with(kind) {
             header = header.closable(&mut is_closed);
         }
         let header = header.show(ui, |ui| attempt(&mut || view.header_ui(ui, cx)));
-        // The header is the handle by which a pane is docked elsewhere. It takes no focus: a widget behind its own buttons that is also before
-        // them would keep Tab among them for ever.
+        // The header is the handle for docking the pane elsewhere. It takes no focus. It comes before its own buttons but lies
+        // behind them, so Tab would otherwise never leave them.
         let grip = header.interact(Sense::CLICK | Sense::DRAG);
         if grip.double_clicked() {
             *self.maximised = if self.maximised.is_some() { None } else { Some(kind) };
@@ -280,7 +279,7 @@ impl Panes<'_> {
         }
         let body = rect.with_min_y(header.rect.bottom());
         if body.is_positive() {
-            // Where the tree moves the pane to, what it is scrolled to goes with it.
+            // When the tree moves the pane, its scroll positions move with it.
             let id = egui::Id::unique(("pane", self.workspace.title(), kind));
             let mut child = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).scope_id(id));
             child.set_clip_rect(body.intersect(ui.clip_rect()));
@@ -292,7 +291,7 @@ impl Panes<'_> {
             let in_vain = jobs.take_asked_in_vain();
             let missing = in_vain.into_iter().chain(self.in_vain.iter().filter(|name| needs(kind, name)).cloned()).next();
             if let Some(said) = trouble {
-                // What it drew until then, and what it remembers, is not to be relied on.
+                // The view's state may be inconsistent after the panic.
                 self.views.remove(&kind);
                 let sentence = "This view stopped: an error in vramscope. The others go on. Please report it, with the recording if \
                                 you can, and with what it said:";
@@ -304,7 +303,7 @@ impl Panes<'_> {
             } else if let Some(name) = missing {
                 let sentence = "This view has nothing to draw: an error in vramscope while it was computed. It is tried again when what \
                                 it shows changes. Please report it, with the recording if you can, and with what failed:";
-                // What was remembered with the error goes, so that all is computed again.
+                // Drops the cached failure, so that everything is computed again.
                 if failed(ui, tokens, body, kind, sentence, &name) {
                     self.views.remove(&kind);
                 }
@@ -314,7 +313,7 @@ impl Panes<'_> {
     }
 }
 
-/// The views that are nothing without what all of them share.
+/// True when a view cannot be drawn without the shared value of this name.
 fn needs(kind: ViewKind, name: &str) -> bool {
     match name {
         "findings" => kind == ViewKind::Findings,
@@ -324,7 +323,7 @@ fn needs(kind: ViewKind, name: &str) -> bool {
     }
 }
 
-/// Says in a view's place why it is not there; true when the user wants it tried again.
+/// Shows in a view's place why it failed. True when the user wants to retry.
 fn failed(ui: &mut Ui, tokens: &Tokens, body: Rect, kind: ViewKind, sentence: &str, said: &str) -> bool {
     let mut place = ui.new_child(UiBuilder::new().max_rect(body).layout(Layout::top_down(Align::Min)).id_salt((kind, "failed")));
     place.set_clip_rect(body.intersect(ui.clip_rect()));
@@ -337,7 +336,7 @@ fn failed(ui: &mut Ui, tokens: &Tokens, body: Rect, kind: ViewKind, sentence: &s
     place.vertical_centered(|ui| ui.button("Try again").clicked()).inner
 }
 
-/// Why a view can show nothing of a recording that is of another kind than it draws, and the line that makes one it can.
+/// Why a view cannot show this kind of recording, and the line of code that records what it needs.
 fn without(recording: &Recording, device: &DeviceRecording, kind: ViewKind) -> Option<(&'static str, Option<&'static str>)> {
     use ViewKind as V;
     if recording.has_only_counters() {
@@ -358,7 +357,7 @@ fn without(recording: &Recording, device: &DeviceRecording, kind: ViewKind) -> O
     None
 }
 
-/// False for what the recording in front does not tell: the legend of a view that draws it does not name it.
+/// False for legend entries that do not apply to the recording in front.
 fn is_told(cx: &ViewContext<'_>, kind: ViewKind, what: &str) -> bool {
     let (data, device) = (cx.data, cx.data.device());
     if !matches!(kind, ViewKind::Timeline | ViewKind::Contents) || (device.events.is_empty() && device.segments.is_empty()) {
@@ -395,7 +394,7 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     }
 }
 
-/// What every pane understands, after the view's own.
+/// Gestures of all panes, listed after the view's own.
 const GESTURES: &[(&str, &str)] = &[
     ("drag header", "move the pane beside, above or onto another"),
     ("double click", "on the header: fill the window with this pane, and back"),
@@ -411,7 +410,7 @@ impl Behavior<ViewKind> for Panes<'_> {
     }
 
     fn tab_title_for_tile(&mut self, tiles: &Tiles<ViewKind>, tile: TileId) -> egui::WidgetText {
-        // A tab of several panes has the name of the first.
+        // A tab with several panes is named after the first one.
         let (mut at, mut is_several) = (tile, false);
         while let Some(Tile::Container(container)) = tiles.get(at) {
             let Some(first) = container.children().next() else { break };
@@ -462,7 +461,7 @@ mod tests {
     use crate::app::data::samples;
     use crate::app::settings::Settings;
 
-    /// A view that panics: in its own drawing, or in what it computes.
+    /// A view that panics, either while drawing or while computing.
     #[derive(Default)]
     struct Broken {
         computes: bool,
@@ -478,7 +477,7 @@ mod tests {
         }
     }
 
-    /// Draws the window a while with a broken view in the place of the Inspector; the texts it shows then, and its notices.
+    /// Draws the window for a while with the broken view in place of the Inspector. Returns its texts and its notices.
     fn drawn(computes: bool) -> (Vec<String>, Vec<String>) {
         let ctx = egui::Context::default();
         let mut app = App::new(&ctx, Settings::default(), Jobs::new(ctx.clone()));

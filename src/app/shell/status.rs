@@ -1,4 +1,4 @@
-//! The status bar: the instant the cursor is at, its figures, and what the file was like.
+//! The status bar: the instant at the cursor, its figures, and notes on the file.
 
 use std::path::Path;
 
@@ -112,18 +112,18 @@ fn workspace_status(document: &Document, view: &DeviceView) -> Option<Vec<(Strin
     }
 }
 
-/// The pieces of the status bar, left to right. One that does not fit is left out with all that follow.
+/// The items of the status bar, left to right. An item that does not fit is left out together with all later ones.
 struct Items<'a> {
     ui: &'a mut Ui,
     tokens: &'a Tokens,
     is_first: bool,
     is_full: bool,
-    /// What follows is of another instant than the one named: dimmed.
+    /// The following figures are of an earlier instant than the named one, so they are dimmed.
     is_stale: bool,
 }
 
 impl Items<'_> {
-    /// Pieces of text, the important ones in the strong colour, behind a divider unless it is the first.
+    /// Adds text pieces, important ones in the strong colour. A divider separates them from previous items.
     fn add(&mut self, pieces: &[(&str, bool)]) -> Option<Response> {
         let ui = &mut *self.ui;
         let divider = if self.is_first { 0.0 } else { 21.0 };
@@ -148,7 +148,7 @@ impl Items<'_> {
     }
 }
 
-/// Figures are stronger than their names; those that are of another instant than the one named wait dimmed for the new ones.
+/// Figures are stronger than their names. Stale figures are dimmed until new ones arrive.
 fn ink(tokens: &Tokens, strong: bool, is_stale: bool) -> egui::Color32 {
     match (is_stale, strong) {
         (true, _) => tokens.text3,
@@ -214,7 +214,7 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     }
     figure(Term::Reserved, &[("reserved ", false), (&show(state.totals.reserved), true)]);
     figure(Term::Allocated, &[("allocated ", false), (&show(state.totals.allocated), true)]);
-    // What other views call in use is both.
+    // In other views, "in use" includes both.
     let pending = state.totals.active.saturating_sub(state.totals.allocated);
     if pending > 0 {
         figure(Term::PendingFree, &[("pending free ", false), (&show(pending), true)]);
@@ -229,7 +229,6 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     figure(Term::LargestHole, &[("largest hole ", false), (&show(largest), true)]);
 }
 
-/// The folder that is watched for new recordings.
 fn watch_status(ui: &mut Ui, tokens: &Tokens, folder: &Path) {
     if ui.min_rect().width() > 0.0 {
         let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
@@ -240,7 +239,7 @@ fn watch_status(ui: &mut Ui, tokens: &Tokens, folder: &Path) {
         .on_hover_text(format!("{}: each new recording is opened or offered.", folder.display()));
 }
 
-/// The views that the window has no room for; a click lists them, and each can fill the window.
+/// Lists the views that have no room in the window. Each can be opened to fill the window.
 fn hidden_status(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let hidden = &app.hidden;
     if hidden.is_empty() {
@@ -266,7 +265,7 @@ fn hidden_status(app: &App, ui: &mut Ui, tokens: &Tokens) {
     ));
 }
 
-/// The sample of a watch at the cursor, or the newest, and how complete the watch is.
+/// The sample at the cursor or the newest one, and how complete the watch is.
 fn live_status(
     items: &mut Items<'_>,
     device: &DeviceRecording,
@@ -301,7 +300,7 @@ fn live_status(
     ]);
 }
 
-/// Holes, their bytes, and the largest.
+/// Number of holes, their bytes, and the largest one.
 fn hole_figures(state: &State) -> (u64, u64, u64) {
     state.holes().fold((0, 0, 0), |(n, sum, max), hole| (n + 1, sum + hole.size, max.max(hole.size)))
 }
@@ -314,7 +313,7 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     }
     let report = &view.data.recording.report;
     let contradiction = view.data.tables.disagreement.as_ref();
-    // A note may count thousands of places; it is one thing to read.
+    // A note may stand for thousands of places, but it counts as one.
     let notes = report.warnings.len() as u64 + u64::from(contradiction.is_some());
     if notes == 0 {
         ui.label(text::mono("no load notes").color(tokens.text2));

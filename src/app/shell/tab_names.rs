@@ -1,12 +1,11 @@
-//! What tabs are called where their whole titles have no room: what tells the open files apart is kept. Pure.
+//! Short names of tabs that keep what distinguishes the open files. Only text, no drawing.
 
 use std::path::Path;
 
-/// Letters of the start that are kept before what differs.
+/// Letters kept at the start of a shortened name.
 const HEAD: usize = 4;
 
-/// The names of tabs before any is shortened: the titles, and where two are equal each behind the folder that tells it from the
-/// others.
+/// The full names of tabs: their titles. Equal titles get the folder that distinguishes them.
 pub(super) fn full(titles: &[&str], paths: &[Option<&Path>]) -> Vec<String> {
     let parts = |i: usize| -> Vec<String> {
         let path = paths.get(i).copied().flatten();
@@ -14,7 +13,7 @@ pub(super) fn full(titles: &[&str], paths: &[Option<&Path>]) -> Vec<String> {
     };
     let name = |i: usize| {
         let mine = parts(i);
-        // How far up the first folder is that no other file of this name is in.
+        // The first folder that differs from those of all other files of this name.
         let others = (0..titles.len()).filter(|&j| j != i && titles[j] == titles[i]).map(parts);
         let depth = others.map(|other| mine.iter().zip(&other).take_while(|(a, b)| a == b).count()).max();
         match depth.and_then(|depth| mine.get(depth)) {
@@ -25,7 +24,7 @@ pub(super) fn full(titles: &[&str], paths: &[Option<&Path>]) -> Vec<String> {
     (0..titles.len()).map(name).collect()
 }
 
-/// The names without the ending that all of them have: `.pickle`, `.pickle.gz`.
+/// The names without the ending that all of them share: `.pickle`, `.pickle.gz`.
 pub(super) fn without_shared_ending(names: &[String]) -> Vec<String> {
     let endings: Vec<&str> = names.iter().filter_map(|n| ending(n)).collect();
     match endings.first() {
@@ -36,7 +35,7 @@ pub(super) fn without_shared_ending(names: &[String]) -> Vec<String> {
     }
 }
 
-/// The ending of a file name with its dot, and with what it is packed by; `None` for names that are not of files.
+/// The ending of a file name with its dot, including a compression suffix; `None` for other names.
 fn ending(name: &str) -> Option<&str> {
     let last = |name: &str| name.rfind('.').filter(|&at| at > 0 && at + 1 < name.len() && !name[at..].contains([' ', '/']));
     let at = last(name)?;
@@ -45,8 +44,8 @@ fn ending(name: &str) -> Option<&str> {
     Some(&name[at..])
 }
 
-/// A name of at most `most` letters, more than eight, that no other of the names could be short for, if there is one: the start, or
-/// the start and a later word; else the start and the end.
+/// A name of at most `most` letters (more than eight) that fits no other name, if possible: its start, or its start and a later
+/// word. Otherwise its start and its end.
 pub(super) fn shorten(names: &[String], at: usize, most: usize) -> String {
     let Some(name) = names.get(at) else { return String::new() };
     let letters: Vec<char> = name.chars().collect();
@@ -55,7 +54,7 @@ pub(super) fn shorten(names: &[String], at: usize, most: usize) -> String {
     }
     let others: Vec<Vec<char>> = names.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, n)| n.chars().collect()).collect();
     let is_own = |cut: &Cut| !others.iter().any(|other| cut.fits(&letters, other));
-    // The start alone, then the start and the word in which the name leaves the one most like it, then any later word.
+    // Tries the start, then the start and the word at which the name differs from the most similar one, then any later word.
     let words: Vec<usize> = (HEAD + 1..letters.len()).filter(|&i| ['_', '.', '-', '/', ' '].contains(&letters[i - 1])).collect();
     let alike = |other: &Vec<char>| letters.iter().zip(other).take_while(|(a, b)| a == b).count();
     let leaves = others.iter().map(alike).max().unwrap_or(0);
@@ -66,7 +65,7 @@ pub(super) fn shorten(names: &[String], at: usize, most: usize) -> String {
     cut.unwrap_or_else(|| Cut::ends(letters.len(), most)).text(&letters)
 }
 
-/// The kept parts of a name: its start, and a part after it.
+/// The kept parts of a name: its start, and a later part.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     head: usize,
@@ -75,16 +74,16 @@ struct Cut {
 }
 
 impl Cut {
-    /// Start and end, equally long.
+    /// The start and the end, equally long.
     fn ends(length: usize, most: usize) -> Self {
         let half = most / 2;
         Cut { head: half, from: length + 1 - half.max(1), to: length }
     }
 
-    /// The start and as much as fits from a word on.
+    /// The start, and as much as fits from a word on.
     fn from_word(from: usize, length: usize, most: usize) -> Self {
         let room = most.saturating_sub(HEAD + 1);
-        // What is cut off at the end has its mark too.
+        // Leaves room for a second "…" when the end is cut too.
         let to = if length - from <= room { length } else { (from + room.saturating_sub(1)).max(from + 1).min(length) };
         Cut { head: HEAD.min(from), from, to }
     }
@@ -96,7 +95,7 @@ impl Cut {
         format!("{}{between}{}{after}", part(0..self.head), part(self.from..self.to))
     }
 
-    /// True if the kept parts also fit another name.
+    /// True when another name would be shortened to the same text.
     fn fits(self, letters: &[char], other: &[char]) -> bool {
         let (head, part) = (&letters[..self.head], &letters[self.from..self.to]);
         let Some(rest) = other.strip_prefix(head) else { return false };
@@ -146,7 +145,7 @@ mod tests {
         let names = full(&["rank0.pickle", "rank0.pickle", "rank1.pickle"], &paths.map(Some));
         assert_eq!(names, ["a/rank0.pickle", "b/rank0.pickle", "rank1.pickle"]);
         assert_eq!(full(&["live", "live"], &[None, None]), ["live", "live"]);
-        // Nothing tells them apart: still cut to the room.
+        // Equal names cannot be distinguished but are still shortened.
         assert_eq!(shown(&["one long title of a watch", "one long title of a watch"], 12)[0].chars().count(), 12);
     }
 }

@@ -1,4 +1,4 @@
-//! The tab bar: a tab a recording, the workspaces at the right.
+//! The tab bar: one tab per recording, and the workspaces at the right.
 
 use egui::{Align, Layout, Popup, Rect, Sense, Stroke, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
@@ -13,7 +13,7 @@ use crate::app::window::App;
 pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let rect = ui.max_rect();
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, Stroke::new(1.0, tokens.line));
-    // What the tabs want at least; the workspaces fold to one button before they take that.
+    // Width that the tabs want. When it is not available, the workspaces become a single menu button.
     let wanted = 32.0 + app.documents.len().max(1) as f32 * 150.0;
     let workspaces_width = if app.active_document().is_some_and(|d| d.view().is_some()) && Workspace::ALL.len() > 1 {
         workspace_switch(app, ui, tokens, rect, rect.width() - wanted)
@@ -29,13 +29,13 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut tabs = ui.new_child(UiBuilder::new().max_rect(tabs_rect).layout(Layout::left_to_right(Align::Min)));
     tabs.set_clip_rect(tabs_rect);
     tabs.spacing_mut().item_spacing.x = 0.0;
-    // A tab that comes to the front is brought into view once; after that one may scroll.
+    // A tab that comes to the front is scrolled into view once. Afterwards the user may scroll freely.
     let front = app.active_document().map(|d| d.id);
     let key = egui::Id::unique("tab in front");
     let seen: Option<Option<DocumentId>> = ui.data_mut(|d| d.get_temp(key));
     ui.data_mut(|d| d.insert_temp(key, front));
     let is_new = seen != Some(front);
-    // Tabs scroll sideways, also with a wheel that has only one direction.
+    // Tabs scroll sideways, also with a vertical wheel.
     tabs.style_mut().always_scroll_the_only_direction = true;
     egui::ScrollArea::horizontal()
         .id_salt("tabs")
@@ -77,7 +77,7 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         });
 }
 
-/// A file, one that was not opened, or something that is being watched.
+/// The icon of a file, of a file that failed to open, or of a live watch.
 fn document_icon(document: &Document) -> Icon {
     if matches!(document.content, Content::Failed(_)) && document.snapshots.is_empty() {
         return Icon::Warning;
@@ -85,7 +85,7 @@ fn document_icon(document: &Document) -> Icon {
     if document.feed.as_ref().is_some_and(|f| !f.status.is_over) { Icon::Pulse } else { Icon::File }
 }
 
-/// What tabs were called last, and what that depends on.
+/// The names of the tabs in the last frame, and their inputs.
 #[derive(Clone, PartialEq)]
 struct Named {
     titles: Vec<(String, Option<std::path::PathBuf>, bool)>,
@@ -93,8 +93,8 @@ struct Named {
     names: Vec<String>,
 }
 
-/// What each tab says, so that all fit: whole titles, else without the ending they share, else shortened, to twelve letters at the
-/// least. Worked out again only when tabs or their room change.
+/// The text of each tab, so that all fit: full names, or names without a shared ending, or shortened names of at least twelve
+/// letters. Computed only when the tabs or their room change.
 fn names(ui: &Ui, app: &App, room: f32) -> Vec<String> {
     let key = egui::Id::unique("names of tabs");
     let titles: Vec<_> = app.documents.iter().map(|d| (d.title.clone(), d.path.clone(), d.has_oom())).collect();
@@ -116,14 +116,14 @@ fn names(ui: &Ui, app: &App, room: f32) -> Vec<String> {
     names
 }
 
-/// The width of all tabs under these names, and of the button after them.
+/// The width of all tabs with these names, and of the button after them.
 fn tabs_width(ui: &Ui, app: &App, names: &[String]) -> f32 {
     let dots = app.documents.iter().filter(|d| d.has_oom()).count() as f32 * 16.0;
     let text: f32 = names.iter().map(|n| TAB_AROUND + label::width(ui.painter(), n, Type::Body)).sum();
     text + dots + TAB_BAR
 }
 
-/// A button that lists all tabs, where they do not fit beside each other.
+/// A button that lists all tabs, when they do not fit side by side.
 fn all_tabs(app: &App, ui: &mut Ui, at: egui::Pos2) {
     let place = Rect::from_min_size(at, vec2(28.0, TAB_BAR - 1.0));
     let mut place =
@@ -140,7 +140,7 @@ fn all_tabs(app: &App, ui: &mut Ui, at: egui::Pos2) {
     });
 }
 
-/// What a tab has around its title: icon, cross, gaps.
+/// Width of a tab besides its title: icon, close button, gaps.
 const TAB_AROUND: f32 = 12.0 + 14.0 + 6.0 + 28.0;
 
 struct TabResponse {
@@ -183,7 +183,7 @@ fn tab(
     ui.painter().rect_filled(rect, 0.0, fill);
     if active {
         ui.painter().rect_filled(rect.with_max_y(rect.top() + 2.0), 0.0, tokens.accent);
-        // The line under the bar opens below the tab in front.
+        // The line under the bar is interrupted below the tab in front.
         ui.painter().hline(rect.x_range(), rect.bottom() + 0.5, Stroke::new(1.0, tokens.s1));
     }
     ui.painter().vline(rect.right() - 0.5, rect.y_range(), Stroke::new(1.0, tokens.line));
@@ -208,7 +208,7 @@ fn tab(
     TabResponse { rect, open, close: close_clicked }
 }
 
-/// The workspaces side by side, or one button that lists them where they are wider than `room`; gives the width taken.
+/// The workspaces side by side, or one menu button when they are wider than `room`. Returns the width used.
 fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f32) -> f32 {
     let Some(document) = app.active_document() else { return 0.0 };
     let galleys: Vec<_> = Workspace::ALL
@@ -247,7 +247,6 @@ fn workspace_switch(app: &App, ui: &mut Ui, tokens: &Tokens, bar: Rect, room: f3
     width + 16.0
 }
 
-/// One button that lists the workspaces.
 fn workspace_menu(app: &App, ui: &mut Ui, chosen: Workspace, bar: Rect) -> f32 {
     let place = bar.across(bar.right() - 200.0, bar.right() - 8.0);
     let mut right =

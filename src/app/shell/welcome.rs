@@ -1,4 +1,4 @@
-//! The welcome page, filled with what the app knows.
+//! Fills the welcome page with the app's data.
 
 use egui::Ui;
 
@@ -9,7 +9,6 @@ use crate::app::state::{Action, Command};
 use crate::app::widgets::Sparkline;
 use crate::app::window::App;
 
-/// The page shown when no document is in front.
 pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
     let model = welcome_model(app);
     match welcome_ui(ui, &model) {
@@ -25,7 +24,7 @@ pub(in crate::app) fn welcome(app: &mut App, ui: &mut Ui) {
     }
 }
 
-/// What the welcome page shows of the app: only ways to start that this build has.
+/// Offers only ways to start that this build supports.
 fn welcome_model(app: &mut App) -> WelcomeModel {
     let samples = app.samples.clone();
     let lines = app

@@ -46,17 +46,15 @@ pub enum Action {
     AskLog,
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),
-    /// Save the picture that was asked for.
     SavePicture(PathBuf),
-    /// Save the recording that was asked for as a snapshot.
+    /// Save the recording of the save dialog as a snapshot.
     SaveRecording(PathBuf),
-    /// Save a report on the recording that was asked for.
+    /// Save a report on the recording of the save dialog.
     SaveReport(PathBuf),
     /// Open the bundled sample of this index.
     OpenSample(usize),
     /// Open the bundled watch of a GPU.
     OpenWatchSample,
-    /// Bring a document to the front.
     Activate(DocumentId),
     /// Close a document; loading stops.
     Close(DocumentId),
@@ -68,7 +66,6 @@ pub enum Action {
     GoTo(u32),
     /// The sample instant that views show (microseconds since the epoch); the newest when `None`.
     SetInstant(Option<i64>),
-    /// Show this part of the axis.
     SetWindow(f64, f64),
     SetAxis(Axis),
     /// The event under the pointer, for ghost lines in other views.
@@ -105,7 +102,7 @@ pub enum Action {
     },
     /// Open a planned (predicted) run in a tab.
     OpenPlanned(Box<PlannedRun>),
-    /// Bring the document to the front whose plan the predicted run in front is of.
+    /// Activate the document with the plan from which the predicted run in front was opened.
     BackToPlan,
     /// Open a source location in the user's editor.
     OpenSource {
@@ -114,19 +111,16 @@ pub enum Action {
         /// Line, from 1.
         line: u32,
     },
-    /// Show a view in this document alone, or close it where it is in front: the links of the Overview.
+    /// Show a view in this document only. When it is already in front, close it. The links of the Overview use this.
     Visit(ViewKind),
-    /// Ask for the folder that holds the source file that was clicked, which is not where the recording says.
+    /// Ask for the folder of the source file that was clicked, when it is not where the recording says.
     AskSourceFolder,
     /// The folder that holds the source file that was clicked.
     SourcesIn(PathBuf),
-    /// Put text on the clipboard.
     Copy(String),
     /// An action for the live watch in front.
     Live(LiveAction),
-    /// Show the user a message once.
     Notify(String),
-    /// Tell the user that something failed.
     Complain(String),
 }
 

@@ -1,4 +1,4 @@
-//! What a path is asked for.
+//! Why the user is asked for a path.
 
 use std::path::Path;
 
@@ -13,7 +13,6 @@ pub enum Choosing {
     Add,
     /// A folder with one recording per rank.
     Ranks,
-    /// A folder to watch for new recordings.
     WatchFolder,
     /// The first of two recordings to compare.
     First,
@@ -175,7 +174,6 @@ impl Choosing {
 /// What the disk says about a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// The path can be chosen.
     pub accepts: bool,
     pub exists: bool,
     pub is_folder: bool,

@@ -17,7 +17,6 @@ pub enum Command {
     OpenPath,
     /// Choose a folder with one recording per rank.
     OpenRanks,
-    /// Choose two recordings and compare them.
     CompareFiles,
     /// Watch a folder for new recordings, or stop watching.
     WatchFolder,
@@ -25,7 +24,6 @@ pub enum Command {
     SaveRecording,
     /// Save a report on the recording in front, as HTML or Markdown.
     SaveReport,
-    /// Save the window as PNG or SVG.
     SavePicture,
     /// Add a trace, a timeline or counters of the same run to the recording in front.
     AddFile,
@@ -35,7 +33,6 @@ pub enum Command {
     Replay,
     /// Paste the text of an out-of-memory error.
     Explain,
-    /// Watch this machine's GPUs.
     WatchMachine,
     Welcome,
     Close,
@@ -47,7 +44,6 @@ pub enum Command {
     FindInView,
     /// Switch between the dark and the light theme.
     ToggleTheme,
-    /// Show shortcuts and gestures.
     Help,
     /// Show five steps on a sample.
     Tour,
@@ -56,7 +52,6 @@ pub enum Command {
     Manual,
     About,
     Settings,
-    /// Edit the user's own rules for roles.
     RoleRules,
     /// Move the cursor to the next out-of-memory event; after the last comes the first.
     OutOfMemory,
@@ -84,7 +79,6 @@ pub enum Command {
     PanRight,
     /// Query all allocations with the selection's stack.
     QueryStack,
-    /// Zoom to the lifetime of the selection.
     FitSelection,
     /// Switch the horizontal axis between events and wall-clock time.
     ToggleAxis,
@@ -92,7 +86,8 @@ pub enum Command {
     Clear,
     /// Undo the last change of the visible window, the selection or the panes, whichever came last.
     Undo,
-    /// The same, and where a workspace was left last, back to it.
+    /// Like [`Undo`](Self::Undo), but also returns to the previous workspace: when that changed last, or when nothing else is
+    /// left to undo.
     SelectionBack,
     /// Select again what [`SelectionBack`](Self::SelectionBack) left.
     SelectionForward,
@@ -100,7 +95,6 @@ pub enum Command {
     CopyStack,
     Colour(ColourBy),
     Workspace(Workspace),
-    /// Restore the workspace's default panes.
     ResetLayout,
     /// Bring a view to the front; add it when the workspace lacks it.
     Show(ViewKind),
@@ -119,7 +113,7 @@ pub enum Needs {
 }
 
 impl Command {
-    /// Every command, in the order the palette lists them: that of the declaration.
+    /// Every command, in the order of their declaration. The palette lists them in this order.
     pub fn all() -> Vec<Command> {
         let each = |command| match command {
             Command::SetMarker(_) => vec![Command::SetMarker(0), Command::SetMarker(1)],
@@ -369,7 +363,6 @@ impl Spec {
     }
 }
 
-/// A shortcut as text.
 pub fn written(shortcut: &KeyboardShortcut) -> String {
     let key = match shortcut.logical_key {
         Key::ArrowLeft => "Left",

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::document_id::DocumentId;
 
-/// One side of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// This device at the marker of that side.
@@ -20,7 +19,6 @@ pub enum Source {
 pub enum Other {
     /// Another device of the same recording, by index.
     Device(usize),
-    /// Another recording that is open.
     Document(DocumentId),
     File(PathBuf),
     /// The same requests, simulated by the allocator model under these settings.

@@ -10,7 +10,6 @@ use vramscope_live::live::attach::Survey;
 pub struct LiveStatus {
     /// The watch ended: no more samples arrive.
     pub is_over: bool,
-    /// The user paused sampling.
     pub is_paused: bool,
     /// The samples come through a pipe from another machine, so nothing can be asked of it.
     pub is_remote: bool,
@@ -20,7 +19,6 @@ pub struct LiveStatus {
     pub helpers: Vec<(u32, bool)>,
     /// What is known about the process that was last surveyed.
     pub survey: Option<Survey>,
-    /// The process that is being surveyed.
     pub surveying: Option<u32>,
     /// Description of the long operation that is running.
     pub busy: Option<String>,
@@ -34,8 +32,8 @@ impl LiveStatus {
     }
 }
 
-/// How old the newest sample is, when it is stale: the device is out of reach or the driver does not answer. `None` for `live`
-/// means that the recording is over, so the age says nothing.
+/// A note that the newest sample is stale because the device is out of reach or the driver does not answer. It gives the age,
+/// except where that says nothing: when nothing is watched any more, or on another machine.
 pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) -> Option<String> {
     let Some(live) = live.filter(|l| !l.is_over && !l.is_remote) else {
         return track.trouble.is_some().then(|| "last known".to_owned());
@@ -48,14 +46,11 @@ pub fn last_known(live: Option<&LiveStatus>, track: &LiveTrack, last_us: i64) ->
 /// Age from which the newest sample is stale. It is four periods of the slowest rate, one sample a second.
 const LATE_US: i64 = 4_000_000;
 
-/// What views can ask of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LiveAction {
-    /// Pause or resume sampling.
     Pause(bool),
     /// End the watch; its samples stay.
     Stop,
-    /// Save the session as a file.
     Save,
     /// Add a named mark at the present instant.
     Mark(String),
@@ -65,7 +60,6 @@ pub enum LiveAction {
     Look(u32),
     /// Send a request to the helper in a process.
     Ask(u32, Request),
-    /// Set the memory samples per second.
     Rate(f64),
     Alarms(AlarmRules),
 }

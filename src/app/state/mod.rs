@@ -1,4 +1,4 @@
-//! State that views share, and what they ask for: cursor, selection, workspaces, commands, actions. Imports nothing of the
+//! State that views share, and what they can ask for: cursor, selection, workspaces, commands, actions. Imports nothing of the
 //! window.
 
 pub mod action;

@@ -62,7 +62,7 @@ pub struct SharedViewState {
     pub zooms: Zooms,
     /// How often Escape was pressed. Bumped to make views reset their own zoom.
     pub cleared: u32,
-    /// Bumped when the whole recording was asked for, or when Escape had nothing else to clear. It ends a zoom into bytes.
+    /// Bumped when the user zooms out to the whole recording, and when Escape has nothing else to clear. It ends a zoom into bytes.
     pub fitted: u32,
     /// The active query. Every view dims allocations that do not match.
     pub query: Option<Arc<AskedQuery>>,
@@ -79,7 +79,6 @@ pub struct Zooms {
     is_back: bool,
 }
 
-/// How many windows are remembered.
 const MOST_ZOOMS: usize = 50;
 /// Changes of the window that follow each other faster than this are one gesture.
 const ONE_GESTURE: Duration = Duration::from_millis(600);

@@ -27,7 +27,8 @@ impl Track {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrackLayout {
-    /// A bit for each track that the user folded, and in `opened` for each that was opened: a new track changes no saved layout.
+    /// One bit per track that the user folded; `opened` has one per track that the user opened. A saved layout stays valid when a
+    /// track is added.
     #[serde(rename = "folded_tracks")]
     pub(in crate::app) folded: u32,
     pub(in crate::app) opened: u32,

@@ -176,7 +176,6 @@ impl ViewKind {
         self.names().title
     }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.names().name
     }

@@ -51,12 +51,11 @@ impl Workspace {
         }
     }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The view that says what it is for.
+    /// The view whose description serves as the workspace's own.
     pub fn view(self) -> Option<ViewKind> {
         match self {
             Workspace::Overview => Some(ViewKind::Memory),
@@ -175,7 +174,6 @@ impl Layouts {
         self.trees.get(&workspace).map_or_else(|| workspace.starts_with(view), is_in_front)
     }
 
-    /// Restores the default panes of a workspace.
     pub fn reset(&mut self, workspace: Workspace) {
         self.trees.remove(&workspace);
     }
@@ -255,9 +253,9 @@ pub fn close(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     }
 }
 
-/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views as a new column
-/// at the right. When another view was added there before, the new one becomes a tab beside it, so that the remaining views keep
-/// their space.
+/// Brings a view to the front. A view that the arrangement lacks is added: wide tables and bars at the bottom, other views in a new
+/// column at the right. When that place already has an added view, the new one becomes a tab beside it, so that the other views
+/// keep their space.
 pub fn show(tree: &mut Tree<ViewKind>, workspace: Workspace, view: ViewKind) {
     if let Some(id) = find(tree, view) {
         tree.tiles.set_visible(id, true);

@@ -25,7 +25,7 @@ pub fn mono() -> FontFamily {
     FontFamily::Monospace
 }
 
-/// The font definitions, for a context that adds fonts of its own.
+/// The font definitions, for contexts that add more fonts.
 pub fn definitions() -> FontDefinitions {
     let mut fonts = FontDefinitions::default();
     let faces: [(&str, &'static [u8], FontFamily); 4] = [
@@ -46,7 +46,7 @@ pub fn definitions() -> FontDefinitions {
     fonts
 }
 
-/// Sets the fonts of a context, from its next pass on.
+/// Fonts take effect at the next pass.
 pub fn install(ctx: &egui::Context) {
     ctx.set_fonts(definitions());
 }

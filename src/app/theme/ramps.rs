@@ -12,7 +12,6 @@ pub enum Ramp {
 }
 
 impl Ramp {
-    /// The stops from little to much.
     pub fn stops(self, tokens: &Tokens) -> &[Color32] {
         match self {
             Self::Size => &tokens.size,

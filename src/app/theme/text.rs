@@ -53,7 +53,6 @@ impl Type {
         }
     }
 
-    /// Height of a line, in points.
     pub fn line(self) -> f32 {
         match self {
             Self::Lead | Self::LeadStrong => 20.0,
@@ -63,7 +62,6 @@ impl Type {
         }
     }
 
-    /// `text` in this style.
     pub fn text(self, text: impl Into<String>) -> RichText {
         RichText::new(text).font(self.font()).line_height(Some(self.line()))
     }

@@ -6,7 +6,6 @@
 use egui::{Color32, Theme};
 use vramscope_core::model::StackId;
 
-/// The colours of one theme.
 #[derive(Debug, PartialEq)]
 pub struct Tokens {
     pub dark: bool,
@@ -180,13 +179,12 @@ impl Tokens {
         self.categorical.get(slot).copied().unwrap_or(self.other)
     }
 
-    /// The colour of what a trace's own total holds beyond its blocks: held before profiling, or grown during it, which is nearer to
-    /// the text's so that the two tell apart where they touch.
+    /// The colour of memory that a trace's total counts but its blocks do not: held before profiling, or grown during it. The
+    /// second is closer to the text colour, so that both can be told apart where they touch.
     pub fn beyond(&self, part: StackId) -> Color32 {
         if part == StackId::GREW { Self::over(self.text1, self.other, 0.55) } else { self.other }
     }
 
-    /// `colour` with `opacity` (0 to 1).
     pub fn at(colour: Color32, opacity: f32) -> Color32 {
         colour.gamma_multiply(opacity.clamp(0.0, 1.0))
     }

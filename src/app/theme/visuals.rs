@@ -11,13 +11,10 @@ pub const RADIUS_CONTROL: u8 = 4;
 pub const RADIUS_POPUP: u8 = 6;
 /// Radius of chips and key caps.
 pub const RADIUS_CHIP: u8 = 3;
-/// Height of a pane's header.
 pub const HEADER_HEIGHT: f32 = 28.0;
-/// Height of a dense table row.
 pub const ROW_DENSE: f32 = 20.0;
 /// Height of a table row, and of a table's header.
 pub const ROW: f32 = 24.0;
-/// Padding inside a pane.
 pub const PAD_PANE: f32 = 16.0;
 /// Padding inside a list row and a pane's header.
 pub const PAD_ROW: f32 = 12.0;
@@ -26,7 +23,6 @@ pub const TOOLTIP_DELAY: f32 = 0.12;
 /// Seconds a popup takes to fade in.
 pub const FADE: f32 = 0.08;
 
-/// egui's visuals for one theme.
 pub fn visuals(theme: Theme) -> Visuals {
     let t = Tokens::of_theme(theme);
     let shadow = Shadow { offset: [0, 4], blur: 16, spread: 0, color: t.shadow };

@@ -1,4 +1,4 @@
-//! Accounting: the whole card at the cursor, from its total down to the bytes tensors asked for.
+//! Accounting: all memory of the card at the cursor, from its total down to the requested bytes of tensors.
 
 use std::sync::Arc;
 
@@ -39,14 +39,13 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Accounting::default()),
 };
 
-/// From this width on a bar is beside its figure.
+/// From this width on, a bar is beside its figure.
 const WIDE: f32 = 560.0;
-/// Room for a name and its figure.
 const NAMES: f32 = 310.0;
 
 #[derive(Default)]
 struct Accounting {
-    /// Keyed by the instant and where the roles lie in memory.
+    /// Keyed by the event and the roles.
     live: Derived<(u32, Identity), ByRole>,
     counters: counters::Counters,
 }
@@ -82,7 +81,7 @@ impl View for Accounting {
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
                 let cached = waterfall.rows.iter().find(|r| r.part == Part::Cached).and_then(|r| r.bytes);
                 let sentence = match waterfall.reserved {
-                    // A trace may tell the sum of all segments and none of them.
+                    // A trace may give the sum of all segments without listing any of them.
                     Some(reserved) if cached == Some(0) => format!(
                         "PyTorch reserves {}, all of it in use. Not all segments are in this file, so what torch.{}.empty_cache() would give back is unknown.",
                         Bytes(reserved),
@@ -135,18 +134,18 @@ impl View for Accounting {
     }
 }
 
-/// The height of a row: more where the pane has room to spare for these rows and about as many roles.
+/// The height of a row. Rows get higher when the pane has room for them and for about as many roles.
 fn row_height(ui: &Ui, rows: usize) -> f32 {
     ((ui.available_height() - 220.0) / (rows + 8) as f32).floor().clamp(24.0, 36.0)
 }
 
-/// Where a bar runs in its room: the middle of it.
+/// The vertical extent of a bar: the middle of its room.
 fn half_of(bar: egui::Rect) -> egui::Rangef {
     let half = (bar.height() * 0.22).max(5.0).round();
     egui::Rangef::new(bar.center().y - half, bar.center().y + half)
 }
 
-/// The parts as bars, each beginning where the one above it ends. Gives how their sizes are written.
+/// Draws the parts as bars, each beginning where the one above it ends. Returns how their sizes are written.
 fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) -> SizeColumn {
     let t = &Tokens::of(ui);
     let stairs = layout::stairs(waterfall);
@@ -164,7 +163,6 @@ fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) -> SizeC
                 Some(ink) if step.bytes > 0 => batch.rect_at_least_a_pixel(place, ink),
                 _ => {}
             }
-            // Where one bar ends the next begins.
             batch.dashed_vline(right, egui::Rangef::new(y.max, bar.bottom() + 7.0), 1.0, (2.0, 2.0), t.line2);
             if step.is_broken {
                 let middle = (left + right) / 2.0;
@@ -184,13 +182,13 @@ fn bars(ui: &mut Ui, words: &Words, waterfall: &Waterfall, height: f32) -> SizeC
     sizes
 }
 
-/// The counters of the device in front, where they are all there is.
+/// The counters of the device in front, when the recording holds nothing else.
 fn alone<'a>(cx: &'a ViewContext<'_>) -> Option<&'a (String, MemoryStats)> {
     let recording = &cx.data.recording;
     recording.stats.get(cx.data.index).filter(|_| recording.has_only_counters())
 }
 
-/// One row: a name, its figure beside it, and what `draw` puts into the room right of them; in a narrow pane below them.
+/// One row: a name, its figure, and what `draw` paints to their right, or below them in a narrow pane.
 fn line(
     ui: &mut Ui,
     name: &str,
@@ -220,7 +218,7 @@ fn part_ink(t: &Tokens, part: Part) -> Option<egui::Color32> {
         Part::Grew => Some(t.beyond(StackId::GREW)),
         Part::OutsidePytorch => Some(t.slot(1)),
         Part::PendingFree => Some(t.slot(3)),
-        // Neither of the reds, nor a hue of a role beside it.
+        // Not red, and not the colour of a role.
         Part::Rounding => Some(t.text2),
         Part::Requested => Some(t.slot(0)),
     }
@@ -234,7 +232,7 @@ fn lead(ui: &mut Ui, sentence: &str) {
     });
 }
 
-/// A watch without events: the card by its samples.
+/// Draws the memory of a card from its samples, for a watch without events.
 fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
     let Some((sample, when)) = shown(cx) else { return };
     let capacity = cx.data.device().capacity.unwrap_or(0);
@@ -261,7 +259,7 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
     });
 }
 
-/// What PyTorch's counters tell without a snapshot beside them.
+/// Draws PyTorch's counters when there is no snapshot.
 fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats) {
     let t = cx.tokens;
     ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
@@ -288,8 +286,8 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
 }
 
 impl Accounting {
-    /// What live tensors take, by role, on the scale of the bars above, each beginning where the one before it ends: as in the memory
-    /// column whole blocks, which are what was asked for above, what rounding lost, and what waits for a stream.
+    /// Live memory by role, on the same scale as the bars above. Each bar begins where the previous one ends. Counts whole
+    /// blocks, with their rounding and with blocks that still wait for a stream.
     fn by_role(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, event: u32, waterfall: &Waterfall, sizes: SizeColumn, height: f32) {
         let t = cx.tokens;
         let Some(roles) = cx.roles.filter(|c| c.says_anything()) else { return };

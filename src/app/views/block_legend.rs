@@ -1,4 +1,4 @@
-//! What the colours of blocks mean, in one row: under the timeline, and under the segment map where there is no timeline.
+//! The legend of block colours, in one row: under the timeline, or under the segment map when there is no timeline.
 
 use std::sync::Arc;
 
@@ -15,28 +15,26 @@ use vramscope_core::model::Beyond;
 use vramscope_core::tables::{Quantity, State, without_stack};
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, NBSP, count};
 
-/// What the tooltip says of memory that a trace's total holds beyond its blocks.
+/// The tooltip's note on memory that a trace's total counts but its blocks do not.
 pub(super) const NO_BLOCKS: &str = "PyTorch's own total says so. The trace has no block and no stack for it.";
 
-/// Height of the row.
 pub(super) const HEIGHT: f32 = 24.0;
 
-/// What the legend says of the cursor's instant.
+/// What the legend counts at the cursor.
 struct Counted {
     counts: ClassCounts,
     figures: Figures,
 }
 
-/// The row, and what it counted.
 #[derive(Default)]
 pub(super) struct BlockLegend {
     counts: Derived<(Identity, Identity), Counted>,
-    /// The order at the cursor where these colours were first drawn: names stay in place while it moves.
+    /// The order is fixed when these colours are first drawn, so that names stay in place while the cursor moves.
     order: Option<(Identity, Vec<usize>)>,
 }
 
 impl BlockLegend {
-    /// Draws it over a strip; its entries begin `start` points from the left. A click dims the other classes.
+    /// Draws the legend over a strip, with entries from `start` points on. A click dims the other classes.
     pub(super) fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, rect: Rect, start: f32) {
         let counts = cx.state.and_then(|state| {
             let (data, state, colours) = (Arc::clone(cx.data), Arc::clone(state), Arc::clone(cx.colours));
@@ -60,11 +58,11 @@ impl BlockLegend {
         };
         if let Some(counts) = counts.filter(|_| !matches!(cx.shared.colour_by, ColourBy::SizeClass | ColourBy::Age)) {
             self.order = Some((colours, order.clone()));
-            // What is not there at the cursor stands behind the rest.
+            // Classes without bytes at the cursor come last.
             order.sort_by_key(|&class| counts.bytes[class] == 0);
         }
         let sums = counts.map(|c| Sums::of(c, cx.shared.colour_by)).unwrap_or_default();
-        // A role that holds next to nothing takes the room of those that matter.
+        // Roles that hold almost nothing are left out, to make room for the others.
         let is_shown = |i: &usize| {
             cx.shared.colour_by != ColourBy::Role
                 || sums == Sums::Sized
@@ -79,7 +77,7 @@ impl BlockLegend {
                 let is_dim = !bright.is_empty() && !bright.contains(&(i as u8));
                 let blocks = counts.map(|c| count(c.blocks[i])).unwrap_or_default();
                 let bytes = counts.map(|c| Bytes(c.bytes[i]).to_string()).unwrap_or_default();
-                // Beside the sizes of blocks a sum would be read as one of them: its tooltip has it.
+                // Beside size classes, a sum would look like another size. The tooltip shows it instead.
                 let is_size = cx.shared.colour_by == ColourBy::SizeClass;
                 let value = counts.filter(|_| !is_size).map(|c| sums.text(c.bytes[i])).unwrap_or_default();
                 let name = middle_cut(&names[i]);
@@ -100,7 +98,7 @@ impl BlockLegend {
         let has_segments = cx.data.tables.curves.peak(Quantity::Reserved).0 > 0;
         let free = counts.map(|c| sums.text(c.free)).unwrap_or_default();
         if let Some(counts) = counts {
-            // A ramp keeps its order: what is beside it stands first.
+            // A ramp keeps its order, so entries that are not on it come first.
             let first = if is_ramp { 0 } else { shown };
             for (at, (part, bytes)) in (first..).zip(counts.beyond.stacks()) {
                 let (name, paint) = (without_stack(part), cx.tokens.beyond(part));
@@ -117,7 +115,7 @@ impl BlockLegend {
                 Some(tip) => entry.tip(tip),
                 None => entry,
             };
-            // Before what is not there at the cursor.
+            // Insert before the classes without bytes at the cursor.
             entries.insert(shown, entry);
             classes.insert(shown, usize::MAX);
         }
@@ -150,7 +148,6 @@ impl BlockLegend {
     }
 }
 
-/// Live allocations by class at an instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ClassCounts {
     /// Blocks of each class of the legend.
@@ -158,12 +155,11 @@ struct ClassCounts {
     bytes: Vec<u64>,
     /// Bytes reserved and not in a live block.
     free: u64,
-    /// What a trace's total holds beyond its blocks.
+    /// What a trace's total counts beyond its blocks.
     beyond: Beyond,
 }
 
 impl ClassCounts {
-    /// Counts a state's blocks.
     fn of(data: &DeviceData, state: &State, colours: &Colours) -> Self {
         let mut counts = ClassCounts {
             blocks: vec![0; colours.classes.len()],
@@ -189,20 +185,19 @@ impl ClassCounts {
     }
 }
 
-/// How the legend writes bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sums {
-    /// Each with its unit.
+    /// Each value with its own unit.
     #[default]
     Sized,
-    /// In whole MiB; the unit is written once, before them.
+    /// In whole MiB. The unit is written once, before them.
     Mebibytes,
-    /// In GiB where one has that much, as the axis and the table of roles.
+    /// In GiB when one value is that large, as on the axis and in the table of roles.
     Gibibytes,
 }
 
 impl Sums {
-    /// Where some are large enough that their MiB say it, and the names of the classes have no unit of their own.
+    /// Whole MiB when a value is large enough for that and the class names have no unit of their own.
     fn of(counts: &ClassCounts, by: ColourBy) -> Self {
         let most = counts.bytes.iter().chain([&counts.free, &counts.beyond.before, &counts.beyond.grew]).max();
         match most.copied().unwrap_or(0) {
@@ -225,8 +220,8 @@ impl Sums {
     }
 }
 
-/// The classes of the legend: first those with most bytes at the cursor, then those without a colour of their own, then those
-/// without bytes there. Steps of a ramp keep their order.
+/// The order of the classes: those with most bytes at the cursor first, then those without a colour of their own, then those
+/// without bytes. Ramps keep their order.
 fn legend_order(classes: &[Class], bytes: Option<&[u64]>, by: ColourBy) -> Vec<usize> {
     let mut order: Vec<usize> = (0..classes.len()).collect();
     if let Some(bytes) = bytes.filter(|_| !matches!(by, ColourBy::SizeClass | ColourBy::Age)) {
@@ -236,7 +231,7 @@ fn legend_order(classes: &[Class], bytes: Option<&[u64]>, by: ColourBy) -> Vec<u
     order
 }
 
-/// Size classes that share a unit name it once: the unit, and the names without it.
+/// Takes a unit that all size classes share out of their names. Returns the unit and the shorter names.
 fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
     let whole = || names.iter().map(|&n| n.to_owned()).collect();
     if by != ColourBy::SizeClass {
@@ -246,14 +241,14 @@ fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
     match unit {
         Some(unit) => {
             let suffix = format!("{NBSP}{unit}");
-            // "3 MiB – 4 MiB" becomes "3–4"; one that mixes units ("512 KiB – 1 MiB") keeps what it needs.
+            // "3 MiB – 4 MiB" becomes "3–4". A name that mixes units ("512 KiB – 1 MiB") keeps them.
             (unit, names.iter().map(|n| n.replace(&suffix, "").replace(" – ", "–")).collect())
         }
         None => ("", whole()),
     }
 }
 
-/// A name of a legend: one that would take the room of several keeps its start and its end; the tip has it whole.
+/// Cuts the middle out of a long name, so that it does not take the room of several. The tooltip has the whole name.
 fn middle_cut(name: &str) -> String {
     const MOST: usize = 32;
     let letters: Vec<char> = name.chars().collect();
@@ -264,7 +259,7 @@ fn middle_cut(name: &str) -> String {
     start.iter().chain(['…'].iter()).chain(end).collect()
 }
 
-/// The classes in focus after a click on one: it alone, or all again; with several, it more or it less.
+/// The classes in focus after a click on one: only that class, or all again. With `several`, the click adds or removes the class.
 fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
     if several {
         let mut next: Vec<u8> = focus.iter().copied().filter(|&c| c != class).collect();

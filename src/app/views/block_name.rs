@@ -1,4 +1,4 @@
-//! What a block is called: the place that made it, or what it is for. An address says nothing to who wrote the program.
+//! What a block is called: the code that allocated it, or its role. An address would mean nothing to the author of a program.
 
 use egui::{Color32, Painter, Rect};
 
@@ -9,7 +9,7 @@ use vramscope_core::anatomy::made_at;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::tables::LifetimeId;
 
-/// The name of a role where the whole one does not fit.
+/// A shorter name of a role, for narrow places.
 pub(super) fn short_role(role: Role) -> &'static str {
     match role {
         Role::OptimizerState => "optimizer",
@@ -18,13 +18,14 @@ pub(super) fn short_role(role: Role) -> &'static str {
     }
 }
 
-/// The least room that a role's name asks for.
+/// The least width that a role's name needs.
 pub(super) fn role_width(p: &Painter, role: Role, is_probable: bool) -> f32 {
     let before = if is_probable { label::width(p, "probably", Type::Caption) + 4.0 } else { 0.0 };
     before + label::width(p, short_role(role), Type::Body)
 }
 
-/// Writes a role's name, after "probably" where it is inferred: a guess must not read as a fact, so in a narrow pane the name is cut.
+/// Writes a role's name, with "probably" before it when it is inferred. In a narrow pane the name is cut rather than "probably",
+/// because a guess must not look like a fact.
 pub(super) fn paint_role(p: &Painter, t: &Tokens, role: Role, is_probable: bool, room: Rect, ink: Color32) {
     let mut room = room;
     if is_probable {
@@ -34,19 +35,19 @@ pub(super) fn paint_role(p: &Painter, t: &Tokens, role: Role, is_probable: bool,
     label::text_in(p, room, if fits { role.text() } else { short_role(role) }, Type::Body, ink);
 }
 
-/// What a block is for, for a row of its tooltip: `probably weights`; `None` where nothing tells.
+/// The role of a block for its tooltip: `probably weights`. `None` when it is unknown.
 pub(super) fn role_words(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let roles = roles.filter(|roles| roles.of(id) != Role::Unknown)?;
     Some(roles.of(id).words(roles.is_probable(data.device(), &data.tables, id)))
 }
 
-/// `model.py:41`, or that there is no stack.
+/// `model.py:41`, or a note that there is no stack.
 pub(super) fn place_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> String {
     let stack = data.tables.lifetimes.stack(data.device(), id);
     made_at(&data.recording.stacks, &data.names, stack, roles.map_or(Role::Unknown, |roles| roles.of(id)))
 }
 
-/// `model.py:41`; where no stack tells a place the role in words, as `gradients`; `None` where neither is known.
+/// `model.py:41`. Without a stack it is the role, as `gradients`; `None` when neither is known.
 pub(super) fn block_name(data: &DeviceData, roles: Option<&Roles>, id: LifetimeId) -> Option<String> {
     let stack = data.tables.lifetimes.stack(data.device(), id);
     if data.names.index(stack).is_some() {

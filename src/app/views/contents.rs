@@ -1,4 +1,4 @@
-//! Contents: what the recording holds: devices, figures at the cursor, settings, what was odd about the file.
+//! Contents: the devices of the recording, figures at the cursor, settings, and oddities of the file.
 
 use egui::{CursorIcon, ScrollArea, Stroke, Ui, vec2};
 
@@ -28,7 +28,7 @@ struct Contents;
 impl View for Contents {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            // A figure far from its label cannot be read across.
+            // Keeps figures close to their labels, so that a row can be read across.
             ui.set_max_width(ui.available_width().min(720.0));
             ui.spacing_mut().item_spacing.y = 0.0;
             devices(ui, cx);
@@ -71,7 +71,7 @@ impl View for Contents {
     }
 }
 
-/// The devices: the one in front marked as a list marks its selection, the others as links.
+/// The devices. The one in front is marked like a selected row; the others are links.
 fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
     let t = cx.tokens;
     let all = &cx.data.recording.devices;
@@ -106,7 +106,7 @@ fn devices(ui: &mut Ui, cx: &ViewContext<'_>) {
     }
 }
 
-/// A watch has no allocator's figures: what was sampled instead.
+/// What was sampled, for a watch, which has no figures of the allocator.
 fn watched(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     section(ui, "Watched", "", false);
@@ -138,7 +138,7 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     key_value(ui, "format", cx.data.recording.source.format.name());
     if !device.bands.is_empty() {
         key_value(ui, "rows by category", &count(device.bands.len() as u64));
-        // Fewer: bytes that only change category leave the sum as it was.
+        // Rows whose bytes only change category do not change the sum, so they are not counted.
         key_value(ui, "sums that differ", &count(device.samples.len() as u64));
     }
     if cx.data.recording.has_only_counters() {
@@ -165,7 +165,7 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     key_value(ui, "read in", &format!("{:.2} s", cx.data.recording.report.seconds));
 }
 
-/// Files of the same run that were laid over this one.
+/// Files of the same run that were added to this one.
 fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
     let recording = &cx.data.recording;
     if recording.added.is_empty() && recording.stats.is_empty() {

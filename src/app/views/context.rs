@@ -1,4 +1,4 @@
-//! What a view is, and what it is given to draw from.
+//! [`View`], and [`ViewContext`], from which it draws.
 
 use std::sync::Arc;
 
@@ -20,43 +20,37 @@ use vramscope_core::diagnose::vendor::Words;
 use vramscope_core::query::matching::Matching;
 use vramscope_core::tables::State;
 
-/// The registry's entry of a view.
 pub struct ViewInfo {
     pub kind: ViewKind,
-    /// The picture's own legend, and gestures beyond the usual: (what, meaning).
+    /// The view's own legend, and gestures beyond the usual: (what, meaning).
     pub legend: &'static [(&'static str, &'static str)],
-    /// Makes a new instance of the view.
     pub create: fn() -> Box<dyn View>,
 }
 
 /// What a view can read. A view changes nothing itself: it sends actions.
 pub struct ViewContext<'a> {
-    /// The device, its tables, its recording.
     pub data: &'a Arc<DeviceData>,
-    /// Cursor, window, selection, shared by all views.
     pub shared: &'a SharedViewState,
-    /// Segments and blocks at (or, for a frame or two while it is computed, near) the cursor; `State::event` tells which.
+    /// Segments and blocks at the cursor, or near it for a frame or two while they are computed; `State::event` is the event they
+    /// are of.
     pub state: Option<&'a Arc<State>>,
-    /// What the rules found; `None` while they run.
+    /// `None` while the rules run.
     pub findings: Option<&'a Arc<Findings>>,
-    /// What block colours mean.
     pub colours: &'a Arc<Colours>,
-    /// What each allocation is for; `None` until it is known.
+    /// The role of each allocation; `None` until known.
     pub roles: Option<&'a Arc<Roles>>,
-    /// The allocations that match the query, while there is one; views dim the others.
+    /// The allocations that match the query, if there is one. Views dim the others.
     pub matching: Option<&'a Arc<Matching>>,
     pub comparing: &'a Comparing,
     pub tokens: &'a Tokens,
-    /// Takes the view's actions.
     pub actions: &'a Actions,
-    /// Threads for what takes long.
     pub jobs: &'a Jobs,
-    /// Folders of this machine, for the folders that recordings name.
+    /// Maps folders in recordings to folders of this machine.
     pub source_folders: &'a [PathPrefix],
 }
 
 impl ViewContext<'_> {
-    /// Says what the pointer is on in a view; once, when it leaves, that it is on nothing.
+    /// Reports the item under the pointer. When the pointer leaves, reports once that nothing is under it.
     pub fn hover(&self, is_hovering: &mut bool, item: Option<Item>) {
         if (item.is_some() && self.shared.hovered != item) || (item.is_none() && *is_hovering) {
             self.actions.send(Action::Hover(item));
@@ -64,7 +58,7 @@ impl ViewContext<'_> {
         *is_hovering = item.is_some();
     }
 
-    /// Says in place of a view that there is no history for it, and the line that records one.
+    /// Replaces the view when there is no history to draw: says so, and shows the line of code that records one.
     pub fn without_history(&self, ui: &mut Ui, sentence: &'static str) {
         let (sentence, line) = no_history(&self.data.recording, sentence);
         empty_state(ui, sentence, Some(&self.words().say(line)));
@@ -82,18 +76,17 @@ impl ViewContext<'_> {
         }
     }
 
-    /// What the vendor of the device in front calls things.
+    /// The vendor's terms for the device in front.
     pub fn words(&self) -> &'static Words {
         Words::of(self.data.device())
     }
 
-    /// The device in front, for [`Comparing`].
     pub fn here(&self) -> Here<'_> {
         Here { data: self.data, shared: self.shared, roles: self.roles, matching: self.matching, jobs: self.jobs }
     }
 
-    /// Tells the other views what is under the pointer, once per change. `said` is the view's memory of having reported
-    /// something: a view without the pointer reports nothing, so that it does not override the others.
+    /// Reports to other views what is under the pointer, once per change. `said` remembers that this view reported something; a
+    /// view without the pointer reports nothing, so that it does not override the others.
     pub fn say_hover(&self, said: &mut bool, event: Option<u32>, item: Option<Item>) {
         if event.is_none() && !*said {
             return;
@@ -110,7 +103,7 @@ impl ViewContext<'_> {
 
 /// A view: a picture of a device with its own scroll positions and caches.
 pub trait View {
-    /// A few words after the title: `at the OOM · 54 segments`.
+    /// A few words after the title, such as `at the OOM · 54 segments`.
     fn subtitle(&self, _cx: &ViewContext<'_>) -> String {
         String::new()
     }
@@ -118,11 +111,11 @@ pub trait View {
     /// Controls at the right of the pane header, drawn right to left.
     fn header_ui(&mut self, _ui: &mut Ui, _cx: &ViewContext<'_>) {}
 
-    /// What the status bar tells in place of the cursor: a name and its figure each. `None` where the cursor is what counts.
+    /// What the status bar shows in place of the cursor, as names and figures. `None` shows the cursor.
     fn status(&self) -> Option<Vec<(String, String)>> {
         None
     }
 
-    /// The picture, in what is left of the pane.
+    /// Draws the view in the rest of the pane.
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>);
 }

@@ -1,4 +1,4 @@
-//! Findings: what is wrong with this recording, most serious first, each with its evidence and what to do.
+//! Findings: what is wrong with this recording, most serious first, each with evidence and advice.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use vramscope_core::units::{Bytes, counted};
 /// Settings tried on a failure: `None` when they do not apply, `Some(None)` while they run.
 type Tried = Option<Option<Arc<Helped>>>;
 
-/// With fewer events, and no steps, a recording shows too little for any rule.
+/// With fewer events and without steps, a recording is too short for the rules.
 const FEW_EVENTS: usize = 100;
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -41,14 +41,15 @@ pub const INFO: ViewInfo = ViewInfo {
 
 #[derive(Default)]
 pub(super) struct FindingsView {
-    /// The finding whose evidence is shown; past the last for none.
+    /// Index of the open finding; past the last when none is open.
     pub(super) open: usize,
-    /// A click on the open one closes it, and a failure or a leak says in short where to go on.
+    /// True in the short form: a click on the open finding closes it, and a failure or a leak shows only its cause and what to
+    /// try first.
     pub(super) folds: bool,
-    /// The order: as the rules rank them, by what they save, or most bytes first.
+    /// 0: as the rules rank them. 1: most bytes first.
     order: usize,
     helped: Derived<(), Helped>,
-    /// What samples alone tell; keyed by the second they reach to.
+    /// Findings from samples alone; keyed by the second of the last sample.
     watched: Derived<i64, Watched>,
 }
 
@@ -71,7 +72,7 @@ impl View for FindingsView {
 }
 
 impl FindingsView {
-    /// What ran out of memory, or else what leaks, where something did: it comes before all else.
+    /// Shows the failure, or else the leak, above everything else.
     pub(super) fn first(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         failed_elsewhere(ui, cx);
         if let (Some(found), Some(first)) = (cx.findings, cx.findings.and_then(shown_first)) {
@@ -79,13 +80,12 @@ impl FindingsView {
         }
     }
 
-    /// Number of findings without the one that is shown first.
+    /// How many findings there are besides the one shown first.
     pub(super) fn number_of_others(&self, cx: &ViewContext<'_>) -> Option<usize> {
         let found = cx.findings?;
         Some(found.findings.len() - usize::from(shown_first(found).is_some()))
     }
 
-    /// The first of them.
     pub(super) fn first_of_others<'a>(&self, cx: &ViewContext<'a>) -> Option<&'a Finding> {
         let found = cx.findings?;
         let first = shown_first(found);
@@ -109,7 +109,7 @@ impl FindingsView {
         if found.findings.is_empty() && !is_watch {
             healthy(ui, cx);
         }
-        // Where none was examined, that is the first thing said.
+        // When no failure was examined, say so first.
         if found.ooms_left_out > 0 && !(found.ooms.is_empty() && found.findings.is_empty()) {
             padded(ui, |ui| {
                 for sentence in found.left_out() {
@@ -138,11 +138,10 @@ impl FindingsView {
         }
     }
 
-    /// Findings, one under the other.
     fn those(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Findings, order: &[usize]) {
-        // Settings are tried once something is looked at that they may mend.
+        // Settings are simulated only when a finding is open that they could solve.
         let wants = |f: &Finding| f.class == Class::OutOfMemory || f.depends_on_settings();
-        // One in short says what to try first.
+        // The short form of a failure shows what to try first, so it needs the simulation too.
         let briefs = order.iter().filter(|_| self.folds).filter_map(|&i| found.findings.get(i).filter(|f| is_red(f)));
         let is_wanted = found.findings.get(self.open).into_iter().chain(briefs).any(wants);
         let is_short = cx.data.device().events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS;
@@ -172,7 +171,7 @@ impl FindingsView {
         }
     }
 
-    /// What samples show in a recording without events.
+    /// Findings of a recording with samples but no events.
     fn watched(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let data = Arc::clone(cx.data);
         let second = data.device().samples.last().map_or(0, |s| s.time_us / 1_000_000);
@@ -183,12 +182,12 @@ impl FindingsView {
     }
 }
 
-/// What a header adds while a range is chosen: a range narrows what other views show.
+/// What headers add while a range is chosen, because findings always cover the whole recording.
 pub(super) fn of_all(cx: &ViewContext<'_>) -> &'static str {
     if cx.shared.range.is_some() { " \u{b7} whole recording" } else { "" }
 }
 
-/// Index of the finding that comes before where the memory is: an attempt that is held and made others fail, a failure, or else a leak.
+/// Index of the finding shown above all others: a failure (or retained memory that led to one), or else a leak.
 fn shown_first(found: &Arc<Findings>) -> Option<usize> {
     if found.findings.first().is_some_and(Finding::is_of_failure) {
         return Some(0);
@@ -202,7 +201,7 @@ fn is_red(finding: &Finding) -> bool {
     matches!(finding.class, Class::OutOfMemory | Class::Leak)
 }
 
-/// Other devices that ran out of memory: what is wrong with the recording may not be on the one in front.
+/// Links to the other devices that ran out of memory, since the problem may not be on this one.
 fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
     for &i in cx.data.failed_devices().iter().filter(|&&i| i != cx.data.index) {
         let Some(device) = cx.data.recording.devices.get(i) else { continue };
@@ -221,11 +220,11 @@ fn failed_elsewhere(ui: &mut Ui, cx: &ViewContext<'_>) {
     }
 }
 
-/// No rule fired: say so, with the figures a user would check first.
+/// Shown when no rule fired: says so, with the figures that a user would check first.
 fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     let (device, tables) = (cx.data.device(), &cx.data.tables);
     let (active, at) = tables.curves.peak(vramscope_core::tables::Quantity::Active);
-    // Of one instant: the most that was reserved may be of another.
+    // At the same instant: the peak of reserved bytes may be at another.
     let reserved = tables.curves.at(device, &tables.lifetimes, vramscope_core::tables::Quantity::Reserved, at);
     if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
         padded(ui, |ui| {
@@ -275,7 +274,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         };
         let allocator = allocator_name(&cx.data.recording);
         let used = match device.id.kind {
-            // Nothing is reserved there.
+            // Nothing is reserved on a CPU.
             DeviceKind::Cpu => format!("Tensors took {} at most.", Bytes(active)),
             _ => in_use(active, reserved, knows_reserved(&cx.data.tables), allocator),
         };
@@ -288,7 +287,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     });
 }
 
-/// How much of the reserved memory was in use, or that the file does not record it.
+/// How much of the reserved memory was in use, or a note that the file does not record it.
 fn in_use(active: u64, reserved: u64, knows_reserved: bool, allocator: &str) -> String {
     let most = Bytes(active);
     if !knows_reserved {
@@ -296,7 +295,7 @@ fn in_use(active: u64, reserved: u64, knows_reserved: bool, allocator: &str) -> 
             "Tensors took {most} at most. Segments are not in this file, so it does not tell how much of what {allocator} reserved was in use."
         );
     }
-    // A full ring buffer, or recording that began late, forgot where other segments came from.
+    // With a full ring buffer or a late start, the recording does not know where some segments came from.
     if active > reserved {
         return format!(
             "Tensors took {most} at most. Of segments only {} are in this file, so it does not tell how much of what {allocator} reserved was in use.",
@@ -328,14 +327,14 @@ fn finding_ui(
                 _ if by_bytes => (Bytes(f.bytes).to_string(), t.text1),
                 Some(saving) if saving.is_nothing() => ("peak stays".to_owned(), t.text2),
                 Some(saving) => {
-                    // A failure and a leak stand above the column that is named after savings.
+                    // Failures and leaks are shown above the column header that says "savings", so they say it themselves.
                     let what = if is_red { "peak " } else { "" };
                     (format!("{what}\u{2212}{}", saving.texts()[2]), t.text1)
                 }
-                // Bytes it speaks of are no saving.
+                // Bytes of a finding without a saving are not shown here.
                 None => (String::new(), t.text3),
             };
-            // The figures stand in one column; only in a very narrow pane they are under the titles.
+            // Below this width the figures go under the titles. Otherwise they form one column.
             const NARROWEST: f32 = 120.0;
             let beside = ui.available_width() - label::width(ui.painter(), &figure, Type::Mono) - 8.0;
             let fits = beside >= NARROWEST;
@@ -355,12 +354,12 @@ fn finding_ui(
             }
             head_clicked = response.clicked();
             ui.add_space(4.0);
-            // The autopsy has the whole; what memory is for stands below.
+            // The short form: the autopsy has the whole text.
             let body = match is_brief {
                 true => label::paragraph(ui, &brief::cause(&f.sentence), Type::Body, t.text1),
                 false => label::paragraph(ui, &f.sentence, Type::Body, t.text2),
             };
-            // The title above takes the focus for both.
+            // The title above takes the keyboard focus for both.
             head_clicked |= body.interact(Sense::CLICK).clicked();
             if is_open {
                 evidence(ui, cx, f, index, helped);
@@ -389,7 +388,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
         let ink = if e.is_red { t.red } else { t.text1 };
         let width = |text: &str, kind| label::width(ui.painter(), text, kind);
         let fits = width(&e.label, Type::Body) + 8.0 + width(&e.value, Type::Mono) <= ui.available_width();
-        // A value without room on its label's line is placed under it, on as many lines as it needs.
+        // A value without room beside its label goes below it, on as many lines as it needs.
         let mut job = egui::text::LayoutJob::single_section(e.value.clone(), label::format(Type::Mono, ink));
         job.halign = egui::Align::RIGHT;
         job.wrap.max_width = ui.available_width();
@@ -408,7 +407,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     let replayed = helped.as_ref().and_then(|h| f.by_settings(h.as_ref()?));
     let is_trying = matches!(helped, Some(None)) && f.depends_on_settings();
     let autopsy = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
-    // No setting serves what is larger than all there could be; and where the device's free memory is not told, none can be judged.
+    // No setting helps a request that is larger than all memory.
     let is_served = autopsy.is_some_and(|a| a.verdict != Verdict::TooLarge);
     let helped = helped.as_ref().filter(|_| f.class == Class::OutOfMemory && is_served);
     ui.add_space(6.0);
@@ -419,7 +418,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
                 take_there(cx, f);
                 cx.actions.run(Command::Workspace(Workspace::Autopsy));
             }
-            // There before its answer is, so that no button moves under the pointer.
+            // The button is shown before the answer is ready, so that no button moves under the pointer.
             if let Some(tried) = helped
                 && Push::outlined("What-if").show(ui).clicked()
             {
@@ -464,13 +463,13 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     ui.add_space(8.0);
 }
 
-/// The settings that pass, with what they reserve; or that none does.
+/// The settings that avoid the failure, with what they reserve, or a note that none does.
 fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let t = cx.tokens;
     ui.add_space(8.0);
     let all: Vec<_> = h.remedies.passing().collect();
     let (of, certain) = (h.remedies.tried.len(), all.iter().filter(|r| r.certain).count());
-    // A recording that ends at its failure can be served to its end and no further.
+    // When a recording ends at its failure, requests are known only up to that point.
     let reach = match h.remedies.ends_at_failure {
         Some(end) if end.is_caught => "serve all recorded requests",
         Some(_) => "reach the end",
@@ -483,7 +482,7 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
         (n, more) => format!("{n} of {of} settings {reach}, {more} may"),
     };
     let row = |ui: &mut Ui, name: &str, value: &str, kind: Type, ink: egui::Color32| {
-        // A setting is copied by eye: it takes two lines rather than lose a part.
+        // Users copy settings by eye, so a long one takes two lines and is not cut.
         let room = ui.available_width() - label::width(ui.painter(), value, Type::Mono) - 8.0;
         let (above, name_here) = match two_lines(name, |text| label::width(ui.painter(), text, kind) <= room) {
             Some((first, second)) => (Some(first), second),
@@ -513,7 +512,7 @@ fn passing(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     }
 }
 
-/// Takes cursor, selection, range and colours to the evidence.
+/// Moves cursor, selection, range and colours to the evidence.
 fn take_there(cx: &ViewContext<'_>, f: &Finding) {
     if let Some(event) = f.place.event {
         cx.actions.send(Action::GoTo(event));
@@ -525,7 +524,7 @@ fn take_there(cx: &ViewContext<'_>, f: &Finding) {
     if let Some(item) = item {
         cx.actions.send(Action::Select(Some(item)));
     }
-    // Where one stack holds nearly all bytes its colour says nothing; sizes tell the holes apart.
+    // When one stack holds nearly all bytes, its colour says nothing. Size classes make the holes visible.
     if f.class == Class::OutOfMemory && cx.shared.colour_by == ColourBy::Stack && cx.data.names.len() <= 1 {
         cx.actions.send(Action::SetColourBy(ColourBy::SizeClass));
     }

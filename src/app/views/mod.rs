@@ -1,4 +1,4 @@
-//! The views, a folder each: what it shows of a device. `registry` lists them; `context` is what each is given.
+//! The views, one folder each. `registry` lists them; `context` is what each of them gets.
 
 pub mod accounting;
 pub mod allocations;

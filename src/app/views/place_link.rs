@@ -1,4 +1,4 @@
-//! A source location in a row: a click on the accent text opens the file, and does what a click on the row does.
+//! A source location in a row. A click opens the file, and also does what a click on the row does.
 
 use std::hash::Hash;
 
@@ -10,13 +10,14 @@ use crate::app::theme::Type;
 use crate::app::widgets::{label, told_at};
 use vramscope_core::model::{Frame, FrameId};
 
-/// The frame of a place that a file can be opened for.
+/// The frame, when its file can be opened.
 pub(super) fn openable(cx: &ViewContext<'_>, frame: Option<FrameId>) -> Option<Frame> {
     let stacks = &cx.data.recording.stacks;
     frame.and_then(|f| stacks.frame(f)).filter(|&f| f.line > 0 && !stacks.frame_is_unresolved(f))
 }
 
-/// Draws `modeling_gpt2.py:240` after `before`, without its start where it does not fit. Gives what it covers, and whether it was clicked.
+/// Draws `modeling_gpt2.py:240` after `before`; its start is cut when it is too long. Returns what it covers, and whether it was
+/// clicked.
 pub(super) fn place_link(
     ui: &Ui,
     cx: &ViewContext<'_>,

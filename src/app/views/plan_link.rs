@@ -1,4 +1,4 @@
-//! The way from a failure, and from the peak, to what would make it fit.
+//! A link from a failure or the peak to what would make the program fit.
 
 use egui::Ui;
 
@@ -12,7 +12,7 @@ use vramscope_core::model::{DeviceKind, Format};
 use vramscope_core::plan::may_be_planned;
 use vramscope_core::units::Bytes;
 
-/// A link to what would make the recording in front fit: its plan, or What-if where no plan can be made.
+/// A link to the recording's plan, or to What-if when no plan can be made.
 pub(super) fn plan_link(ui: &mut Ui, cx: &ViewContext<'_>) {
     let device = cx.data.device();
     if cx.data.recording.source.format == Format::Plan {
@@ -34,7 +34,7 @@ pub(super) fn plan_link(ui: &mut Ui, cx: &ViewContext<'_>) {
         return;
     }
     ui.add_space(6.0);
-    // Plan refuses a program without a step that repeats. What-if answers for the requests that it made.
+    // Plan needs a program with a step that repeats. What-if works for any requests.
     let is_planned = cx.roles.is_none_or(|roles| may_be_planned(device, roles));
     let (workspace, about) = match is_planned {
         true => (Workspace::Plan, "Plan: the largest size that fits, and changes to the program that make more fit."),

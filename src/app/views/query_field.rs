@@ -1,4 +1,4 @@
-//! The field a query is typed in: what is wrong and where, and what can be typed next.
+//! The field for a query: shows errors with their position, and completions.
 
 use egui::text::{CCursor, CCursorRange};
 use egui::{Align2, Area, Id, Key, Modifiers, Order, Rect, Sense, Ui, pos2, vec2};
@@ -10,41 +10,39 @@ use vramscope_core::query::{Completion, Example, Query, QueryError, Vocabulary, 
 
 /// Height of the strip with the field.
 pub const STRIP: f32 = 32.0;
-/// Seconds without typing before what is wrong is said.
+/// Seconds without typing before an error is shown.
 const PAUSE: f64 = 0.7;
-/// Completions seen at once.
+/// Most completions that are visible at once.
 const OFFERED: usize = 8;
 
-/// What is typed, and what of it is wrong.
 #[derive(Default)]
 pub struct QueryField {
-    /// The query as typed, also while it is wrong.
+    /// The query as typed, also when it does not parse.
     pub text: String,
     wrong: Option<QueryError>,
     typed_at: f64,
-    /// The completion the arrows have chosen; none until an arrow is pressed.
+    /// The completion chosen with the arrow keys; none until an arrow is pressed.
     chosen: Option<usize>,
-    /// The completions as of the last frame, for the keys of this one.
+    /// The completions of the last frame, which the keys of this frame refer to.
     offered: Vec<Completion>,
-    /// The arrows asked what can follow a whole term.
+    /// An arrow key asked for completions after a complete term.
     wants_more: bool,
     id: Option<Id>,
-    /// Tab came in one frame with letters.
+    /// Tab came in the same frame as letters.
     is_tab_waiting: bool,
-    /// Height of the sentence under the field in the last frame; the completions are below it.
+    /// Height of the error message in the last frame. The completions go below it.
     told: f32,
 }
 
 impl QueryField {
-    /// Puts another text in place of what is typed.
     pub fn set(&mut self, text: &str) {
         text.clone_into(&mut self.text);
         self.wrong = Query::parse(text).err();
     }
 
-    /// Shows the strip; the text when it changed to something that can be read. `asked` is the field's accessible name, its
-    /// hint, and the name of the button that clears it, `known` are words of the recording, `examples` what can be asked of it,
-    /// and `in_force` is the query that stays while what is typed cannot be read: its terms but the one that is wrong.
+    /// Shows the strip. Returns the text when it changed and parses. `asked` is the field's accessible name, its hint, and the
+    /// name of the button that clears it; `known` are words of the recording for completion; `examples` are example queries.
+    /// `in_force` is the query that stays applied while the typed one does not parse: its terms without the wrong one.
     pub fn show(
         &mut self,
         ui: &mut Ui,
@@ -89,7 +87,7 @@ impl QueryField {
             let filter = egui::EventFilter { tab: true, horizontal_arrows: true, vertical_arrows: true, escape: false };
             let caret = egui::TextEdit::load_state(ui.ctx(), response.id).and_then(|s| s.cursor.char_range());
             let byte = caret.map_or(self.text.len(), |range| byte_of(&self.text, range.primary.index));
-            // After a whole term only the arrows ask what else there is: the list would hide the rows.
+            // After a complete term, completions appear only on an arrow key, because the list would cover the rows.
             let is_between = !self.text.trim().is_empty()
                 && self.text.get(..byte).is_none_or(|t| t.is_empty() || t.ends_with(' ') || is_whole(t));
             self.wants_more &= is_between;
@@ -137,7 +135,7 @@ impl QueryField {
         }
     }
 
-    /// Underlines the term that cannot be read.
+    /// Underlines the term that does not parse.
     fn point_at(&self, ui: &Ui, t: &Tokens, field: Rect, error: &QueryError) {
         let before = self.text.get(..error.at.start).unwrap_or("");
         let term = self.text.get(error.at.clone()).unwrap_or("");
@@ -149,7 +147,7 @@ impl QueryField {
         }
     }
 
-    /// The arrows choose a completion, Tab takes it (the first when none is chosen), Enter takes a chosen one.
+    /// Arrows choose a completion, Tab takes it (or the first one), Enter takes a chosen one.
     fn take_keys(&mut self, ui: &Ui) -> bool {
         let Some(id) = self.id.filter(|&id| ui.memory(|m| m.has_focus(id))) else { return false };
         let n = self.offered.len();
@@ -164,7 +162,7 @@ impl QueryField {
             self.chosen = Some(self.chosen.map_or(n - 1, |c| (c + n - 1) % n));
         }
         let is_tab = pressed(Key::Tab) || std::mem::take(&mut self.is_tab_waiting);
-        // Letters that were typed before it, in a frame that took long, are not in the field yet.
+        // Letters typed before Tab in the same slow frame are not in the field yet.
         self.is_tab_waiting = is_tab && ui.input(|i| i.events.iter().any(|event| matches!(event, egui::Event::Text(_))));
         if self.is_tab_waiting {
             ui.memory_mut(|m| m.request_focus(id));
@@ -185,7 +183,7 @@ impl QueryField {
     }
 
     fn accept(&mut self, ui: &Ui, completion: Completion) {
-        // A term that is whole is followed by the next one.
+        // After a complete term, a space begins the next one.
         let is_whole = Query::parse(&completion.word).is_ok() && !completion.word.ends_with('@');
         let word = if is_whole { format!("{} ", completion.word) } else { completion.word };
         let start = completion.at.start.min(self.text.len());
@@ -203,7 +201,7 @@ impl QueryField {
         self.chosen = None;
     }
 
-    /// The list under the field; the completion that was clicked.
+    /// Draws the list under the field. Returns the completion that was clicked.
     fn completions_ui(&self, ui: &Ui, t: &Tokens, field: Rect) -> Option<Completion> {
         if self.offered.is_empty() {
             return None;
@@ -240,7 +238,7 @@ impl QueryField {
                         about.max.x = key.left() - 8.0;
                     }
                     label::text_in(ui.painter(), about, offer.about, Type::Caption, t.text2);
-                    // The press already takes the focus from the field, so the click is read at the press.
+                    // Pressing takes the focus from the field, so the click is detected at the press.
                     if response.is_pointer_button_down_on() || response.clicked() {
                         clicked = Some(offer.clone());
                     }
@@ -250,15 +248,15 @@ impl QueryField {
     }
 }
 
-/// Whether the last term of a text is finished: one that ends in a figure and can be read, as `step=3`. More digits may follow,
-/// but the rows are those of this one, and the list would hide them.
+/// True when the last term is complete: it ends in a number and parses, as `step=3`. More digits may follow, but the rows already
+/// match this number, and the list would cover them.
 fn is_whole(text: &str) -> bool {
     let term = text.rsplit(' ').next().unwrap_or(text);
     let value = term.rfind(['=', '<', '>']).and_then(|at| term.get(at + 1..)).unwrap_or("");
     value.starts_with(|c: char| c.is_ascii_digit()) && Query::parse(term).is_ok()
 }
 
-/// The query without the term that cannot be read, which stays applied. `None` if it cannot be read without that term either.
+/// The query without the term that does not parse, which stays applied. `None` when the rest does not parse either.
 fn without(text: &str, error: &QueryError) -> Option<String> {
     let (before, after) = (text.get(..error.at.start)?, text.get(error.at.end..)?);
     let rest = format!("{} {}", before.trim(), after.trim()).trim().to_owned();

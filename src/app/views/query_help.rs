@@ -1,4 +1,4 @@
-//! What can be asked, in the recording's own words: what completes a query, and a list of all that can be asked.
+//! Completions for queries, and a list of example queries, in the recording's own words.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,26 +15,25 @@ use vramscope_core::anatomy::steps::kind;
 use vramscope_core::query::{Asked, Example, GRAMMAR, Query, Scope, Vocabulary, examples};
 use vramscope_core::units::count;
 
-/// Completions come from this many names at most.
 const NAMES: usize = 2000;
 
-/// The words of a recording, found once.
+/// The words of a recording, collected once.
 #[derive(Default)]
 pub struct QueryWords {
-    /// Keyed by where the roles lie in memory, and by the cursor when the list was last open: while nobody sees the list, a moving cursor
-    /// must not make it count again.
+    /// Keyed by the roles and by the cursor at the time the list was last open, so that a moving cursor does not recount for a
+    /// list that nobody sees.
     examples: Derived<(Option<Identity>, u32), Vec<Example>>,
-    /// That cursor.
+    /// The cursor when the list was last open.
     counted_at: u32,
-    /// Names of annotations, numbers left off, each once.
+    /// Names of annotations without their numbers, each once.
     annotations: Derived<usize, Vec<String>>,
-    /// Why a query matches nothing. The cursor and the markers are in the key if the answer depends on them.
+    /// Why a query matches nothing. The key has the cursor and the markers only when the answer depends on them.
     why: Derived<(Query, usize, Option<u32>, [Option<u32>; 2]), String>,
 }
 
 impl QueryWords {
-    /// Shows a query's field with this recording's words; the text when it changed to something that can be read. The rest as
-    /// [`QueryField::show`] has it.
+    /// Shows a query field that completes this recording's words. Returns the text when it changed and parses. For the other
+    /// parameters see [`QueryField::show`].
     pub fn show(
         &mut self,
         field: &mut QueryField,
@@ -55,7 +54,7 @@ impl QueryWords {
         field.show(ui, asked, known, examples.as_deref().map(Vec::as_slice), in_force)
     }
 
-    /// Names of annotations that `during~` may be followed by.
+    /// Names of annotations that can follow `during~`.
     fn annotations(&mut self, cx: &ViewContext<'_>) -> Arc<Vec<String>> {
         let data = Arc::clone(cx.data);
         let key = cx.data.device().annotations.len();
@@ -68,7 +67,7 @@ impl QueryWords {
         shown.value.unwrap_or_default()
     }
 
-    /// Why a query matches nothing; empty until that is known.
+    /// Why a query matches nothing; empty until known.
     pub fn why_none(&mut self, cx: &ViewContext<'_>, query: &Query, asked: Asked) -> String {
         let (data, query, roles) = (Arc::clone(cx.data), query.clone(), cx.roles.cloned());
         let (cursor, markers) = (Some(cx.shared.cursor), cx.shared.flags());
@@ -104,10 +103,10 @@ impl QueryWords {
 
 const ROW: f32 = 22.0;
 const WIDTH: f32 = 720.0;
-/// Where what a query means begins, and where how many it holds for ends.
+/// Left edge of the explanations, and right edge of the counts.
 const ABOUT: f32 = 236.0;
 
-/// Shows the list under its button while that is open; the query that was clicked.
+/// Shows the list while its button is open. Returns the query that was clicked.
 pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<String> {
     let mut clicked = None;
     Popup::menu(button).gap(4.0).show(|ui| {

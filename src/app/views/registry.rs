@@ -1,4 +1,4 @@
-//! Every view there is. A new view has its line here, and its name in [`ViewKind`].
+//! The list of all views. A new view needs a line here and its name in [`ViewKind`].
 
 use super::ViewInfo;
 use super::{
@@ -7,7 +7,6 @@ use super::{
 };
 use crate::app::state::ViewKind;
 
-/// How each view is made.
 pub const REGISTRY: &[ViewInfo] = &[
     memory::INFO,
     findings::INFO,
@@ -30,9 +29,8 @@ pub const REGISTRY: &[ViewInfo] = &[
 ];
 
 impl ViewKind {
-    /// What the registry knows of it.
     pub fn info(self) -> &'static ViewInfo {
-        // Every kind is registered: a test walks them all.
+        // Every kind is registered; a test checks it.
         REGISTRY.iter().find(|i| i.kind == self).unwrap_or(&REGISTRY[0])
     }
 }

@@ -1,4 +1,4 @@
-//! A call stack in two cells of a table: where it allocates, and which line of the user's code called that.
+//! A call stack in two cells of a table: the function that allocates, and the line of the user's code that called it.
 
 use egui::{Painter, Rect};
 
@@ -15,7 +15,7 @@ pub(super) struct FrameText {
 }
 
 impl FrameText {
-    /// The text of a frame; empty for one that is not in the table.
+    /// The text of a frame; empty when the frame is not in the table.
     pub fn of(stacks: &StackTable, frame: FrameId) -> Self {
         stacks.frame(frame).map_or_else(Self::default, |f| FrameText {
             name: function_label(stacks.text(f.name)).to_owned(),
@@ -23,8 +23,8 @@ impl FrameText {
         })
     }
 
-    /// Paints the name, then the place in the monospace face. Where there is too little room for both the name gives way to
-    /// a little under a half, then the file's name from its start; the line is what one looks for, and stays.
+    /// Paints the name, then the location in monospace. Without room for both, the name shrinks to a little under half, then the
+    /// start of the file name is cut. The line number always stays, because users look for it.
     pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
         let wide = |text: &str, kind| label::width(p, text, kind);
         let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
@@ -44,7 +44,7 @@ impl FrameText {
         label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
 
-    /// What it adds after a stack's name: only the function if the name is its own place.
+    /// What to show after a stack's name: only the function when the name already is its location.
     pub fn beside(&self, name: &str) -> String {
         if name == self.place || name.split_whitespace().any(|word| word == self.place) { self.name.clone() } else { self.line() }
     }
@@ -54,7 +54,6 @@ impl FrameText {
     }
 }
 
-/// The gap between a name and its place.
 const GAP: f32 = 8.0;
 
 /// Shortens `modelling_llama.py:1024` to `most` letters: `…g_llama.py:1024`. The line number is never cut.
@@ -69,8 +68,8 @@ pub(super) fn shorten_place(place: &str, most: usize) -> String {
     format!("…{end}:{line}")
 }
 
-/// The frames that tell a stack apart from others, innermost first: those of the user's own code, at most `most`; of a stack
-/// that has none, its innermost ones.
+/// The frames that distinguish a stack, innermost first, at most `most`: those of the user's own code, or the innermost ones when
+/// there are none.
 pub(super) fn telling_frames(stacks: &StackTable, stack: StackId, most: usize) -> Vec<FrameText> {
     let frames = stacks.frames(stack);
     let is_own = |f: &&FrameId| stacks.frame(**f).is_some_and(|f| !is_framework(stacks, f));
@@ -79,7 +78,7 @@ pub(super) fn telling_frames(stacks: &StackTable, stack: StackId, most: usize) -
     if own.is_empty() { frames[from..].iter().take(most).map(|&f| FrameText::of(stacks, f)).collect() } else { own }
 }
 
-/// The innermost frame, and the innermost of the user's own when that is another.
+/// The innermost frame, and the innermost frame of the user's code when that is another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StackCells {
     pub allocated_in: FrameText,
@@ -102,14 +101,14 @@ impl StackCells {
         self.allocated_in.paint(c.p, c.t, c.rect, self.called_from.is_none());
     }
 
-    /// Paints which line called that, where it is another.
+    /// Paints the calling line of the user's code, when it is another one.
     pub fn paint_caller(&self, c: &Cell<'_>) {
         if let Some(own) = &self.called_from {
             own.paint(c.p, c.t, c.rect, true);
         }
     }
 
-    /// The cells of several rows: those that would read the same name the caller that tells them apart.
+    /// The cells of several rows. Rows with equal names get the caller that tells them apart.
     pub fn of_rows(stacks: &StackTable, rows: &[StackId]) -> Vec<Self> {
         let plain: Vec<(StackId, String)> = rows.iter().map(|&stack| (stack, StackCells::of(stacks, stack).line())).collect();
         let apart = tell_apart(stacks, &plain);
@@ -122,7 +121,6 @@ impl StackCells {
             .collect()
     }
 
-    /// In one line, for accessible names.
     pub fn line(&self) -> String {
         match &self.called_from {
             Some(own) => format!("{}, called from {}", self.allocated_in.line(), own.line()),

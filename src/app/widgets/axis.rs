@@ -272,8 +272,8 @@ impl Ticks {
     }
 }
 
-/// The scale of bytes of a plot: grid and ground line in it, labels left of it, its name and the unit at `left`. A label
-/// that would touch these is left out.
+/// The byte scale of a plot: grid and ground line in it, labels left of it, its name and unit at `left`. Leaves out labels that
+/// would touch the name or the unit.
 pub fn byte_scale(painter: &Painter, tokens: &Tokens, plot: Rect, y: &Scale, left: f32, name: &str) {
     let mut ticks = byte_ticks(y.start, y.end, most_down(plot.height()).min(8));
     let mut batch = Batch::new(painter);

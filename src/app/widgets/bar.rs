@@ -20,7 +20,6 @@ impl Bar {
         Self { greatest, thickness: 9.0, ..Self::default() }
     }
 
-    /// Appends a solid part.
     pub fn part(mut self, amount: f64, colour: Color32) -> Self {
         self.parts.push((amount, colour));
         self

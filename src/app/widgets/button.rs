@@ -48,7 +48,6 @@ impl<'a> Push<'a> {
         Self::new(text, ButtonKind::Plain)
     }
 
-    /// Puts an icon before the text.
     pub fn icon(mut self, icon: Icon) -> Self {
         self.icon = Some(icon);
         self
@@ -156,7 +155,7 @@ pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Res
     response.on_hover_cursor(CursorIcon::PointingHand)
 }
 
-/// A row of choices, one of them selected, 22 high. `name` says what is chosen ("Workspace"). Returns whether it changed.
+/// A row of choices, one of them selected, 22 high. `name` is the label of the setting ("Workspace"). Returns whether it changed.
 pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
     let t = Tokens::of(ui);
     let widths: Vec<f32> = choices.iter().map(|c| label::width(ui.painter(), c, Type::Strong).ceil() + 20.0).collect::<Vec<_>>();

@@ -1,21 +1,22 @@
-//! Parts of a rectangle by what is wanted of it, so that a view names no corners. [`Rect`] itself has `with_min_x` and the like.
+//! Cuts parts out of a rectangle by what a view wants, so that views need no corner arithmetic. [`Rect`] itself has `with_min_x`
+//! and the like.
 
 use egui::{Pos2, Rect, pos2, vec2};
 
 pub trait Cut {
-    /// From `left` to `right` on the screen, as high as this.
+    /// The part between two screen positions, at full height.
     fn across(self, left: f32, right: f32) -> Rect;
 
-    /// From `top` to `bottom` on the screen, as wide as this.
+    /// The part between two screen positions, at full width.
     fn down(self, top: f32, bottom: f32) -> Rect;
 
-    /// Between two offsets from the left edge, as high as this: a cell of a row.
+    /// The part between two offsets from the left edge, at full height: a cell of a row.
     fn cell(self, left: f32, right: f32) -> Rect;
 
-    /// Between two offsets from the top, as wide as this.
+    /// The part between two offsets from the top, at full width.
     fn lines(self, top: f32, bottom: f32) -> Rect;
 
-    /// Less a margin at each side.
+    /// Removes a margin at each side.
     fn inset(self, left: f32, top: f32, right: f32, bottom: f32) -> Rect;
 
     /// The point at `x` halfway down.

@@ -23,7 +23,6 @@ impl<'a> Field<'a> {
         Self { name, hint: name, icon: None, width: 200.0, height: 22.0, mono: false, invalid: false, is_query: false }
     }
 
-    /// Text shown while the field is empty.
     pub fn hint(mut self, hint: &'a str) -> Self {
         self.hint = hint;
         self
@@ -51,7 +50,7 @@ impl<'a> Field<'a> {
         self
     }
 
-    /// Height, to match a button beside it.
+    /// To match a button beside it.
     pub fn height(mut self, height: f32) -> Self {
         self.height = height;
         self
@@ -74,7 +73,7 @@ impl<'a> Field<'a> {
         let t = Tokens::of(ui);
         let (rect, _) = ui.allocate_exact_size(vec2(self.width, self.height), egui::Sense::hover());
         let left = if self.icon.is_some() { 24.0 } else { 6.0 };
-        // The row of the monospace face sits half a pixel low; two points less height bring it back.
+        // The row of the monospace face sits half a pixel low. Two points less height correct that.
         let lift = if self.mono && !text.is_empty() { 2.0 } else { 0.0 };
         let inner = rect.inset(left, 0.0, 6.0, lift);
         ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s1);

@@ -1,4 +1,5 @@
-//! The line that records what is missing, and the way to the page that tells where it goes. The window opens the page: a view only asks.
+//! Shows the line of code that records what is missing, and a link to the guide. The view only requests the guide; the window
+//! opens it.
 
 use egui::{Context, Id, Ui};
 
@@ -11,7 +12,7 @@ fn asked() -> Id {
     Id::unique("how to record")
 }
 
-/// The line to copy, and a link to the guide at what it belongs to.
+/// The line to copy, and a link to its place in the guide.
 pub fn recorded_by(ui: &mut Ui, line: &str) {
     let well = CodeWell::new(line).broken(true).copy(true);
     if line.starts_with("vramscope ") { well } else { well.python() }.show(ui);
@@ -19,7 +20,7 @@ pub fn recorded_by(ui: &mut Ui, line: &str) {
     how_to_record(ui, line);
 }
 
-/// Two links in one row, where the line has no room: the first copies it.
+/// Two links in one row, for places without room for the line. The first one copies it.
 pub fn record_links(ui: &mut Ui, line: &str) {
     ui.horizontal(|ui| {
         if link_with(ui, "Copy the line", Type::Caption, Some(Icon::Copy)).on_hover_text(line).clicked() {
@@ -30,7 +31,7 @@ pub fn record_links(ui: &mut Ui, line: &str) {
     });
 }
 
-/// The link alone: where the sentence before it says what is missing and the line has no room.
+/// Only the link, for places where a sentence already says what is missing and the line has no room.
 pub fn how_to_record(ui: &mut Ui, line: &str) {
     let link = link_with(ui, "How to record it", Type::Caption, None);
     if link.on_hover_text("Opens the guide: where the line goes, for each framework").clicked() {
@@ -39,7 +40,7 @@ pub fn how_to_record(ui: &mut Ui, line: &str) {
     }
 }
 
-/// The line whose link was clicked, once.
+/// The line whose guide link was clicked. Returned once.
 pub fn take_asked(ctx: &Context) -> Option<String> {
     ctx.data_mut(|d| d.remove_temp(asked()))
 }

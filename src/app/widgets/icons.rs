@@ -21,7 +21,6 @@ pub enum Icon {
     Help,
     Check,
     Cross,
-    /// Opens in another program.
     External,
     /// A recording: segments with blocks.
     File,

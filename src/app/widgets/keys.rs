@@ -7,7 +7,7 @@ fn taker() -> Id {
     Id::unique("takes bare keys")
 }
 
-/// Gives a focused control all keys without modifiers: arrows, Home, End and letters are no commands then.
+/// Gives a focused control all keys without modifiers: arrows, Home, End and letters then run no commands.
 pub fn take_bare_keys(response: &Response) {
     if response.has_focus() {
         response.ctx.data_mut(|d| d.insert_temp(taker(), response.id));
@@ -16,7 +16,7 @@ pub fn take_bare_keys(response: &Response) {
     }
 }
 
-/// True while such a control has the focus.
+/// True while a control that takes these keys has the focus.
 pub fn are_taken(ctx: &Context) -> bool {
     let taken: Option<Id> = ctx.data(|d| d.get_temp(taker()));
     taken.is_some() && ctx.memory(egui::Memory::focused) == taken

@@ -12,7 +12,7 @@ pub fn format(kind: Type, colour: Color32) -> TextFormat {
     TextFormat { line_height: Some(kind.line()), ..TextFormat::simple(kind.font(), colour) }
 }
 
-/// A part of a whole in percent, as every table writes it: one digit after the point, and what rounds to none is `< 0.1 %`.
+/// A share in percent, as every table writes it: one decimal, and `< 0.1 %` when it would round to zero.
 pub fn share(part: u64, whole: u64) -> String {
     match part as f64 / whole.max(1) as f64 * 100.0 {
         share if part > 0 && share < 0.05 => "< 0.1 %".to_owned(),
@@ -34,7 +34,8 @@ pub fn elided(painter: &Painter, text: &str, kind: Type, colour: Color32, width:
     painter.layout_job(job)
 }
 
-/// Lays out text in up to `lines` lines of `width` points, close enough for one row; what does not fit is cut with "…".
+/// Lays out text in up to `lines` lines of `width` points, spaced closely enough for one row. Text that does not fit is cut with
+/// "…".
 pub fn in_lines(painter: &Painter, text: &str, kind: Type, colour: Color32, width: f32, lines: usize) -> Arc<Galley> {
     let close = TextFormat { line_height: Some(kind.line() - 2.0), ..format(kind, colour) };
     let mut job = LayoutJob::single_section(text.to_owned(), close);
@@ -65,7 +66,7 @@ pub fn text_in(painter: &Painter, rect: Rect, text: &str, kind: Type, colour: Co
     covered
 }
 
-/// Like [`text_in`]; where the name of a place is too long it loses its start and keeps its line.
+/// Like [`text_in`], but a source location that is too long loses its start, so that its line number stays.
 pub fn name_in(painter: &Painter, rect: Rect, name: &str, kind: Type, colour: Color32) -> Rect {
     match is_place(name) {
         true => text_in(painter, rect, &without_start(painter, name, kind, rect.width()), kind, colour),
@@ -82,19 +83,19 @@ pub fn text_in_right(painter: &Painter, rect: Rect, text: &str, kind: Type, colo
     covered
 }
 
-/// A figure of a table: in the monospace face at the right of its cell.
+/// Paints a number of a table: monospace, at the right of its cell.
 pub fn figure(painter: &Painter, cell: Rect, text: &str, colour: Color32) {
     text_in_right(painter, cell, text, Type::Mono, colour);
 }
 
-/// A value at the right of `rect`, and a name at its left that ends before the value. Returns what the value covers.
+/// Paints a value at the right of `rect`, and a name at the left that ends before it. Returns what the value covers.
 pub fn pair(painter: &Painter, rect: Rect, name: (&str, Type, Color32), value: (&str, Type, Color32)) -> Rect {
     let covered = text_in_right(painter, rect, value.0, value.1, value.2);
     text_in(painter, rect.with_max_x(covered.left() - 8.0), name.0, name.1, name.2);
     covered
 }
 
-/// Paints text that was laid out, with the middle of its left edge at `left`.
+/// Paints laid-out text with the middle of its left edge at `left`.
 pub fn lay(painter: &Painter, left: Pos2, galley: Arc<Galley>, colour: Color32) {
     painter.galley(pos2(left.x, left.y - galley.size().y / 2.0), galley, colour);
 }
@@ -103,7 +104,7 @@ pub fn width(painter: &Painter, text: &str, kind: Type) -> f32 {
     galley(painter, text, kind, Color32::PLACEHOLDER).size().x
 }
 
-/// The text, or the text without its middle when it is too wide: settings begin alike, and a folder is known by both ends.
+/// Removes the middle of a text that is too wide. Settings often start alike, and a folder is recognised by both ends.
 pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     if width(painter, text, kind) <= room {
         return text.to_owned();
@@ -123,15 +124,15 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
     cut(fits)
 }
 
-/// The text, or as many of its first words as fit: what a sentence or a title is about stands at its beginning.
+/// The text, or as many of its first words as fit. A sentence or title says at its start what it is about.
 pub fn first_words(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     let cuts = text.rmatch_indices(' ').map(|(at, _)| format!("{}…", &text[..at]));
     let mut all = std::iter::once(text.to_owned()).chain(cuts);
     all.find(|text| width(painter, text, kind) <= room).unwrap_or_else(|| without_middle(painter, text, kind, room))
 }
 
-/// The text, or as much of its end as fits: the file and line of a place, the class of a module. What counts it, as `8 \u{d7}`, stays,
-/// and a cut falls between folders or parts of a name if that loses few letters.
+/// The text, or as much of its end as fits: the file and line of a location, the class of a module. A count such as `8 \u{d7}` at
+/// the start stays. The cut falls between folders or parts of a name when that costs only a few letters.
 pub fn without_start(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     shortened(text, |text| width(painter, text, kind) <= room)
 }
@@ -154,7 +155,7 @@ fn shortened(text: &str, fits: impl Fn(&str) -> bool) -> String {
     let from = |at: usize| format!("{times}\u{2026}{}", &name[at..]);
     let starts: Vec<usize> = name.char_indices().map(|(at, _)| at).skip(1).collect();
     let first = starts.partition_point(|&at| !fits(&from(at)));
-    // Of the next few letters one that begins a part.
+    // Prefers one of the next few letters that begins a part.
     let is_whole = |at: &&usize| name[..**at].ends_with(['/', '.', '_', ' ']);
     let whole = starts.iter().skip(first).take(4).find(is_whole);
     whole.or(starts.get(first)).map_or_else(String::new, |&at| from(at))
@@ -188,10 +189,11 @@ pub fn rich_paragraph(ui: &mut Ui, text: &str, kind: Type, colour: Color32, stro
     ui.add(egui::Label::new(job).wrap())
 }
 
-/// A sentence for [`rich_paragraph`] with its figures marked as strong: a number, a no-break space and its unit, or a range up to one.
+/// Prepares a sentence for [`rich_paragraph`] with its figures marked as strong: a number, a no-break space and its unit, or a
+/// range that ends in one.
 pub fn with_strong_figures(sentence: &str) -> String {
     let words: Vec<&str> = sentence.split(' ').collect();
-    // What closes a clause is not of the figure.
+    // Punctuation that ends a clause is not part of the figure.
     let bare = |word: &str| word.trim_end_matches(['.', ',', ';', ':', ')']).len();
     let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
     let is_figure = |i: usize| words.get(i).is_some_and(|w| is_number(w) && w[..bare(w)].contains(NBSP));

@@ -62,12 +62,11 @@ impl Batch {
         self.mesh.vertices.is_empty()
     }
 
-    /// The size of one physical pixel, in points.
     pub fn pixel(&self) -> f32 {
         1.0 / self.scale
     }
 
-    /// How many physical pixel columns so many points are.
+    /// How many physical pixel columns fit into `width` points.
     pub fn columns(&self, width: f32) -> usize {
         (width / self.pixel()).round().max(1.0) as usize
     }

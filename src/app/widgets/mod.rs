@@ -1,7 +1,4 @@
 //! Building blocks of views: gestures, axes, meshes, tables, labels, small pictures.
-//!
-//! A view names what it takes from here in one list: a part by its own name (`Batch`, `told_at`), a module where many of its
-//! functions are used (`label`, `pane`).
 
 pub mod anchor;
 pub mod axis;

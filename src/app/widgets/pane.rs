@@ -10,7 +10,6 @@ use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
 use crate::app::theme::{Tokens, Type};
 use egui::{Align, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Stroke, Ui, UiBuilder, vec2};
 
-/// A pane's header: title, caption, controls at the right, a "?" with legend and gestures.
 pub struct PaneHeader<'a> {
     title: &'a str,
     caption: &'a str,
@@ -23,7 +22,7 @@ impl<'a> PaneHeader<'a> {
         Self { title, caption: "", help: None, closing: None }
     }
 
-    /// Text beside the title: "at the OOM · 54 segments of 20 MiB".
+    /// For example "at the OOM · 54 segments of 20 MiB".
     pub fn caption(mut self, caption: &'a str) -> Self {
         self.caption = caption;
         self
@@ -41,8 +40,8 @@ impl<'a> PaneHeader<'a> {
         self
     }
 
-    /// Shows the header over the full width. `controls` are laid out from the right: the first one is rightmost. The response is
-    /// the header's own, for the pane to be grabbed by: it takes no focus.
+    /// Shows the header over the full width. `controls` are laid out from the right: the first one is rightmost. Returns the
+    /// header's own response, by which the pane can be dragged; it takes no focus.
     pub fn show(self, ui: &mut Ui, controls: impl FnOnce(&mut Ui)) -> Response {
         let t = Tokens::of(ui);
         let (rect, response) = row::told(ui, HEADER_HEIGHT, Role::Label, || self.title);
@@ -77,7 +76,8 @@ impl<'a> PaneHeader<'a> {
     }
 }
 
-/// As many parts of a caption as fit: half a word says nothing. A caption of one part is cut if most of it is seen, or left out.
+/// As many whole parts of a caption as fit, because half a word says nothing. A caption of a single part is cut when most of it
+/// stays visible, and otherwise left out.
 fn whole_parts(caption: &str, room: f32, width: impl Fn(&str) -> f32) -> &str {
     let mut shown = caption;
     while width(shown) > room {
@@ -91,7 +91,7 @@ fn whole_parts(caption: &str, room: f32, width: impl Fn(&str) -> f32) -> &str {
     shown
 }
 
-/// A "?" that shows what explains a thing, up to `width` wide.
+/// A "?" button that shows an explanation up to `width` wide.
 pub fn explanation(ui: &mut Ui, of: &str, width: f32, contents: impl FnOnce(&mut Ui)) {
     let button = icon_button(ui, Icon::Help, &format!("Explain {of}"));
     Popup::menu(&button).close_behavior(PopupCloseBehavior::CloseOnClickOutside).gap(4.0).show(|ui| {
@@ -109,7 +109,7 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
         rule(ui);
     }
     ui.add_space(if first { 10.0 } else { 12.0 });
-    // Without room for both the second part has a line of its own.
+    // When both do not fit beside each other, the second gets its own line.
     let wide = |text: &str| label::width(ui.painter(), text, Type::Caption);
     let needs = wide(title) + 8.0 + wide(trailing) + 2.0 * PAD_PANE;
     let is_beside = trailing.is_empty() || needs <= ui.available_width();
@@ -123,7 +123,7 @@ pub fn section(ui: &mut Ui, title: &str, trailing: &str, first: bool) -> Respons
     response
 }
 
-/// Contents in their own clipped rectangle, top down without gaps.
+/// Lays out contents in a clipped rectangle, top down without gaps.
 pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
     let mut child = ui.new_child(UiBuilder::new().id_salt(salt).max_rect(rect));
     child.set_clip_rect(rect.intersect(ui.clip_rect()));
@@ -131,7 +131,7 @@ pub fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui
     contents(&mut child);
 }
 
-/// Lines of words at the head of a view, indented, with 10 points below.
+/// Indented lines of text at the top of a view, with 10 points below.
 pub fn headline(ui: &mut Ui, salt: &str, contents: impl FnOnce(&mut Ui)) {
     let inner = Rect::from_min_max(ui.cursor().min, ui.max_rect().max).shrink2(vec2(PAD_PANE, 0.0));
     let mut lines = ui.new_child(UiBuilder::new().max_rect(inner).id_salt(salt));
@@ -174,7 +174,7 @@ pub fn empty_state(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>) {
     empty_offering(ui, sentence, line_to_copy, 0.0, |_| {});
 }
 
-/// As [`empty_state`], with something to do below, about `height` high.
+/// Like [`empty_state`], with a control below that is about `height` high.
 pub fn empty_offering(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>, height: f32, below: impl FnOnce(&mut Ui)) {
     let own = if line_to_copy.is_some() { 92.0 } else { 20.0 };
     empty_with(ui, sentence, own + height, |ui| {
@@ -186,7 +186,7 @@ pub fn empty_offering(ui: &mut Ui, sentence: &str, line_to_copy: Option<&str>, h
     });
 }
 
-/// As [`empty_state`], with something else below the sentence; `height` is about that of both.
+/// Like [`empty_state`], with other contents below the sentence. `height` is about that of both.
 pub fn empty_with(ui: &mut Ui, sentence: &str, height: f32, below: impl FnOnce(&mut Ui)) {
     let t = Tokens::of(ui);
     let width = ui.available_width().min(480.0);

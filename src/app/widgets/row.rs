@@ -6,22 +6,22 @@ use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
 use crate::app::theme::{Tokens, Type};
 use egui::{Align, Color32, Layout, Painter, Rect, Response, Role, Sense, Ui, UiBuilder, WidgetInfo, pos2, vec2};
 
-/// Room of the full width for something that is painted.
+/// Reserves the full width for something that the caller paints.
 pub fn line(ui: &mut Ui, height: f32) -> Rect {
     ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover()).0
 }
 
-/// As [`line()`], with what it is called by a screen reader.
+/// Like [`line()`], with a name for screen readers.
 pub fn told<T: ToString>(ui: &mut Ui, height: f32, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
     sensed(ui, height, Sense::hover(), role, name)
 }
 
-/// As [`told`], and it can be clicked.
+/// Like [`told`], and clickable.
 pub fn clicked<T: ToString>(ui: &mut Ui, height: f32, role: Role, name: impl Fn() -> T) -> (Rect, Response) {
     sensed(ui, height, Sense::click(), role, name)
 }
 
-/// What is painted at a place of its own, with what it is called by a screen reader. `id` tells it from others of the view.
+/// Gives something painted at `rect` a name for screen readers. `id` must be unique in the view.
 pub fn told_at<T: ToString>(
     ui: &Ui,
     rect: Rect,
@@ -41,7 +41,7 @@ fn sensed<T: ToString>(ui: &mut Ui, height: f32, sense: Sense, role: Role, name:
     (rect, response)
 }
 
-/// The ground of a row in a list: its fill, and a 3 px edge at its left.
+/// Paints a list row's background: its fill, and a 3 px edge at its left.
 pub fn ground(painter: &Painter, rect: Rect, fill: Option<Color32>, edge: Option<Color32>) {
     if let Some(fill) = fill {
         painter.rect_filled(rect, 0, fill);
@@ -51,7 +51,7 @@ pub fn ground(painter: &Painter, rect: Rect, fill: Option<Color32>, edge: Option
     }
 }
 
-/// A label and a value: the label left in `text2`, the value right aligned in the monospace face. 20 high.
+/// Label left in `text2`, value right aligned and monospace. 20 high.
 pub struct KeyValue<'a> {
     label: &'a str,
     value: &'a str,
@@ -111,7 +111,6 @@ impl<'a> KeyValue<'a> {
     }
 }
 
-/// A [`KeyValue`] with defaults.
 pub fn key_value(ui: &mut Ui, label: &str, value: &str) -> Response {
     KeyValue::new(label, value).show(ui)
 }
@@ -166,7 +165,6 @@ impl<'a> ListRow<'a> {
         self
     }
 
-    /// Fill while not selected.
     pub fn fill(mut self, colour: Color32) -> Self {
         self.fill = Some(colour);
         self

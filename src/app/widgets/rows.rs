@@ -8,7 +8,6 @@ use crate::app::theme::Tokens;
 /// Width of the scroll bar's column at the right.
 pub const BAR: f32 = 10.0;
 
-/// Scroll position in a list of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scroll {
     /// The row at the top edge. The fraction is the part of that row that is scrolled out.
@@ -53,7 +52,7 @@ impl Scroll {
     }
 }
 
-/// A scrolled list: its position, and where the handle of its bar is held.
+/// A scrolled list: its position, and where the user holds the handle of its scroll bar.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowList {
     pub scroll: Scroll,

@@ -188,7 +188,7 @@ fn sane(start: f64, end: f64) -> (f64, f64) {
     }
 }
 
-/// What the pointer asks of a plot in this frame. Positions are screen points.
+/// What the user asks of a plot in this frame. Positions are screen points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Intent {
     /// Select what is here and set the cursor here.
@@ -215,18 +215,14 @@ pub enum Intent {
     Pan(Vec2),
     /// Shift + drag: a range from `from` to `to`.
     Select {
-        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is now.
         to: Pos2,
         /// True in the frame in which the button is released.
         done: bool,
     },
     /// Right drag: zoom to the box between two corners. A side shorter than [`BOX_LEAST`] leaves its axis as it is.
     Box {
-        /// Where the button was pressed.
         from: Pos2,
-        /// Where the pointer is now.
         to: Pos2,
         /// True in the frame in which the button is released.
         done: bool,
@@ -236,8 +232,8 @@ pub enum Intent {
 /// Shortest side of a zoom box in points. A shorter side means that the user wants to zoom only the other axis.
 pub const BOX_LEAST: f32 = 10.0;
 
-/// The part of a plot that a box between two corners zooms to, in points. A side that is too short covers all of `all`; `None`
-/// when both are.
+/// The part of a plot that a box between two corners zooms to, in points. A side that is too short is extended to all of `all`;
+/// `None` when both are too short.
 pub fn box_within(from: Pos2, to: Pos2, all: Rect) -> Option<Rect> {
     let drawn = Rect::from_two_pos(all.clamp(from), all.clamp(to));
     let side = |wanted: Rangef, all: Rangef| if wanted.span() >= BOX_LEAST { wanted } else { all };
@@ -257,9 +253,9 @@ const DRAWING: &str = "a range or a box is being drawn";
 /// The pointer over a plot in one frame: where it hovers and what it asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gesture {
-    /// Where the pointer is over the plot, also while it drags.
+    /// Where the pointer is over the plot, also during a drag.
     pub hover: Option<Pos2>,
-    /// What it asks for. At most one thing per frame: press and click win over the wheel.
+    /// At most one intent per frame: press and click win over the wheel.
     pub intent: Option<Intent>,
 }
 
@@ -277,7 +273,7 @@ impl Gesture {
         Self::read_where(response, true)
     }
 
-    /// The same of a plot that may show all there is: with nothing to pan a drag chooses a range.
+    /// Like [`read`](Self::read). With `pans` false the plot shows everything, so a drag chooses a range instead.
     pub fn read_where(response: &Response, pans: bool) -> Self {
         let ctx = &response.ctx;
         let (pointer, origin, modifiers, scroll, zoom) = ctx
@@ -300,7 +296,7 @@ impl Gesture {
         }
         let drag = ctx.data(|d| d.get_temp::<Drag>(response.id));
         let dragging = response.dragged() || response.drag_stopped();
-        // Escape ended the drag while the button was down, so what was drawn is dropped.
+        // Escape ended the drag while the button was down, so the drawn range is dropped.
         let is_taken_back = response.drag_stopped() && ctx.input(|i| i.pointer.any_down());
         if response.drag_stopped() {
             ctx.data_mut(|d| d.remove_temp::<bool>(Id::unique(DRAWING)));

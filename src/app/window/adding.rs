@@ -1,5 +1,5 @@
-//! Adding files to an open recording. Files opened together that belong together become one tab; what does not fit stays apart and
-//! says why.
+//! Adding files to an open recording. Files of one run that are opened together become one tab. A file that does not fit stays
+//! separate, and a notice says why.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::app::state::{DocumentId, Item};
 use vramscope_core::model::{Format, Progress, Recording};
 
 impl App {
-    /// Opens files; several opened at once are put together when they are of one run.
+    /// Opens files. Files of one run are merged.
     pub(in crate::app) fn open_together(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         if are_ranks(&paths) {
@@ -30,8 +30,8 @@ impl App {
         }
     }
 
-    /// When the tab in front is one of a group opened together and could not be read, the first of them that could comes to the
-    /// front, and what could not is named.
+    /// When the tab in front is a failed file of a group opened together, brings the group's first good file to the front and
+    /// names the failed ones.
     fn leave_failed(&mut self, group: &[DocumentId]) {
         let Some(failed) = self.active_document().filter(|d| group.contains(&d.id)) else { return };
         let Content::Failed(_) = &failed.content else { return };
@@ -41,7 +41,7 @@ impl App {
         }
     }
 
-    /// Names the files of a group that could not be read, while others could.
+    /// Names the files of a group that failed to load, when others did not.
     fn name_failed(&mut self, group: &[DocumentId]) {
         let members = || self.documents.iter().filter(|d| group.contains(&d.id));
         if !members().any(|d| d.view().is_some()) {
@@ -58,7 +58,6 @@ impl App {
         }
     }
 
-    /// Adds a file to the recording in front.
     pub(in crate::app) fn add_file(&mut self, path: PathBuf) {
         let target = self.active_document().and_then(|d| Some((d.id, d.recording.clone()?, d.view()?.data.index)));
         match target {
@@ -68,7 +67,7 @@ impl App {
     }
 
     fn start_adding(&mut self, to: Vec<(DocumentId, Arc<Recording>, usize)>, extra: Extra, from: Option<DocumentId>) {
-        // A watch of the machine that was opened beside a recording is seldom meant for it.
+        // A watch opened together with a recording is usually not meant to be added, so a mismatch is not reported.
         let is_quiet = matches!(&extra, Extra::Open(extra) if extra.source.format == Format::Session);
         let progress = Arc::new(Progress::new());
         let shared = Arc::clone(&progress);
@@ -76,7 +75,7 @@ impl App {
         self.additions.running.push(Adding { from, is_quiet, progress, answer });
     }
 
-    /// Takes in what was added, and looks whether files that were opened together are all there.
+    /// Handles finished additions, and checks whether all files opened together are loaded.
     pub(in crate::app) fn poll_additions(&mut self) {
         let mut at = 0;
         while let Some(adding) = self.additions.running.get(at) {
@@ -92,7 +91,7 @@ impl App {
                 Err(sentence) => self.notices.complain(sentence),
             }
         }
-        // One addition at a time: the next may go to what this one made.
+        // One addition at a time, because the next one may apply to the result of this one.
         if self.additions.running.is_empty() {
             self.put_together();
         }
@@ -103,7 +102,7 @@ impl App {
         let shared = document.view().map(|v| v.shared.clone());
         let mut view = DeviceView::new(added.data);
         if let Some(mut shared) = shared {
-            // Events and allocations are what they were; ranges may have been added before the selected one.
+            // Events and allocations keep their numbers, but added annotations may change the selected one's index.
             if matches!(shared.selected(), Some(Item::Annotation(_))) {
                 shared.selection.select(None);
             }
@@ -122,7 +121,7 @@ impl App {
         }
     }
 
-    /// Looks at files that were opened together once all of them are read: the first that can be added to another is.
+    /// Once all files of a group are loaded, adds the first one that can be added to another.
     fn put_together(&mut self) {
         let mut groups = std::mem::take(&mut self.additions.together);
         let mut waiting = Vec::new();
@@ -159,7 +158,7 @@ mod tests {
     use crate::app::data::samples;
     use vramscope_core::model::Action;
 
-    /// What the profiler would have written of a recording's device.
+    /// A trace as the profiler would write it for the recording's device.
     fn trace_of(recording: &Recording) -> String {
         let d = &recording.devices[0];
         let tables = vramscope_core::tables::DeviceTables::build(d, &Progress::new()).unwrap();
@@ -206,7 +205,7 @@ mod tests {
         let reserved = recording.devices[0].final_reserved();
         std::fs::write(&counters, format!("{{\"reserved_bytes.all.current\": {reserved}}}")).unwrap();
 
-        // The order they are named in does not matter.
+        // The order of the files does not matter.
         let mut together = app();
         together.open_paths([trace.clone(), counters.clone(), snapshot.clone()]);
         settle(&mut together);
@@ -215,7 +214,7 @@ mod tests {
         assert_eq!((joined.added.len(), joined.stats.len()), (1, 1));
         assert!(!joined.ops.is_empty() && together.notices().any(|n| n.contains("memory events")), "{:?}", joined.added);
 
-        // Counters alone are a recording too, of totals.
+        // Counters alone also open as a recording, of totals.
         let mut alone = app();
         alone.open_paths([counters.clone()]);
         settle(&mut alone);
@@ -223,7 +222,7 @@ mod tests {
         assert!(document.view().is_some() && document.recording.as_ref().unwrap().has_only_counters());
         assert_eq!(document.arrangement(), crate::app::state::workspace::Workspace::Counters);
 
-        // One after the other they stay apart until one is added.
+        // Files opened one after the other stay separate until the user adds one.
         let mut apart = app();
         apart.open_paths([trace.clone()]);
         apart.open_paths([snapshot]);
@@ -235,7 +234,7 @@ mod tests {
         let view = apart.active_document().and_then(Document::view).unwrap();
         assert_eq!((view.shared.cursor, view.data.recording.added.len()), (17, 1));
 
-        // A trace of another run is kept apart, and says why.
+        // A trace of another run stays separate, with a notice.
         let mut wrong = app();
         wrong.open_paths([samples::path("gpt_train.pickle"), trace]);
         settle(&mut wrong);
@@ -243,7 +242,7 @@ mod tests {
         assert!(wrong.notices().any(|n| n.contains("not of the same run")), "{:?}", wrong.notices().collect::<Vec<_>>());
         std::fs::remove_dir_all(&dir).unwrap();
 
-        // A watch of another time was never asked to be part of it.
+        // A watch of another time stays separate, without a notice.
         let mut beside = app();
         beside.open_paths([samples::path("gpt_train.pickle"), samples::path("live.vramscope")]);
         settle(&mut beside);

@@ -1,4 +1,4 @@
-//! Asking for paths: the desktop's dialog, and the field in its place.
+//! Asks for paths: with the desktop's dialog, or with the path field.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::app::picture::suggested_name;
 use crate::app::state::{Action, Choosing};
 
 impl App {
-    /// Asks for the desktop's dialog, which [`show_dialog`](Self::show_dialog) opens. Of two at once the first stays.
+    /// Requests the desktop's dialog; [`show_dialog`](Self::show_dialog) opens it. While one is open, a second one is not opened.
     pub(in crate::app) fn open_dialog(&mut self, purpose: Choosing) {
         if self.dialogs.open.is_some() {
-            // It may stand behind the window, or its service may have died: the path field always works.
+            // The dialog may be behind the window, or its service may have died. The path field always works.
             self.notices.offer(
                 "The desktop's file dialog is open already, perhaps behind this window.",
                 "Type a path instead",
@@ -25,7 +25,7 @@ impl App {
         self.dialogs.wanted = Some(purpose);
     }
 
-    /// Opens the dialog that was asked for over `window`, so that it cannot fall behind it.
+    /// Opens the requested dialog as a child of the window, so that it cannot fall behind it.
     pub(in crate::app) fn show_dialog(&mut self, window: &eframe::Frame) {
         let Some(purpose) = self.dialogs.wanted.take() else { return };
         let mut dialog = rfd::FileDialog::new().set_parent(window).set_title(match purpose {
@@ -55,7 +55,7 @@ impl App {
         self.dialogs.open = Some(Open { purpose, since: Instant::now(), answer });
     }
 
-    /// A name for what is written; nothing for what is read.
+    /// A suggested name for files to write; empty for files to read.
     fn suggested(&self, purpose: Choosing) -> String {
         match purpose {
             Choosing::Save => self.name_to_save(),
@@ -73,14 +73,14 @@ impl App {
         self.active_document().and_then(|d| Some(d.path.as_deref()?.parent()?.to_path_buf()))
     }
 
-    /// Asks for a path in the window itself; for what is written one is there already, in the folder the program was started in.
+    /// Asks for a path with the path field. For files to write, it starts with a suggested name in the current folder.
     pub(in crate::app) fn ask_path(&mut self, purpose: Choosing) {
         let typed = self.suggested(purpose);
         let beside = self.folder_in_front().filter(|_| typed.is_empty());
         self.overlay = Overlay::OpenPath(Box::new(Asking::new(purpose, typed, start_folder(beside.as_deref()))));
     }
 
-    /// Asks again for the path of a file that is written.
+    /// Asks again for the path of a file to write.
     fn ask_again(&mut self, purpose: Choosing, path: &Path) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.overlay = Overlay::OpenPath(Box::new(Asking::new(purpose, name, start_folder(path.parent()))));
@@ -119,7 +119,7 @@ impl App {
                     self.actions.send(Action::CompareFiles(a, b));
                 }
             }
-            // More than two cannot be compared with each other, and one folder is watched: the first one counts.
+            // Only two recordings can be compared and only one folder watched, so the first path counts.
             Choosing::First | Choosing::Second | Choosing::WatchFolder | Choosing::Sources => {
                 if let Some(path) = paths.into_iter().next() {
                     self.actions.send(purpose.action(path));

@@ -1,4 +1,4 @@
-//! Running commands: what each one of [`Command`] does, and whether it makes sense now.
+//! Runs commands: what each [`Command`] does, and when it is enabled.
 
 use egui::Context;
 
@@ -14,13 +14,11 @@ use vramscope_core::model::StackId;
 use vramscope_core::units::Address;
 
 impl App {
-    /// True when a command makes sense now.
     pub(in crate::app) fn is_enabled(&self, command: Command) -> bool {
         let view = self.active_document().and_then(Document::view);
         match command.needs() {
             Needs::Nothing => true,
-            // A dialog lets go of itself without any recording behind it.
-            // The page of ranks has chosen rows to let go, and no view.
+            // Clear also works without a recording: it closes dialogs, and unchooses rows on the ranks page.
             Needs::Recording => {
                 let is_page = matches!(self.active_document().map(|d| &d.content), Some(Content::Ranks(_)));
                 view.is_some() || (command == Command::Clear && (is_page || !matches!(self.overlay, Overlay::None)))
@@ -106,7 +104,8 @@ impl App {
             Command::PreviousPeak | Command::NextPeak | Command::PreviousSameStack | Command::NextSameStack => self.seek(command),
             Command::OutOfMemory if self.show_failed_device() => {}
             Command::OutOfMemory => self.with_shared(|shared, data| {
-                // The last first, which ended the run; from there on round.
+                // The last failure, which ended the run, comes first. After it the failures follow in order, starting with the
+                // first.
                 let is_at_one =
                     data.ooms.binary_search(&shared.cursor).is_ok() && shared.selected() == Some(Item::Event(shared.cursor));
                 let next = data.ooms.iter().copied().find(|&e| e > shared.cursor).or_else(|| data.ooms.first().copied());
@@ -130,10 +129,11 @@ impl App {
                 self.run(Command::Show(ViewKind::Allocations), ctx);
             }
             Command::FitSelection => self.with_shared(fit_selection),
-            // What is being drawn is the innermost.
+            // A range or box that is being drawn is cleared first.
             Command::Clear if lets_go_of_drawing(ctx) => {}
             Command::Clear => self.clear(),
-            // Whatever changed last: the workspace, the zoom, the selection. Where there is no more of it, the workspace.
+            // Undoes what changed last: the workspace, the zoom or the selection. When no zoom or selection is left, the
+            // workspace.
             Command::SelectionBack if self.active_document_mut().is_some_and(|d| d.left.1 && d.go_back()) => {}
             Command::SelectionBack => {
                 if !self.undo_seen()
@@ -143,7 +143,7 @@ impl App {
                 }
             }
             Command::Undo if self.active_document_mut().is_some_and(|d| d.left.1 && d.has_left_a_layout() && d.go_back()) => {}
-            // What is not seen there is not undone there.
+            // What-if and Plan do not show zoom and selection, so these are not undone there.
             Command::Undo => {
                 let shows_it =
                     self.active_document().is_some_and(|d| !matches!(d.workspace, Workspace::WhatIf | Workspace::Plan));
@@ -196,7 +196,7 @@ impl App {
                 }
             }
             Command::Show(view) => {
-                // Where there is no room beside the others it takes all of it.
+                // A view that has no room beside the others fills the workspace.
                 self.maximised = self.hidden.contains(&view).then_some(view);
                 self.shown = Some(view);
                 if let Some(document) = self.active_document_mut() {
@@ -211,7 +211,7 @@ impl App {
         }
     }
 
-    /// Shows a view, or closes it where it is in front.
+    /// Shows a view, or closes it when it is in front.
     pub(in crate::app) fn visit(&mut self, view: ViewKind, ctx: &Context) {
         let is_hidden = self.hidden.contains(&view);
         let Some(document) = self.active_document_mut() else { return };
@@ -225,7 +225,7 @@ impl App {
         self.run(Command::Show(view), ctx);
     }
 
-    /// Takes back the last zoom or selection; false where there was none.
+    /// Undoes the last zoom or selection; false when there is none.
     fn undo_seen(&mut self) -> bool {
         let mut went = false;
         self.with_shared(|shared, data| {
@@ -238,12 +238,12 @@ impl App {
         went
     }
 
-    /// Brings the device that ran out of memory to the front where the one in front did not; it opens at its failure.
+    /// When the device in front did not run out of memory, switches to one that did, at its failure.
     fn show_failed_device(&mut self) -> bool {
         let view = self.active_document().and_then(Document::view).filter(|v| v.data.ooms.is_empty());
         let Some(failed) = view.and_then(|v| v.data.failed_elsewhere()) else { return false };
         self.set_device(failed);
-        // One that was looked at before may have been left elsewhere.
+        // A device that was open before may have its cursor elsewhere.
         self.with_shared(|shared, data| {
             if let (Some(&first), false) = (data.ooms.first(), data.ooms.contains(&shared.cursor)) {
                 go_to(shared, data, first);
@@ -275,7 +275,7 @@ impl App {
             } else if shared.query.is_some() {
                 shared.query = None;
             } else if shared.selected().is_some() || shared.own.is_some() {
-                // The window stays: whoever zoomed in and let everything go has not asked to lose the place.
+                // The visible window stays. A user who zoomed in and clears the selection does not want to lose the place.
                 shared.selection.select(None);
                 shared.own = None;
             } else {
@@ -285,7 +285,7 @@ impl App {
     }
 }
 
-/// The stack of the request that a selected segment was taken from the device for.
+/// The stack of the request for which a selected segment was reserved.
 fn segment_stack(view: &DeviceView, item: Item) -> Option<StackId> {
     let Item::Segment(address) = item else { return None };
     let tables = &view.data.tables;
@@ -293,7 +293,7 @@ fn segment_stack(view: &DeviceView, item: Item) -> Option<StackId> {
     Some(state.segments.get(state.segment_at(address)?)?.stack)
 }
 
-/// Why nothing was copied.
+/// The message when there is no stack to copy.
 fn without_stack(item: Option<Item>) -> &'static str {
     match item {
         Some(Item::Hole(_) | Item::Unmapped(_)) => "Free memory has no stack. Select a block or a segment.",
@@ -313,7 +313,7 @@ mod tests {
         app
     }
 
-    /// The workspace in front, and what is selected in it.
+    /// The workspace in front, and its selection.
     fn front(app: &App) -> Option<(Workspace, Option<Item>)> {
         app.active_document().map(|d| (d.workspace, d.view().and_then(|v| v.shared.selected())))
     }

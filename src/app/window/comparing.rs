@@ -1,4 +1,4 @@
-//! What the recording in front is compared with.
+//! Compares the recording in front with another.
 
 use egui::Context;
 
@@ -10,7 +10,7 @@ use vramscope_core::tables::Quantity;
 use vramscope_core::units::Bytes;
 
 impl App {
-    /// Asks what to compare: with a recording in front and others in other tabs these come first, else two files are chosen.
+    /// Asks what to compare. When other tabs have recordings they are offered first; otherwise two files are chosen.
     pub(in crate::app) fn ask_pair(&mut self) {
         self.first_of_two = None;
         if self.beside().is_empty() {
@@ -20,7 +20,7 @@ impl App {
         }
     }
 
-    /// The recordings in other tabs that the one in front can be compared with.
+    /// Recordings in other tabs that can be compared with the one in front.
     pub(in crate::app) fn beside(&self) -> Vec<Tab> {
         let Some(front) = self.active_document().filter(|d| matches!(d.content, Content::Ready(_))) else { return Vec::new() };
         let others = self.documents.iter().filter(|d| d.id != front.id);
@@ -32,7 +32,7 @@ impl App {
         others.filter_map(tab).collect()
     }
 
-    /// Holds the recording in front, at its peak, against another.
+    /// Compares the recording in front, at its peak, with another.
     pub(in crate::app) fn compare_front(&mut self, other: Other, ctx: &Context) {
         let Some(view) = self.active_document().and_then(|d| d.view()) else { return };
         let peak = view.data.tables.curves.peak_event();
@@ -42,7 +42,7 @@ impl App {
         self.apply(Action::Compare(1, Source::Other(other, Moment::Peak)), ctx);
     }
 
-    /// Shows the comparison that was asked for as soon as its first recording is there.
+    /// Shows the requested comparison once its first recording is loaded.
     pub(in crate::app) fn poll_comparison(&mut self, ctx: &Context) {
         let Some((id, _)) = &self.to_compare else { return };
         match self.documents.find(*id).map(|d| &d.content) {

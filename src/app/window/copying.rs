@@ -1,9 +1,8 @@
-//! Says whether what was copied is on the clipboard.
+//! Tells the user whether a copy reached the clipboard.
 
 use super::App;
 
 impl App {
-    /// Tells the user, once it is known.
     pub(in crate::app) fn poll_copied(&mut self) {
         match self.copying.poll(&self.jobs) {
             None => return,

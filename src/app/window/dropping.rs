@@ -9,7 +9,8 @@ use crate::app::dialogs::explain::Explainer;
 use vramscope_core::formats::folder::is_log_name;
 
 impl App {
-    /// Opens what was dropped. A dialog over the window would hide it; the one that explains messages takes logs itself.
+    /// Opens dropped files. An open dialog is closed, because it would hide them, except that the dialog for error messages takes
+    /// a log itself.
     pub(in crate::app) fn take_dropped(&mut self, paths: Vec<PathBuf>, ctx: &Context) {
         let is_log = |path: &PathBuf| path.file_name().is_some_and(|name| is_log_name(&name.to_string_lossy()));
         if let ([log], Overlay::Explain(_)) = (paths.as_slice(), &self.overlay)
@@ -73,7 +74,7 @@ mod tests {
         assert!(matches!(app.overlay, Overlay::None) && app.documents().len() == 1);
     }
 
-    /// Ctrl+4 behind a dialog would change a window that nobody sees.
+    /// A shortcut such as Ctrl+4 must not change the window behind a dialog.
     #[test]
     fn a_dialog_holds_the_keyboard() {
         let ctx = Context::default();

@@ -1,4 +1,4 @@
-//! Explaining the out-of-memory messages of a log.
+//! Explains the out-of-memory messages of a log.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,16 @@ use crate::app::state::Action;
 use vramscope_core::formats::{open_regular, why};
 
 impl App {
-    /// Whether the dialog explains a message now; `None` when it is closed. The error is the dialog's own sentence when there is nothing
-    /// to explain.
+    /// Whether the dialog explains a message; `None` when the dialog is closed. The error is the dialog's sentence on why there
+    /// is nothing to explain.
     pub(in crate::app) fn explains(&self) -> Option<Result<(), String>> {
         let Overlay::Explain(explainer) = &self.overlay else { return None };
         Some(explainer.refusal.clone().map_or(Ok(()), Err))
     }
 
-    /// Reads a log on a thread of its own.
     pub(in crate::app) fn explain_log(&mut self, path: PathBuf) {
         let actions = self.actions.clone();
-        // The answer comes as an action.
+        // The result arrives as an action.
         let _ = self.jobs.spawn("log", move || {
             let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
             actions.send(match (messages_of(&path), open_regular(&path)) {

@@ -1,4 +1,4 @@
-//! Applying actions: the one place where state changes.
+//! Applies actions. State changes only here.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl App {
                 shared.range = range.map(|(a, b)| (clamp_event(data, a.min(b)), clamp_event(data, a.max(b))));
             }),
             Action::SetColourBy(by) => {
-                // What the user chose is kept; what a recording without stacks falls back to is not.
+                // Saves the user's choice, but not the fallback that a recording without stacks uses.
                 self.settings.colour_by = Some(by);
                 self.with_shared(|shared, _| {
                     shared.colour_by = by;
@@ -122,7 +122,7 @@ impl App {
                 }
             }
             Action::Compare(which, source) => self.with_shared(|shared, _| {
-                // A flag in the timeline would claim that A is here.
+                // The marker is removed, because its flag in the timeline would be wrong.
                 if source != Source::Marker
                     && let Some(marker) = shared.markers.get_mut(which)
                 {

@@ -1,4 +1,4 @@
-//! Live documents: starting one, taking in its pictures, and what the user asks of it.
+//! Live documents: starts them, takes their recordings, and passes on the user's actions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use vramscope_core::compare::join::SnapshotProcess;
 use vramscope_core::formats::session::History;
 use vramscope_core::model::{Progress, Recording};
 
-/// The title of a watch that arrives through a pipe, until the machine it is of is known.
+/// The title of a watch from a pipe, until its machine is known.
 const FROM_PIPE: &str = "Live, standard input";
 
 impl App {
-    /// Watches this machine's GPUs in a tab, or brings the tab that does to the front.
+    /// Opens a tab that watches this machine's GPUs, or brings an existing one to the front.
     pub fn watch_machine(&mut self, ctx: &Context) {
         let running = |d: &Document| d.feed.as_ref().is_some_and(|f| !f.status.is_over && !f.status.is_remote);
         if self.documents.show_first(running) {
@@ -29,7 +29,7 @@ impl App {
             }
             return;
         }
-        // A watch that found nothing makes way for the next.
+        // Closes an earlier watch that found no device.
         let is_empty = |d: &&Document| d.feed.is_some() && d.recording.as_ref().is_some_and(|r| r.has_no_device());
         if let Some(id) = self.documents.iter().find(is_empty).map(|d| d.id) {
             self.close(id);
@@ -37,13 +37,12 @@ impl App {
         self.open_feed("Live", LiveFeed::machine(ctx));
     }
 
-    /// Shows the session that arrives on standard input.
     pub fn watch_standard_input(&mut self, ctx: &Context) {
         self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
     }
 
     fn open_feed(&mut self, title: &str, feed: LiveFeed) {
-        // The tab stands from the first frame: what there is to say comes within milliseconds.
+        // The tab opens at once; the first data arrives within milliseconds.
         let recording = Arc::new(History::new().recording("live"));
         let Ok(data) = prepare(&recording, 0, &Progress::new()) else { return };
         let mut view = DeviceView::new(data);
@@ -54,7 +53,7 @@ impl App {
         document.feed = Some(feed);
     }
 
-    /// Takes in what live documents sent since the last frame.
+    /// Handles what live documents sent since the last frame.
     pub(in crate::app) fn poll_live(&mut self) {
         let mut snapshots = Vec::new();
         let front = self.active_document().map(|d| d.id);
@@ -94,14 +93,14 @@ impl App {
         }
     }
 
-    /// Opens a snapshot that a watched program wrote, with the samples of the watch under it.
+    /// Opens a snapshot of a watched program, together with the samples of the watch.
     fn open_snapshot(&mut self, path: PathBuf, under: Option<(Arc<Recording>, SnapshotProcess)>) {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let loading = Loading::snapshot(&self.jobs, path.clone(), under);
         self.open_tab(name, Some(path), Content::Loading(loading));
     }
 
-    /// Passes what the user asked of the live document in front on to it.
+    /// Passes a user action on to the live document in front.
     pub(in crate::app) fn act_live(&mut self, action: LiveAction) {
         let Some(document) = self.active_document() else { return };
         let Some(feed) = &document.feed else { return };
@@ -118,16 +117,16 @@ impl App {
         self.open_dialog(Choosing::Session);
     }
 
-    /// A name for the file of the session that is to be saved.
+    /// A file name for the session to save.
     pub(in crate::app) fn session_name(&self) -> String {
         let title = self.session_to_save.and_then(|id| self.documents.find(id)).map_or("session", |d| d.title.as_str());
         format!("{}.vramscope", title.to_lowercase().replace(|c: char| !c.is_alphanumeric(), "-"))
     }
 
-    /// Keeps the session that was to be saved in a file: what was seen so far, and what is still to come.
+    /// Saves the session to a file: everything so far and everything that follows.
     pub(in crate::app) fn save_session(&mut self, path: PathBuf) {
         let id = self.session_to_save.take();
-        // It is found again under the recent files.
+        // Adds it to the recent files.
         if let Some(view) = id.and_then(|id| self.documents.find(id)).and_then(|d| d.view()) {
             self.settings.remember(describe(path.clone(), &view.data));
         }

@@ -1,4 +1,4 @@
-//! What the loading threads end with.
+//! Handles the results of loading threads.
 
 use super::App;
 use crate::app::documents::document::{Content, DeviceView, Settling};
@@ -10,7 +10,7 @@ use vramscope_core::model::Format;
 use vramscope_core::units::count;
 
 impl App {
-    /// Takes in recordings that were read, and devices that were prepared.
+    /// Handles recordings that were read and devices that were prepared.
     pub(in crate::app) fn poll_loading(&mut self) {
         let mut recents = Vec::new();
         let (mut gone, mut cut_short) = (Vec::new(), Vec::new());
@@ -25,7 +25,7 @@ impl App {
                     if let (true, Some(path)) = (is_new, &document.path) {
                         recents.push(describe(path.clone(), &data));
                     }
-                    // What was watched has no trace; its page is the card over time.
+                    // A watch has no trace, so its start page is the card over time.
                     if is_new && recording.source.format == Format::Session {
                         document.workspace = Workspace::Live;
                     }
@@ -44,7 +44,7 @@ impl App {
                     let mut view = DeviceView::new(data);
                     view.shared.tracks = tracks;
                     view.colour_as_chosen(colour_by);
-                    // The times of a run that never ran are those of another.
+                    // A predicted run has no real times of its own.
                     if axis == Axis::Time && !view.data.recording.source.format.never_ran() && view.data.device().events.has_time
                     {
                         view.shared.axis = axis;
@@ -73,9 +73,9 @@ impl App {
                 }
             }
         }
-        // A log is no recording; what its error means is what was wanted of it.
+        // A log is not a recording; its error message is explained instead.
         for (id, log) in told {
-            // At once: what is opened beside it must not take it for a file that failed.
+            // Closes it at once, because a file opened together with it would otherwise count it as failed.
             self.close(id);
             self.actions.send(Action::Explain(log));
         }
@@ -123,7 +123,7 @@ mod tests {
         app.poll_loading();
         let opened = app.active_document().unwrap();
         assert!(opened.view().is_some() && opened.title.ends_with("rank1.pickle"), "{}", opened.title);
-        // The page stays, and is brought to the front rather than read again.
+        // The page stays open. Opening the file again brings it to the front.
         app.open(page);
         assert_eq!(app.active_document().unwrap().id, asking);
     }

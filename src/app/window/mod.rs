@@ -1,7 +1,7 @@
-//! The application.
+//! [`App`]: the open documents and the state of the window.
 //!
-//! [`App`] holds the documents and nothing clever. Views send [`Action`]s; `handler` applies them before the next frame is drawn.
-//! `impl App` stands in this folder alone, a file a theme: two thousand lines in one file would be no place to look.
+//! Views send [`Action`]s, and `handler` applies them before the next frame is drawn. All of `impl App` is in this folder, one file
+//! per topic.
 
 mod adding;
 mod choosing;
@@ -51,87 +51,77 @@ use super::widgets::how::take_asked;
 use super::widgets::keys;
 use vramscope_core::anatomy::roles::Rule;
 
-/// What lies over the window.
 pub(in crate::app) enum Overlay {
     None,
     Palette(Box<Palette>),
-    /// A path that is being chosen.
     OpenPath(Box<paths::Asking>),
     Explain(explain::Explainer),
-    /// What to compare the recording in front with.
+    /// The choice of what to compare the recording in front with.
     Pair,
     Help,
-    /// Help to read, open at a page.
     Guide(guide::Reading),
     Report,
     Settings,
     Rules,
-    /// What is missing before a source line can be opened.
+    /// A question that must be answered before a source line can be opened.
     Source(questions::Question),
 }
 
-/// The application: open documents, settings, and what is in flight.
+/// The application: open documents, settings, and work in progress.
 pub struct App {
     pub(in crate::app) settings: Settings,
-    /// What is dragged over the window.
     pub(in crate::app) hover: Hover,
-    /// What the file of settings is known to hold.
+    /// The last known contents of the settings file.
     pub(in crate::app) kept: Kept,
     pub(in crate::app) documents: Tabs,
     pub(in crate::app) overlay: Overlay,
-    /// The settings are written with the next frame: what was decided in a dialog must outlive a crash.
+    /// Save the settings with the next frame, because a decision in a dialog must survive a crash.
     pub(in crate::app) wants_save: bool,
-    /// The role rules as they stand in their file.
+    /// The role rules as last written to their file.
     pub(in crate::app) written_rules: Vec<Rule>,
-    /// The view that fills the workspace for now.
     pub(in crate::app) maximised: Option<ViewKind>,
-    /// Views of the workspace in front that the window has no room for.
+    /// Views of the workspace in front that do not fit the window.
     pub(in crate::app) hidden: Vec<ViewKind>,
-    /// The view that was asked for last, until it is seen or found to have no room.
+    /// The last requested view, until it is visible or known to have no room.
     pub(in crate::app) shown: Option<ViewKind>,
     pub(in crate::app) notices: Notifications,
     pub(in crate::app) samples: Vec<Sample>,
     pub(in crate::app) sample_lines: Derived<(), Vec<Recent>>,
-    /// The GPUs that the welcome page tells of, asked again when it comes back.
+    /// The GPUs for the welcome page. Read again each time the page returns.
     pub(in crate::app) machine: Derived<u32, MachineState>,
-    /// How often the welcome page was left.
+    /// How often the welcome page was left; a cache key.
     pub(in crate::app) welcomes: u32,
-    /// The tour of the window, while it goes on.
     pub(in crate::app) tour: Option<tour::Tour>,
     pub(in crate::app) dialogs: paths::Dialogs,
-    /// What was put on the clipboard.
+    /// Checks copies to the clipboard.
     pub(in crate::app) copying: Copying,
-    /// The source line that was clicked.
     pub(in crate::app) sources: questions::Sources,
-    /// Editors that settings offer.
     pub(in crate::app) editors: Derived<(), Vec<(&'static str, &'static str)>>,
-    /// The tab that is to be compared once it is read, and with which file.
+    /// The tab to compare once it is loaded, and the other file.
     pub(in crate::app) to_compare: Option<(DocumentId, PathBuf)>,
-    /// The first of two recordings that are to be compared, while the second is chosen.
+    /// The first of two recordings to compare, while the user chooses the second.
     pub(in crate::app) first_of_two: Option<PathBuf>,
-    /// Pictures being chosen, taken and written.
+    /// Pictures that are being chosen, taken or written.
     pub(in crate::app) pictures: Pictures,
-    /// What the last report was, and the next one is.
+    /// The options of the last report, reused for the next one.
     pub(in crate::app) report: report::Choice,
     pub(in crate::app) saves: Saves,
-    /// What is being looked for in the recording in front.
+    /// A running search in the recording in front.
     pub(in crate::app) seeking: Option<Seeking>,
-    /// The live session that is to be saved, while the user is asked where.
+    /// The live session to save, while the user chooses a path.
     pub(in crate::app) session_to_save: Option<DocumentId>,
-    /// The folder watched for new recordings.
     pub(in crate::app) watch: Option<folder_watch::FolderWatch>,
     pub(in crate::app) additions: Additions,
     pub(in crate::app) actions: Actions,
     pub(in crate::app) inbox: Receiver<Action>,
     pub(in crate::app) jobs: Jobs,
-    /// Draw only this view: the screenshot of one view.
+    /// For screenshots: draws only this view.
     pub(in crate::app) only: Option<ViewKind>,
     /// The title bar's text, sent to the desktop only when it changes.
     pub(in crate::app) shown_title: String,
 }
 
 impl App {
-    /// An app with no documents.
     pub fn new(ctx: &Context, mut settings: Settings, jobs: Jobs) -> Self {
         theme::install(ctx);
         ctx.set_theme(settings.theme.preference());
@@ -184,7 +174,6 @@ impl App {
         self.open_together(paths);
     }
 
-    /// Where views and tests ask for changes.
     pub fn actions(&self) -> &Actions {
         &self.actions
     }
@@ -197,17 +186,14 @@ impl App {
         self.documents.front_mut()
     }
 
-    /// The open documents, in tab order.
     pub fn documents(&self) -> &[Document] {
         &self.documents
     }
 
-    /// The settings as they would be saved now.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The sentences of the notices on screen.
     pub fn notices(&self) -> impl Iterator<Item = &str> {
         self.notices.texts()
     }
@@ -225,7 +211,7 @@ impl App {
             })
     }
 
-    /// A number that changes as long as anything is read, computed, opened or sampled.
+    /// A number that changes while anything is loaded, computed or sampled.
     pub(in crate::app) fn pace(&self) -> u64 {
         use std::hash::{Hash as _, Hasher as _};
         let mut pace = std::hash::DefaultHasher::new();
@@ -239,7 +225,7 @@ impl App {
                 }
                 Content::Ready(view) => (view.data.device().events.len(), view.data.device().samples.len()).hash(&mut pace),
                 Content::Ranks(page) => (page.answered, page.is_done()).hash(&mut pace),
-                // A run takes its time, and ends by its own limits.
+                // A running probe counts as change. It has its own time limits.
                 Content::Probe(page) => page.is_running().then(std::time::Instant::now).hash(&mut pace),
                 Content::Failed(_) => {}
             }
@@ -247,7 +233,7 @@ impl App {
         pace.finish()
     }
 
-    /// Takes in what arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
+    /// Handles everything that arrived since the last frame: loaded files, dropped files, dialogs, shortcuts, actions.
     pub fn logic(&mut self, ctx: &Context) {
         self.poll_dialog();
         self.poll_source();
@@ -285,12 +271,13 @@ impl App {
 
     pub(in crate::app) fn read_shortcuts(&mut self, ctx: &Context) {
         let typing = ctx.text_edit_focused() || keys::are_taken(ctx);
-        // An open menu takes Escape and the arrows for itself.
+        // An open menu handles Escape and the arrow keys itself.
         let in_menu = egui::Popup::is_any_open(ctx);
         let in_dialog = !matches!(self.overlay, Overlay::None);
         let mut shortcuts: Vec<_> =
             Command::all().into_iter().flat_map(|c| c.shortcuts().into_iter().map(move |s| (s, c))).collect();
-        // egui lets a shortcut match with Shift or Alt held besides: `A` would take what `Shift A` means.
+        // egui also matches a shortcut when Shift or Alt is held in addition, so `A` would match Shift+A. Shortcuts with
+        // modifiers come first.
         shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
         for (shortcut, command) in shortcuts {
             // A bare letter belongs to the text field that has the focus, and so does its undo; Escape leaves the field first.
@@ -298,14 +285,14 @@ impl App {
             if (is_bare && (typing || in_menu)) || (typing && shortcut.logical_key == egui::Key::Z) {
                 continue;
             }
-            // A dialog holds the keyboard: what lies behind it stays as it is.
+            // While a dialog is open, keys do not reach what is behind it.
             if in_dialog && !command.works_in_dialogs() {
                 continue;
             }
-            // A slow frame brings several presses of one key at once.
+            // In a slow frame one key may have been pressed several times.
             let presses = ctx.input_mut(|i| i.count_and_consume_key(shortcut.modifiers, shortcut.logical_key));
             let times = if command.moves() { presses } else { presses.min(1) };
-            // Who presses a letter by mistake sees what it did.
+            // Shows what a letter did, in case it was pressed by mistake.
             let is_letter = shortcut.logical_key.name().len() == 1;
             if times > 0 && is_bare && is_letter && self.is_enabled(command) {
                 self.notices.mention(format!("{}: {}", written(&shortcut), command.text()));
@@ -319,20 +306,20 @@ impl App {
 
 #[cfg(test)]
 impl App {
-    /// A window of its own, whose jobs are done when they are asked for.
+    /// For tests: jobs run on the calling thread.
     pub(crate) fn synchronous(ctx: &Context) -> Self {
         Self::new(ctx, Settings::default(), Jobs::synchronous())
     }
 }
 
-/// Shares one recording between tests, benches and the app without reading a file.
+/// For screenshots, tests and benches.
 impl App {
-    /// Draws nothing but one view, over the whole window.
+    /// Draws only this view, over the whole window.
     pub fn show_only(&mut self, view: ViewKind) {
         self.only = Some(view);
     }
 
-    /// Puts a recording in a tab as if it had been read from a file.
+    /// Opens a recording in a tab as if it had been read from a file.
     pub fn open_recording(&mut self, title: &str, data: Arc<crate::app::data::device::DeviceData>) {
         let recording = Arc::clone(&data.recording);
         let mut view = DeviceView::new(data);

@@ -1,4 +1,4 @@
-//! Pictures that the user asks for, taken of the window as it is.
+//! Takes the pictures of the window that the user requested.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,15 +17,14 @@ use crate::app::settings::{Settings, ThemeChoice};
 use crate::app::state::{Layouts, SharedViewState, ViewKind, Workspace};
 use crate::app::theme::tokens;
 
-/// The settings that a picture is drawn with.
 pub(in crate::app) fn settings(dark: bool) -> Settings {
     Settings { theme: if dark { ThemeChoice::Dark } else { ThemeChoice::Light }, ..Settings::default() }
 }
 
-/// How long nothing may have happened before the last frame is the picture.
+/// A picture is finished when nothing changed for this long.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// A frame of the app in which nothing is left to compute.
+/// A finished frame: nothing is left to compute.
 pub(in crate::app) struct Still {
     shapes: Vec<ClippedShape>,
     textures: Textures,
@@ -39,14 +38,14 @@ impl Still {
         svg::document(&shapes, self.size, self.background, &self.textures)
     }
 
-    /// A pixel for each point.
+    /// Draws it with one pixel per point.
     pub fn pixels(self, ctx: &Context) -> ColorImage {
         let primitives = ctx.tessellate(self.shapes, 1.0);
         raster::paint(&primitives, &self.textures, [self.size.x as usize, self.size.y as usize], 1.0, self.background)
     }
 }
 
-/// Draws frames until nothing is computed any more, and gives the last one. `is_ready` says when the app shows what it should.
+/// Draws frames until nothing is computed any more. Returns the last one. `is_ready` says whether the app shows what it should.
 pub(in crate::app) fn draw(
     ctx: &Context,
     app: &mut App,
@@ -62,7 +61,7 @@ pub(in crate::app) fn draw(
             app.draw(ui);
         });
         textures.update(&mut output.textures_delta);
-        // Views start their computations while drawing, some a moment after the last change, so a few quiet frames over a moment mean
+        // Views start computations while drawing, some of them a moment after the last change. Only several quiet frames mean
         // that nothing is left.
         if is_ready(app)? {
             calm += 1;
@@ -77,7 +76,7 @@ pub(in crate::app) fn draw(
     }
 }
 
-/// What is on screen, for a thread that draws it again as SVG.
+/// What is on screen, for a thread that draws it as SVG.
 struct Scene {
     title: String,
     data: Arc<DeviceData>,
@@ -113,7 +112,7 @@ impl Scene {
 }
 
 impl App {
-    /// Writes a picture of the window, or of the pane chosen before, as the path's ending says.
+    /// Writes a picture of the window or of the chosen pane, in the format of the path's ending.
     pub(in crate::app) fn save_picture(&mut self, path: PathBuf, ctx: &Context) {
         let part = self.pictures.part.take();
         if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("svg")) {
@@ -125,7 +124,7 @@ impl App {
             let answer = self.jobs.spawn("picture", move || scene.svg().and_then(|text| write(&out, &text)));
             self.pictures.answers.push((path, answer));
         } else {
-            // The renderer answers a frame later, when the dialog is gone from the picture.
+            // Taken a frame later, when the dialog is gone.
             self.pictures.wanted = Some(Wanted { path, part });
         }
     }
@@ -146,7 +145,7 @@ impl App {
         })
     }
 
-    /// Asks the renderer for the picture that is wanted; called while the window is drawn.
+    /// Asks the renderer for the requested picture. Call it while the window is drawn.
     pub(in crate::app) fn take_picture(&mut self, ui: &egui::Ui) {
         let Some(wanted) = self.pictures.wanted.take() else { return };
         let (sender, answer) = std::sync::mpsc::sync_channel(1);
@@ -160,7 +159,7 @@ impl App {
                 Some((_, rect)) => cut(&image, rect, scale),
                 None => ColorImage::clone(&image),
             };
-            // Compressing a window takes longer than a frame may.
+            // Compression takes longer than a frame.
             let spawned = std::thread::Builder::new().name("picture".to_owned()).spawn(move || {
                 let _ = sender.send(save_png(&image, &wanted.path));
                 ctx.request_repaint();
@@ -172,7 +171,6 @@ impl App {
         self.pictures.answers.push((path, answer));
     }
 
-    /// Says how pictures went.
     pub(in crate::app) fn poll_pictures(&mut self) {
         let mut said = Vec::new();
         self.pictures.answers.retain(|(path, answer)| {
@@ -187,22 +185,22 @@ impl App {
     }
 }
 
-/// How long a picture may stand still, unfinished, before it is given up.
+/// After this long without progress, an unfinished picture fails.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// As long as a picture waits for the last answers of a view that has first ones.
+/// How long a picture waits for a view that keeps computing more answers.
 const LONG_ENOUGH: Duration = Duration::from_secs(60);
 
-/// Said where it did not wait for all.
+/// The note on a picture that did not wait for all answers.
 pub(in crate::app) const UNFINISHED: &str = "the picture shows what was worked out in a minute; the window goes on to the end";
 
-/// Notices when nothing moves any more: what never comes to an end must not keep a script waiting.
+/// Detects when nothing makes progress, so that a script does not wait for ever.
 #[derive(Debug)]
 pub(in crate::app) struct Patience {
     seen: Option<u64>,
     since: Instant,
     limit: Duration,
-    /// When the view was there first.
+    /// When the view first appeared.
     ready: Option<Instant>,
 }
 
@@ -213,12 +211,12 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// Looks how far the app is. Fails when that has not changed for two minutes.
+    /// Fails when nothing has changed for two minutes.
     pub(in crate::app) fn check(&mut self, app: &App, view: &str) -> Result<(), String> {
         self.look(app.pace(), view)
     }
 
-    /// True once a view that tries many things has had a minute for them: the picture is of what there is then.
+    /// True when a view that computes many answers had a minute. The picture then shows the answers so far.
     pub(in crate::app) fn is_over(&mut self, app: &App, view: &str) -> bool {
         if self.ready.is_none() && app.active_document().is_some_and(|d| d.view().is_some()) {
             self.ready = Some(Instant::now());

@@ -1,4 +1,4 @@
-//! The probe in the window: its page in a tab, and the recordings it makes in tabs beside it.
+//! The probe: its page in a tab, and the recordings it makes in further tabs.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use vramscope_core::model::Recording;
 use vramscope_live::probe::ALL;
 
 impl App {
-    /// Brings the probe's page to the front, a new one when there is none or when it is to run the requests of the recording
-    /// in front.
+    /// Brings the probe's page to the front. Opens a new page when there is none, or when it should replay the requests of the
+    /// recording in front.
     pub(in crate::app) fn open_probe(&mut self, replays: bool) {
         let replay = self.active_document().filter(|_| replays).and_then(replayable);
         let is_probe = |d: &Document| matches!(&d.content, Content::Probe(page) if page.replay.is_none());
@@ -23,8 +23,8 @@ impl App {
         self.open_tab(title, None, Content::Probe(Box::new(ProbePage::new(replay))));
     }
 
-    /// Opens the probe's page for a picture, with the requests of the file where there is one, and runs what the view names.
-    /// False while the file is still read.
+    /// Opens the probe's page for a screenshot, with the requests of the file if there is one, and runs what the view names.
+    /// False while the file is being read.
     pub(in crate::app) fn place_probe(&mut self, has_file: bool, view: &str) -> bool {
         if has_file && self.active_document().is_none_or(|d| matches!(d.content, Content::Loading(_))) {
             return false;
@@ -44,7 +44,7 @@ impl App {
         true
     }
 
-    /// Tells the probe's page in front which recordings are open: their requests can be run again.
+    /// Gives the probe's page in front the list of open recordings, whose requests it can replay.
     fn offer_recordings(&mut self) {
         let open: Vec<Replayable> = match self.active_document() {
             Some(Document { content: Content::Probe(page), .. }) if !page.is_running() => {
@@ -57,7 +57,7 @@ impl App {
         }
     }
 
-    /// Takes in what runs told, and puts the recording of each that ended into a tab of its own, behind the page.
+    /// Handles updates from runs. The recording of a finished run opens in its own tab behind the page.
     pub(in crate::app) fn poll_probe(&mut self) {
         self.offer_recordings();
         let mut made: Vec<(DocumentId, Arc<Recording>)> = Vec::new();
@@ -82,7 +82,7 @@ impl App {
     }
 }
 
-/// A document as something whose requests can be run again: a device with a trace, from whatever source.
+/// A document whose requests can be replayed: a device with a trace, from any source.
 fn replayable(document: &Document) -> Option<Replayable> {
     let view = document.view()?;
     let has_trace = !view.data.device().events.is_empty();

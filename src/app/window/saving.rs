@@ -13,7 +13,7 @@ use vramscope_core::model::Recording;
 use vramscope_core::units::Bytes;
 
 impl App {
-    /// The recording that "Save" means now: the one in front, or what the probe's page in front has made.
+    /// The recording that "Save" refers to: the one in front, or the result of the probe page in front.
     fn to_save(&self) -> Option<&Arc<Recording>> {
         let document = self.active_document()?;
         let recording = match &document.content {
@@ -24,25 +24,24 @@ impl App {
         recording.filter(|r| r.devices.iter().any(|d| !d.events.is_empty() || !d.segments.is_empty()))
     }
 
-    /// True when there is something to save: a recording with a trace or segments, or a live watch, which saves its session.
+    /// True for a recording with a trace or segments, and for a live watch, which saves its session.
     pub(in crate::app) fn can_save(&self) -> bool {
         self.to_save().is_some() || self.active_document().is_some_and(|d| d.feed.is_some())
     }
 
-    /// Remembers what is to be saved while its path is chosen. False when there is nothing.
+    /// Remembers the recording to save while the user chooses a path. False when there is none.
     pub(in crate::app) fn want_saved(&mut self) -> bool {
         self.saves.wanted = self.to_save().cloned();
         self.saves.wanted.is_some()
     }
 
-    /// A name for the file of what is to be saved: not that of the file it was read from, which a saved recording is not.
+    /// A file name for the recording. It differs from the file it was read from, because a saved recording is not the same.
     pub(in crate::app) fn name_to_save(&self) -> String {
         let name = file_name(self.saves.wanted.as_ref().map_or("recording", |r| r.source.name.as_str()));
         let is_of_file = self.active_document().and_then(|d| d.path.as_deref()?.file_name()).is_some_and(|of| *of == *name);
         if is_of_file { format!("{}-saved.pickle", name.trim_end_matches(".pickle")) } else { name }
     }
 
-    /// Writes the recording that was to be saved.
     pub(in crate::app) fn save_recording(&mut self, path: PathBuf) {
         let Some(recording) = self.saves.wanted.take() else { return };
         let out = path.clone();
@@ -50,19 +49,18 @@ impl App {
         self.saves.answers.push((path, answer));
     }
 
-    /// Remembers the recording that a report is wanted of, while its path is chosen. False when there is none in front.
+    /// Remembers the recording to report on while the user chooses a path. False when there is none in front.
     pub(in crate::app) fn want_report(&mut self) -> bool {
         self.saves.reported = self.active_document().and_then(|d| d.recording.clone());
         self.saves.reported.is_some()
     }
 
-    /// A name for the file of the report that is wanted.
     pub(in crate::app) fn report_name(&self) -> String {
         let name = file_name(self.saves.reported.as_ref().map_or("recording", |r| r.source.name.as_str()));
         format!("{}.{}", name.trim_end_matches(".pickle"), if self.report.is_markdown { "md" } else { "html" })
     }
 
-    /// Writes the report that was wanted: `vramscope report` does the work. The dialog has asked whether an older file may go.
+    /// Writes the requested report, like `vramscope report`. The dialog has already asked whether to replace a file.
     pub(in crate::app) fn save_report(&mut self, path: PathBuf) {
         let Some(recording) = self.saves.reported.take() else { return };
         let (out, rules) = (path.clone(), Rules::new(&self.settings.category_rules).0);
@@ -75,7 +73,6 @@ impl App {
         self.saves.answers.push((path, answer));
     }
 
-    /// Says how saving went.
     pub(in crate::app) fn poll_saves(&mut self) {
         let mut said = Vec::new();
         self.saves.answers.retain(|(path, answer)| {

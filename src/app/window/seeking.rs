@@ -1,4 +1,4 @@
-//! Looking for the next peak, or the next allocation of a stack.
+//! Searches for the next peak, or the next allocation of a stack.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::app::jobs::answered;
 use crate::app::state::Command;
 
 impl App {
-    /// Starts to look for what a command wants, or puts it behind the search at work.
+    /// Starts the search of a command, or queues it behind the running search.
     pub(in crate::app) fn seek(&mut self, command: Command) {
         if let Some(seeking) = &mut self.seeking {
             seeking.next.push_back(command);
@@ -24,14 +24,14 @@ impl App {
         self.poll_seeking();
     }
 
-    /// Goes where a search found something, and begins the next one.
+    /// Goes to the result of a finished search and starts the next one.
     pub(in crate::app) fn poll_seeking(&mut self) {
         let Some(seeking) = self.seeking.take() else { return };
         let Some(found) = answered(&seeking.answer, || None) else {
             self.seeking = Some(seeking);
             return;
         };
-        // Who turned to another tab meanwhile looks for nothing any longer.
+        // The user switched to another tab, so the search is dropped.
         if self.active_document().map(|d: &Document| d.id) != Some(seeking.of) {
             return;
         }

@@ -1,4 +1,5 @@
-//! A click on a source line: the file is looked for and the editor started off the window's thread; what is missing is asked for.
+//! A click on a source line. The file is searched and the editor started off the window's thread; the user is asked when
+//! something is missing.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use crate::app::platform::editor::{self, ThisMachine};
 use crate::app::state::Action;
 
 impl App {
-    /// Opens a recorded line in the user's editor, or asks for what is missing.
+    /// Opens a recorded line in the user's editor, or asks for the editor or the source folder when it has none.
     pub(in crate::app) fn open_source(&mut self, file: String, line: u32) {
         self.sources.asked = (file.clone(), line);
         let (command, prefixes) = (self.settings.editor.clone(), self.settings.source_folders.clone());
@@ -40,8 +41,8 @@ impl App {
         match told {
             Told::Started => {}
             Told::Refused(sentence) => self.notices.complain(sentence),
-            // No dialog: a click on a row's place also selects the row, and that is often all that was wanted.
-            // Nor the notice twice for one file.
+            // No dialog, because a click on a location also selects its row, and that is often all that the user wanted. One
+            // notice per file is enough.
             Told::NotHere if !self.sources.told_missing.insert(self.sources.asked.0.clone()) => {}
             Told::NotHere => {
                 let name = shown(self.sources.asked.0.rsplit(['/', '\\']).next().unwrap_or_default());
@@ -58,7 +59,7 @@ impl App {
         }
     }
 
-    /// Looks below a folder for the file that was asked for.
+    /// Searches a folder for the requested file.
     pub(in crate::app) fn look_for_source(&mut self, folder: PathBuf) {
         let file = self.sources.asked.0.clone();
         let work = move || {
@@ -68,7 +69,7 @@ impl App {
         self.sources.running = Some(self.jobs.spawn("find source", work));
     }
 
-    /// Opens the line that was asked for, now that what was missing is there.
+    /// Opens the requested line, after the missing answer was given.
     pub(in crate::app) fn open_asked(&mut self) {
         self.overlay = Overlay::None;
         self.wants_save = true;

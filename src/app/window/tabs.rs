@@ -1,4 +1,4 @@
-//! Opening, reading again and closing documents: what stands behind the tabs.
+//! Opens, reloads and closes documents.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use vramscope_core::inference::Question;
 use vramscope_core::units::{Bytes, counted};
 
 impl App {
-    /// Opens a tab in front. Every tab is opened here, but those that come in behind a page.
+    /// Opens a tab in front. All tabs are opened here, except those that open behind a page.
     pub(in crate::app) fn open_tab(&mut self, title: String, path: Option<PathBuf>, content: Content) -> &mut Document {
         self.notices.forget(super::touring::TOUR_OFFER);
         self.documents.open(title, path, content, self.settings.layouts.clone())
     }
 
-    /// Opens a file in a tab, or brings the tab that has it to the front.
+    /// Opens a file in a tab, or brings its tab to the front.
     pub(in crate::app) fn open(&mut self, path: PathBuf) {
         let path = std::path::absolute(&path).unwrap_or(path);
         let is_read = |d: &Document| !matches!(d.content, Content::Failed(_)) || !d.snapshots.is_empty();
@@ -29,17 +29,16 @@ impl App {
         let title = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         self.notices.forget_recording(&path);
         let loading = Loading::file(&self.jobs, path.clone());
-        // One that could not be read makes way.
+        // A tab that failed to open is replaced.
         while let Some(failed) = self.documents.iter().find(|d| d.path.as_ref() == Some(&path)).map(|d| d.id) {
             drop(self.documents.close(failed));
         }
         self.open_tab(title, Some(path), Content::Loading(loading));
     }
 
-    /// Opens folders, patterns or many files as the ranks of one job, in one tab.
     pub(in crate::app) fn open_ranks(&mut self, paths: Vec<PathBuf>) {
         let first = paths.first().cloned().unwrap_or_default();
-        // Of a pattern the folder above what stands for several, and of several the one they are in.
+        // Named after a folder: for a pattern the folder above the first wildcard, for several paths their common parent.
         let is_named = |p: &&std::path::Path| p.iter().all(|part| !part.to_string_lossy().contains(['*', '?']));
         let of = first.ancestors().skip(usize::from(paths.len() > 1)).find(is_named);
         let name =
@@ -52,17 +51,16 @@ impl App {
         self.open_tab(format!("{name} (ranks)"), path, Content::Ranks(Box::new(page)));
     }
 
-    /// What a window does that was opened without files: it brings back those of the last one, where the user wants that, and shows
-    /// somebody new where to begin.
+    /// Called for a window without files: reopens the last files if the user wants that, and offers the tour to new users.
     pub fn begin_bare(&mut self) {
         self.reopen();
         self.offer_tour();
     }
 
-    /// Opens the files that were open when a window was closed last, each in its tab as it was then; says which are gone.
+    /// Reopens the files of the last window, each in its tab, and names those that are gone.
     fn reopen(&mut self) {
         let files = self.settings.left_open.iter().filter(|_| self.settings.reopens).map(PathBuf::from);
-        // A pattern of ranks names no file.
+        // A pattern of ranks is not a single file.
         let is_pattern = |path: &PathBuf| path.to_string_lossy().contains(['*', '?']);
         let (there, gone): (Vec<_>, Vec<_>) = files.partition(|path| path.exists() || is_pattern(path));
         for path in there {
@@ -85,7 +83,6 @@ impl App {
         }
     }
 
-    /// Reads an open file again.
     pub(in crate::app) fn reload(&mut self, path: &std::path::Path) {
         let loading = Loading::file(&self.jobs, path.to_path_buf());
         if let Some(document) = self.documents.iter_mut().find(|d| d.path.as_deref() == Some(path)) {
@@ -96,7 +93,6 @@ impl App {
         }
     }
 
-    /// Takes in ranks that were read.
     pub(in crate::app) fn poll_ranks(&mut self) {
         for document in self.documents.iter_mut() {
             if let Content::Ranks(page) = &mut document.content
@@ -107,7 +103,7 @@ impl App {
         }
     }
 
-    /// Closes a tab. Its arrangement of views is that of the next one opened.
+    /// Closes a tab. Its arrangement of views becomes the default for the next one.
     pub(in crate::app) fn close(&mut self, id: DocumentId) {
         let Some(document) = self.documents.close(id) else { return };
         self.settings.layouts = document.lasting_layouts();
@@ -115,11 +111,10 @@ impl App {
         let data: Vec<_> = views.map(|view| Arc::clone(&view.data)).collect();
         let recording = document.recording.clone();
         drop(document);
-        // To give gigabytes back takes the system longer than a frame may.
+        // Freeing gigabytes takes longer than a frame.
         drop(self.jobs.spawn("close", move || drop((data, recording))));
     }
 
-    /// Opens a recording that is inside the program.
     pub(in crate::app) fn open_sample(&mut self, Sample { name, bytes, .. }: Sample) {
         if self.documents.show_first(|d| d.path.is_none() && d.title == name) {
             return;
@@ -128,7 +123,7 @@ impl App {
         self.open_tab(name.to_owned(), None, Content::Loading(loading));
     }
 
-    /// Runs a what-if question and opens the run in a tab of its own.
+    /// Runs a what-if question and opens the simulated run in a new tab.
     pub(in crate::app) fn open_simulation(&mut self, conf: &str, limit: Option<u64>) {
         let Some(data) = self.active_document().and_then(Document::view).map(|v| Arc::clone(&v.data)) else { return };
         let question = match Question::parse(conf, limit) {
@@ -144,7 +139,6 @@ impl App {
         self.open_tab(title, None, Content::Loading(loading));
     }
 
-    /// Opens a planned run in a tab of its own.
     pub(in crate::app) fn open_planned(&mut self, run: PlannedRun) {
         let title = match run.setting.limit {
             Some(limit) => format!("{}, {}", run.title, Bytes(limit).limit()),
@@ -155,7 +149,7 @@ impl App {
         self.open_tab(title, None, Content::Loading(loading)).planned_in = planned_in;
     }
 
-    /// Shows another device of the recording in front. The one before is kept, so that going back is instant.
+    /// Shows another device of the recording in front. Keeps the previous one, so that going back is instant.
     pub(in crate::app) fn set_device(&mut self, index: usize) {
         let jobs = self.jobs.clone();
         let Some(document) = self.active_document_mut() else { return };

@@ -7,11 +7,11 @@ use crate::app::dialogs::tour::{SAMPLE, STEPS, Tour, Turn};
 use crate::app::state::{Action, Command};
 use crate::app::widgets::{keys, lets_go_of_drawing};
 
-/// It goes when a recording is opened: the Help menu has the tour.
+/// The offer disappears when a recording is opened. The Help menu has the tour too.
 pub(super) const TOUR_OFFER: &str = "New here? Five steps on a sample show what the window tells.";
 
 impl App {
-    /// Offers the tour, once: who has seen the offer finds it in the Help menu.
+    /// Offers the tour once. Later it is in the Help menu.
     pub(in crate::app) fn offer_tour(&mut self) {
         if !std::mem::replace(&mut self.settings.tour_was_offered, true) {
             self.wants_save = true;
@@ -19,7 +19,6 @@ impl App {
         }
     }
 
-    /// Begins the tour on its sample.
     pub(in crate::app) fn start_tour(&mut self) {
         let Some(sample) = self.samples.iter().find(|s| s.name == SAMPLE).copied() else { return };
         self.settings.tour_was_offered = true;
@@ -31,12 +30,12 @@ impl App {
         }
     }
 
-    /// The step the tour is at, from 0, and whether what it tells of is on screen.
+    /// The current step, from 0, and whether its target is on screen.
     pub fn tour(&self) -> Option<(usize, bool)> {
         self.tour.as_ref().map(|tour| (tour.step, tour.is_pointing))
     }
 
-    /// Brings what the step is about to the front.
+    /// Shows the workspace and view of the current step.
     fn show_step(&mut self) {
         let Some(step) = self.tour.as_ref().and_then(|tour| STEPS.get(tour.step)) else { return };
         self.actions.run(Command::Workspace(step.workspace));
@@ -57,7 +56,7 @@ impl App {
         self.show_step();
     }
 
-    /// The tour ends when its sample is left. Its keys are taken before they mean anything to a view.
+    /// Ends the tour when its sample is left. Handles the tour's keys before views see them.
     pub(in crate::app) fn poll_tour(&mut self, ctx: &Context) {
         let Some(tour) = &self.tour else { return };
         if self.documents.front().is_none_or(|d| d.id != tour.document) {

@@ -1,4 +1,4 @@
-//! The folder that is watched: new recordings are opened or offered.
+//! Opens or offers new recordings of the watched folder.
 
 use std::path::PathBuf;
 
@@ -8,14 +8,14 @@ use crate::app::state::Action;
 use vramscope_core::compare::ranks::rank_of_name;
 
 impl App {
-    /// Opens or offers recordings that appeared in the watched folder: opened when nothing else is being looked at.
+    /// Handles new recordings in the watched folder. They are opened when no document is in front, and otherwise offered.
     pub(in crate::app) fn poll_watch(&mut self) {
         let mut news: Vec<News> = self.watch.iter().flat_map(FolderWatch::news).collect();
-        // Behind its folder where it is in one of the watched folder's: `step10/rank0.pickle`.
+        // Names include the subfolder: `step10/rank0.pickle`.
         let watched = self.watch.as_ref().map(|w| w.folder.clone()).unwrap_or_default();
         let name = |path: &std::path::Path| path.strip_prefix(&watched).unwrap_or(path).display().to_string();
-        // Several at once while nothing is looked at: the ranks of a job, where their names say so. Else the first is opened, the others
-        // are offered.
+        // When several recordings appear and no document is in front: if they are ranks of a job, they are opened as such.
+        // Otherwise the first is opened and the others are offered.
         let recordings = || news.iter().filter_map(|n| if let News::Recording(path) = n { Some(path.clone()) } else { None });
         let are_ranks = || recordings().all(|path| rank_of_name(&name(&path)).is_some());
         if self.documents.at_front().is_none() && recordings().count() > 1 && are_ranks() {
@@ -24,7 +24,7 @@ impl App {
         }
         for found in news {
             match found {
-                // Written again, or only now whole: what was read of it before is old.
+                // The file was rewritten or completed, so the open recording is outdated.
                 News::Recording(path) | News::CutShort(path) if self.documents.iter().any(|d| d.path.as_ref() == Some(&path)) => {
                     self.reload(&path);
                 }

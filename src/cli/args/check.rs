@@ -1,4 +1,4 @@
-//! What `check` takes: limits for continuous integration.
+//! Arguments of `check`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -65,12 +65,12 @@ pub enum CheckFormat {
     Junit,
 }
 
-/// The most that a role may hold.
+/// A limit on a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleLimit {
     /// The role.
     pub role: Role,
-    /// In bytes.
+    /// The most bytes it may hold.
     pub most: u64,
 }
 
@@ -82,25 +82,25 @@ impl FromStr for RoleLimit {
         let (name, most) = text.split_once('=').ok_or("write a role and the most that it may hold, as in activations=4GiB")?;
         let role = Role::from_name(name.trim())
             .ok_or_else(|| format!("there is no role \"{}\"; roles are {}", name.trim(), Role::ALL.map(Role::name).join(", ")))?;
-        // 0: nothing may have this role.
+        // 0 means that no memory may have this role.
         let most = if most.trim() == "0" { 0 } else { parse_limit(most)? };
         Ok(RoleLimit { role, most })
     }
 }
 
-/// How much more than a baseline is still within.
+/// How far the peak may exceed a baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerance {
     /// A share of the baseline.
     share: f64,
-    /// In bytes, beside the share.
+    /// Bytes in addition to the share.
     bytes: u64,
     /// As it was written.
     text: String,
 }
 
 impl Tolerance {
-    /// The most that is within, for a baseline in bytes.
+    /// The greatest peak that is accepted for a baseline.
     pub fn limit(&self, baseline: u64) -> u64 {
         baseline.saturating_add((baseline as f64 * self.share) as u64).saturating_add(self.bytes)
     }

@@ -1,4 +1,4 @@
-//! What the commands take that are about vramscope itself, this machine, or a file as a file.
+//! Arguments of commands about vramscope itself or this machine: `doctor`, `completions`, `man`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What the commands take that answer why memory ran out and what would have helped: `oom`, `whatif`, `explain`.
+//! Arguments of commands about failures: `oom`, `whatif`, `explain`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a command line, in one sentence.
+//! Explains mistakes in a command line in one sentence.
 
 use crate::cli::opening::is_a_folder;
 use std::ffi::OsString;
@@ -10,10 +10,10 @@ use vramscope_core::units::{nearest, shown};
 
 use super::{Args, Command, ExportFormat, ScreenshotArgs};
 
-/// Reads the words of a command line, the program's name first.
+/// Parses the words of a command line, the program's name first.
 ///
-/// `--conf` of `whatif` takes as many settings as follow it; a file among them is the recording and not a setting. The error is what clap
-/// makes of it; for help and version it is the answer.
+/// `--conf` of `whatif` takes all following words as settings, except that a file among them is taken as the recording. The error
+/// is clap's; help and version are returned as errors too.
 pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     if words.get(1).is_some_and(|w| w == "whatif")
@@ -25,7 +25,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     Args::try_parse_from(words)
 }
 
-/// True for a file among the words that `--conf` takes. The first word is always a setting, even if a file has that name.
+/// True for a word among the values of `--conf` that is a file. The first word is always a setting, even if a file has that name.
 fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
     let option = (2..at).rev().find_map(|i| {
         let word = words.get(i)?.to_string_lossy();
@@ -39,10 +39,10 @@ fn is_taken_for_a_setting(words: &[OsString], at: usize) -> bool {
     behind && words.get(at).is_some_and(|w| Path::new(w).is_file())
 }
 
-/// What is wrong with a command line that clap refuses, in one sentence: a word that is no command comes before the options that
-/// clap stumbles over because of it.
+/// One sentence on why clap refused a command line. An unknown command is reported before the options that clap stumbles over
+/// because of it.
 pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
-    // clap takes escapes out of its sentences, and letters around them: it is asked again with words that have none.
+    // clap removes escape codes from its message together with nearby letters, so it parses again without them.
     let plain: Vec<OsString> = words.iter().map(|w| shown(&w.to_string_lossy()).into_owned().into()).collect();
     let again = if plain == words { None } else { read(plain.iter().cloned()).err() };
     let (error, words) = again.as_ref().map_or((error, words), |error| (error, &plain[..]));
@@ -51,7 +51,7 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
         let own = || query_without_where(error, words).or_else(|| check_without_limit(error, words));
         own().or_else(|| missing(error, words)).unwrap_or_else(|| {
-            // The standard library's words for text that is not a number.
+            // Replaces the standard library's message for text that is not a number.
             let text = error.to_string().replace("invalid digit found in string", "write a whole number");
             match (is_of_query(error), meant(error)) {
                 (true, _) => first_paragraph(&text, "vramscope allocations --help describes queries"),
@@ -62,14 +62,14 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     })
 }
 
-/// True if the first word is neither an option, nor a command, nor a file, so that a `--help` after it asks about nothing.
+/// True when the first word is neither an option, a command nor a file, so that `--help` after it asks about nothing.
 pub fn is_no_command(words: &[OsString]) -> bool {
     let Some(word) = words.get(1).filter(|w| !w.to_string_lossy().starts_with('-')) else { return false };
     let is_command = *word == "help" || Args::command().get_subcommands().any(|c| Some(c.get_name()) == word.to_str());
     !is_command && not_files(&[PathBuf::from(word)]).is_some()
 }
 
-/// A query that was typed as if it were a file.
+/// The mistake of a query that was typed in place of a file.
 fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String> {
     if error.kind() != clap::error::ErrorKind::UnknownArgument || words.get(1)? != "allocations" {
         return None;
@@ -79,7 +79,7 @@ fn query_without_where(error: &clap::Error, words: &[OsString]) -> Option<String
     Some(format!("\"{query}\" is a query: write --where \"{query}\""))
 }
 
-/// A check of nothing.
+/// The mistake of `check` without a limit.
 fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String> {
     use clap::error::{ContextKind, ContextValue};
     let is_limit = |argument: &String| argument.contains("--max-peak <BYTES>|");
@@ -92,7 +92,7 @@ fn check_without_limit(error: &clap::Error, words: &[OsString]) -> Option<String
     })
 }
 
-/// What a command needs and does not have, and how it is written.
+/// Missing arguments of a command, and how to write them.
 fn missing(error: &clap::Error, words: &[OsString]) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     if error.kind() != ErrorKind::MissingRequiredArgument {
@@ -102,12 +102,12 @@ fn missing(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let command = words.get(1)?.to_str()?;
     let bare = |text: &str| text.replace(['<', '>'], "");
     let needs = match command {
-        // A letter says nothing.
+        // `diff` names its arguments with single letters, which explain nothing.
         "diff" if missing.len() > 1 => "two recordings".to_owned(),
         "diff" => "a second recording".to_owned(),
         _ => missing.iter().map(|m| bare(m).replace("...", "")).collect::<Vec<_>>().join(" and "),
     };
-    // An option that another one asks for: how the whole command is written does not help.
+    // An option that another option requires. The command's usage would not help.
     let is_asked_for = |m: &String| m.starts_with("--") && !["--at", "--to"].iter().any(|own| m.starts_with(own));
     if missing.iter().all(is_asked_for) {
         return Some(format!("{command} needs {needs} as well (vramscope {command} --help tells more)"));
@@ -125,7 +125,7 @@ fn missing(error: &clap::Error, words: &[OsString]) -> Option<String> {
     Some(format!("{command} needs {needs}: write {written} (vramscope {command} --help tells more)"))
 }
 
-/// What is wrong with a command although each of its words can be read.
+/// Mistakes in a command line that clap accepts.
 pub fn misused(command: &Command) -> Option<String> {
     if let Command::Export(export) = command
         && let Some(sentence) = export.option_without_effect()
@@ -152,7 +152,7 @@ pub fn misused(command: &Command) -> Option<String> {
                 .find(|file| file.is_dir())
                 .map(|folder| is_a_folder(folder));
         }
-        // A fleet's tables are one data set.
+        // The tables of many recordings form one data set.
         Command::Export(a) if matches!(a.to, ExportFormat::Csv | ExportFormat::Parquet) => &[],
         Command::Export(a) if matches!(a.to, ExportFormat::Svg | ExportFormat::Png) => {
             return not_of_this(&a.file, a.view.as_deref().unwrap_or(WHOLE));
@@ -170,10 +170,10 @@ pub fn misused(command: &Command) -> Option<String> {
     files.iter().find(|file| file.is_dir()).map(|folder| is_a_folder(folder))
 }
 
-/// The workspace that is drawn where none is named; of a folder it is the page of its ranks.
+/// The workspace that is drawn by default. For a folder it is the ranks page.
 const WHOLE: &str = "overview";
 
-/// A folder is drawn as the page of its ranks and as nothing else, and that page is of nothing but a folder.
+/// A folder can only be drawn as the ranks page, and the ranks page needs a folder.
 fn not_of_this(subject: &Path, view: &str) -> Option<String> {
     let path = subject.display();
     match (subject.is_dir(), view) {
@@ -186,7 +186,7 @@ fn not_of_this(subject: &Path, view: &str) -> Option<String> {
     }
 }
 
-/// A picture of another format than its name says would not open where it is sent.
+/// Refuses a picture whose format does not match its name, because it would not open elsewhere.
 fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
     let out = a.paths.last()?;
     let wanted = if a.is_svg { "svg" } else { "png" };
@@ -205,7 +205,7 @@ fn wrong_picture(a: &ScreenshotArgs) -> Option<String> {
     })
 }
 
-/// What is wrong with the command line in one sentence: the parser's first paragraph, without its tips and usage.
+/// The first paragraph of clap's message as one sentence, without tips and usage.
 pub fn one_sentence(message: &str) -> String {
     let is_command = |word: &&str| word.bytes().all(|b| b.is_ascii_lowercase());
     let usage = message.lines().find_map(|line| line.trim().strip_prefix("Usage: vramscope "));
@@ -215,13 +215,13 @@ pub fn one_sentence(message: &str) -> String {
     }
 }
 
-/// True where the query of `--where` cannot be read.
+/// True when the query of `--where` does not parse.
 fn is_of_query(error: &clap::Error) -> bool {
     use clap::error::{ContextKind, ContextValue};
     matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg.starts_with("--where"))
 }
 
-/// The option or the value that is nearest to what was typed, as clap finds it.
+/// The option or value most similar to what was typed, as suggested by clap.
 fn meant(error: &clap::Error) -> Option<&str> {
     use clap::error::{ContextKind, ContextValue};
     [ContextKind::SuggestedArg, ContextKind::SuggestedValue].into_iter().find_map(|kind| match error.get(kind)? {
@@ -237,15 +237,15 @@ fn first_paragraph(message: &str, help: &str) -> String {
     format!("{} ({help})", text.strip_prefix("error: ").unwrap_or(&text))
 }
 
-/// What is wrong with words that were taken for files: one that is no file, and looks more like a command than like a path.
+/// The mistake of a word in place of a file that does not exist and looks more like a command than a path.
 pub fn not_files(files: &[PathBuf]) -> Option<String> {
-    // "-" is a session on standard input; "help" stands before the word that is wrong.
+    // "-" is a session on standard input. "help" comes before the wrong word.
     let known = |f: &Path| f.exists() || f.as_os_str() == "-" || f.as_os_str() == "help";
     let word = files.iter().filter(|f| !known(f)).find_map(|f| {
         let text = f.to_str()?;
         (!text.contains(['/', '\\'])).then_some(text)
     })?;
-    // What people call things that have another name here.
+    // Common names for commands that are called differently here.
     const OTHER_NAMES: [(&str, &str); 5] =
         [("event", "allocations"), ("events", "allocations"), ("compare", "diff"), ("analyze", "findings"), ("ooms", "oom")];
     if let Some((_, command)) = OTHER_NAMES.iter().find(|(other, _)| *other == word) {

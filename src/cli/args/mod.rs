@@ -1,4 +1,4 @@
-//! What can be typed after `vramscope`.
+//! The definition of the command line.
 
 mod check;
 mod doctor;

@@ -1,4 +1,4 @@
-//! What the commands take that write files for other tools and pictures: `export`, `screenshot`.
+//! Arguments of commands that write files for other tools, and pictures: `export`, `screenshot`.
 
 use std::path::PathBuf;
 
@@ -96,7 +96,7 @@ impl ExportArgs {
         self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !self.out.is_dir()
     }
 
-    /// One sentence for an option that the format does not have: it would do nothing, and its user would not know.
+    /// One sentence about an option that has no effect for this format, because the user would not notice.
     pub fn option_without_effect(&self) -> Option<String> {
         let is_table = matches!(self.to, ExportFormat::Csv | ExportFormat::Parquet);
         let is_picture = matches!(self.to, ExportFormat::Svg | ExportFormat::Png);

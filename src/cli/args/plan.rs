@@ -1,4 +1,4 @@
-//! What `plan` takes.
+//! Arguments of `plan`.
 
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ pub enum Library {
     Lightning,
 }
 
-/// What other programs use; often nothing.
+/// Bytes used by other programs; may be 0.
 fn parse_held(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { parse_limit(text) }
 }

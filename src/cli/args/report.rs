@@ -1,4 +1,4 @@
-//! What `report`, `mcp` and `guide` take.
+//! Arguments of `report`, `mcp` and `guide`.
 
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Where the report goes. Fails where no file is named and a page of HTML would fill the terminal.
+    /// The output path. Fails when none is given and HTML would fill the terminal.
     pub fn target(&self) -> Result<&Path, String> {
         match (&self.out, self.format) {
             (Some(out), _) => Ok(out),
@@ -61,7 +61,7 @@ impl ReportArgs {
         }
     }
 
-    /// The format asked for, or that of the file's name. Fails where the name ends like a file of another kind.
+    /// The requested format, or the one that the file's ending means. Fails when the ending is of another kind of file.
     pub fn format(&self) -> Result<ReportFormat, String> {
         let out = self.target()?;
         let ending = out.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();

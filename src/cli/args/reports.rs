@@ -1,4 +1,4 @@
-//! What the commands take that tell something of a recording: `summary`, `state`, `findings`, `leaks`, `flame`, `diff`, `ranks`.
+//! Arguments of commands that report on a recording: `summary`, `state`, `findings`, `leaks`, `flame`, `diff`, `ranks`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What the commands take that watch or start something: `record`, `run`, `probe`.
+//! Arguments of commands that watch or start programs: `record`, `run`, `probe`.
 
 use std::path::PathBuf;
 
@@ -157,7 +157,7 @@ pub struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// True if another vramscope process reads standard output, which is then not text.
+    /// True when standard output is for another vramscope process and not text.
     pub fn speaks_to_a_program(&self) -> bool {
         self.child || self.neighbour.is_some()
     }

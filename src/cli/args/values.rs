@@ -1,8 +1,8 @@
-//! Words to values: sizes, ranges, rates, settings. Each error is a sentence that says what to write.
+//! Parses sizes, ranges, rates and settings. Each error is a sentence that says what to write.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// Reads one of some names, each listed with what it means. A second name behind a bar is read too and not listed.
+/// Parses one of several names, each with a description. A second name after a bar is accepted too but not listed.
 pub(in crate::cli) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, &'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -11,7 +11,7 @@ pub(in crate::cli) fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
         PossibleValue::new(name).help(about).aliases(other)
     });
     PossibleValuesParser::new(listed).map(move |typed| {
-        // The parser has let one of the names through.
+        // The parser accepts only these names.
         choices.iter().find(|(names, ..)| names.split('|').any(|name| name == typed)).map_or(choices[0].2, |found| found.2)
     })
 }
@@ -24,9 +24,9 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Lets a settings string through when PyTorch would read it.
+/// Accepts a settings string that PyTorch would accept.
 pub(super) fn parse_conf(text: &str) -> Result<String, String> {
-    // The word that the answer itself uses.
+    // The name that the output uses for PyTorch's defaults.
     if ["default", "defaults", "(defaults)"].contains(&text.trim()) {
         return Ok(String::new());
     }
@@ -37,12 +37,12 @@ pub(super) fn parse_conf(text: &str) -> Result<String, String> {
     vramscope_core::model::AllocConf::parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
-/// Reads a limit on memory, `60GiB`; a small number without a unit is refused.
+/// Parses a limit on memory, `60GiB`. Refuses small numbers without a unit.
 pub(super) fn parse_limit(text: &str) -> Result<u64, String> {
     vramscope_core::units::Bytes::parse_limit(text).map(|b| b.0).map_err(|e| e.to_string())
 }
 
-/// Reads the memory of a card: no more than a TiB, which is more than any has.
+/// Parses the memory of a card, at most 1 TiB, which is more than any card has.
 pub(super) fn parse_cap(text: &str) -> Result<u64, String> {
     match parse_limit(text)? {
         cap if cap > 1 << 40 => Err("no GPU has more than 1 TiB".to_owned()),
@@ -50,12 +50,12 @@ pub(super) fn parse_cap(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads what a recording was run at, `batch=8,seq=512`.
+/// Parses the size of a run, `batch=8,seq=512`.
 pub(super) fn parse_size_of_run(text: &str) -> Result<vramscope_core::plan::Size, String> {
     vramscope_core::plan::Size::parse(text)
 }
 
-/// Reads a number of seconds above zero.
+/// Parses a positive number of seconds.
 pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if s.is_finite() && s > 0.0 && s <= 1e9 => Ok(s),
@@ -63,7 +63,7 @@ pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a rate from 0.1 to 50 a second.
+/// Parses a rate from 0.1 to 50 per second.
 pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(hz) if (0.1..=vramscope_live::live::Rates::HIGHEST_MEMORY).contains(&hz) => Ok(hz),
@@ -80,11 +80,11 @@ pub(super) fn parse_range(text: &str) -> Result<(u32, u32), String> {
     if from < to {
         return Ok((from, to));
     }
-    // One that is the other way round is not guessed at: which end was meant?
+    // A reversed range is refused, because its meaning is unclear.
     Err(format!("no event is from {from} on and before {to}; write the first event and the one after the last, as in 1000..2000"))
 }
 
-/// Reads `1600x1000`. A side is 64 to 16384 pixels: below nothing can be read, above a picture takes gigabytes.
+/// Parses `1600x1000`. Smaller pictures than 64 pixels are unreadable, and larger ones than 16384 take gigabytes.
 pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
     text.split_once(['x', 'X'])
@@ -92,7 +92,7 @@ pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| "write width x height in pixels, each from 64 to 16384, as in 1600x1000".to_owned())
 }
 
-/// Reads how many rows are to be shown, from 1 on.
+/// Parses a number of rows, at least 1.
 pub(in crate::cli) fn parse_rows(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(rows) if rows > 0 => Ok(rows),

@@ -1,4 +1,4 @@
-//! Limits on what is allocated: of a device, of a role, and against an earlier recording of the same work.
+//! Limits on allocated memory: of a device, of a role, and compared with an earlier recording of the same work.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use vramscope_core::model::{DeviceId, Progress, Recording, WarningKind};
 use vramscope_core::tables::DeviceTables;
 use vramscope_core::units::{Bytes, compared, told_apart};
 
-/// Adds the checks of every device; returns what grew on the devices that do not pass.
+/// Adds the checks of every device. Returns what grew on devices that do not pass.
 pub(super) fn check(
     args: &CheckArgs,
     peaks: &[(DeviceId, AtPeak)],
@@ -38,7 +38,6 @@ pub(super) fn check(
     grown
 }
 
-/// Holds the peak of a device against a limit.
 fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
     let [allocated, limit] = told_apart([peak.bytes, most]);
     let (passed, sentence) = match peak.caveat {
@@ -55,13 +54,13 @@ fn check_peak(device: DeviceId, peak: &AtPeak, most: u64) -> Check {
     Check::of(device, "max_allocated", passed, json!(peak.bytes), json!(most), sentence)
 }
 
-/// Holds what a role holds at the peak of a device against a limit.
+/// Checks the memory of a role at a device's peak against a limit.
 fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
     let RoleLimit { role, most } = limit;
     let bytes = peak.role(role);
     let unknown = if role == Role::Unknown { 0 } else { peak.role(Role::Unknown) };
     let [held, allowed] = told_apart([bytes, most]);
-    // "probably weights" is no name that "of" and "whether" can stand before.
+    // "probably weights" does not fit after "of" and "whether" in a sentence.
     let (name, is_probable) = if role == Role::Unknown { ("unknown role", false) } else { (role.text(), peak.is_probable(role)) };
     let of_role = if is_probable { format!("what is probably {name}") } else { name.to_owned() };
     let (passed, sentence) = if bytes > most {
@@ -89,7 +88,7 @@ fn check_role(device: DeviceId, peak: &AtPeak, limit: RoleLimit) -> Check {
 #[derive(Debug)]
 pub(super) struct Baseline<'a> {
     recording: Recording,
-    /// The devices that something was allocated on.
+    /// Devices with allocations.
     peaks: Vec<(DeviceId, AtPeak)>,
     tolerance: &'a Tolerance,
 }
@@ -108,7 +107,7 @@ impl<'a> Baseline<'a> {
         Ok(Baseline { recording, peaks, tolerance })
     }
 
-    /// Why the whole baseline cannot be relied on; `None` if it can.
+    /// Why the whole baseline is unreliable; `None` when it is fine.
     fn doubt(&self) -> Option<String> {
         let report = &self.recording.report;
         let changed = report.warnings.iter().find(|w| w.kind == WarningKind::Changed);
@@ -116,19 +115,18 @@ impl<'a> Baseline<'a> {
         Some(format!("the baseline cannot be relied on: {why}"))
     }
 
-    /// Name of the baseline's file.
     pub(super) fn name(&self) -> &str {
         &self.recording.source.name
     }
 
-    /// The peak of a device. Where each side used one device, the two are compared whatever their numbers are.
+    /// The peak of a device. When each side used a single device, these are compared whatever their numbers are.
     fn peak(&self, device: DeviceId, used: &[DeviceId]) -> Option<&AtPeak> {
         let same = self.peaks.iter().find(|(id, _)| *id == device);
         let only = self.peaks.first().filter(|_| used == [device] && self.peaks.len() == 1);
         same.or(only).map(|(_, peak)| peak)
     }
 
-    /// A check that does not pass for each device that is in the baseline and not in the recording.
+    /// Failed checks for devices that are in the baseline but not in the recording.
     fn missing(&self, peaks: &[(DeviceId, AtPeak)], used: &[DeviceId]) -> Vec<Check> {
         let is_there = |id: DeviceId| peaks.iter().any(|(there, _)| *there == id) || (self.peaks.len() == 1 && used.len() == 1);
         let missing = self.peaks.iter().filter(|(id, _)| !is_there(*id));
@@ -139,8 +137,7 @@ impl<'a> Baseline<'a> {
         missing.map(check).collect()
     }
 
-    /// Holds a device's peak against the baseline's, and tells what grew.
-    /// `None` for a device that neither side used.
+    /// Checks a device's peak against the baseline's, and finds what grew. `None` for a device that neither side used.
     fn check(&self, device: DeviceId, new: &AtPeak, used: &[DeviceId]) -> Option<(Check, Option<Growth>)> {
         let unknown = |why: String| Some((Check::of(device, "baseline", None, json!(new.bytes), Value::Null, why), None));
         if let Some(doubt) = self.doubt() {
@@ -152,7 +149,7 @@ impl<'a> Baseline<'a> {
             }
             return unknown("the baseline has nothing that was allocated on this device".to_owned());
         };
-        // Two files of one instant each can be compared.
+        // Two files of one instant each are comparable.
         if !(old.is_instant() && new.is_instant())
             && let Some((whose, why)) =
                 old.caveat.map(|why| ("the baseline", why)).or(new.caveat.map(|why| ("the recording", why)))

@@ -13,20 +13,19 @@ use vramscope_core::model::{DeviceId, DeviceRecording, Frame, FrameId, Progress,
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames, is_framework};
 use vramscope_core::units::Bytes;
 
-/// Maximum number of lines listed.
 const LISTED: usize = 5;
-/// Roles named in a sentence.
 const NAMED: usize = 3;
-/// Lines of one function that are matched in their order; of more only those of the same number are.
+/// Most lines of one function that are matched in order. With more lines, only equal line numbers match.
 const MATCHED: usize = 500;
 
-/// Two peaks of which less than this part was allocated in functions of both are of two programs.
+/// The recordings are of different programs when less than one part in this many of the two peaks was allocated in functions of
+/// both.
 const STRANGE: u64 = 10;
 
-/// Why a file without history need not have the peak.
+/// Why a file without history may not contain the peak.
 const ONE_INSTANT: &str = "the file is of one instant, which need not be the peak";
 
-/// What a device holds at its peak of allocated memory.
+/// The memory of a device at its peak of allocated memory.
 #[derive(Debug)]
 pub(super) struct AtPeak {
     /// Allocated bytes of whole blocks.
@@ -34,11 +33,11 @@ pub(super) struct AtPeak {
     event: u32,
     lines: Vec<Line>,
     roles: [RoleHeld; Role::ALL.len()],
-    /// The lines of each function of the program that are on any stack of the recording.
+    /// For each function of the program, its lines that occur on any stack of the recording.
     functions: BTreeMap<Function, BTreeSet<u32>>,
-    /// Why this may not be the peak of the program, in a clause.
+    /// Why this may not be the program's peak, as a clause.
     pub(super) caveat: Option<&'static str>,
-    /// What was reserved before the first event, where that is the most: so much may have been allocated then.
+    /// What was reserved before the first event, when that is the maximum. As much may have been allocated then.
     pub(super) before: u64,
 }
 
@@ -47,15 +46,15 @@ type Function = (String, String);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Line {
-    /// `model.py:41`, or in words where no line is known.
+    /// `model.py:41`, or a description when no line is known.
     place: String,
-    /// The place without the number; all of it where no line is known.
+    /// The place without its line number, or the whole description.
     file: String,
     number: Option<u32>,
-    /// Its function; `None` in a library, whose lines do not move, and where no line is known.
+    /// Its function. `None` for library code, whose lines do not move, and when no line is known.
     function: Option<Function>,
     roles: [u64; Role::ALL.len()],
-    /// The roles of most of it are inferred.
+    /// Most of its roles are inferred.
     is_probable: bool,
     bytes: u64,
 }
@@ -79,7 +78,7 @@ impl Line {
         Line { function, roles, is_probable: held.probable * 2 > held.bytes, bytes: held.bytes, ..line }
     }
 
-    /// One line on both sides, or on one of them. Its role is that of what grew most there.
+    /// A line on both sides or on one of them. Its role is the one that grew most.
     fn grown(old: Option<&Line>, new: Option<&Line>) -> Grown {
         let bytes = |line: Option<&Line>| line.map_or(0, |l| l.bytes);
         let of = |line: Option<&Line>, role: Role| line.map_or(0, |l| l.roles[role.index()]);
@@ -101,7 +100,7 @@ fn base(file: &str) -> &str {
     file.rsplit(['/', '\\']).next().unwrap_or(file)
 }
 
-/// The lines of each function of the program that are on any stack. O(frames).
+/// For each function of the program, its lines that occur on any stack. O(frames).
 fn functions(recording: &Recording) -> BTreeMap<Function, BTreeSet<u32>> {
     let stacks = &recording.stacks;
     let mut lines = BTreeMap::<_, BTreeSet<u32>>::new();
@@ -120,7 +119,7 @@ fn functions(recording: &Recording) -> BTreeMap<Function, BTreeSet<u32>> {
 }
 
 impl AtPeak {
-    /// For one device. What waits for another stream was freed by the program, and is not allocated. O(lifetimes).
+    /// Memory that waits for another stream was freed by the program and is not counted. O(lifetimes).
     pub(super) fn of(rec: &Recording, device: &DeviceRecording, tables: &DeviceTables, rules: &Rules) -> Result<Self, String> {
         let (bytes, event) = tables.curves.peak(Quantity::Allocated);
         let roles = Roles::build(rec, device, tables, rules, &Progress::new()).map_err(|e| e.to_string())?;
@@ -139,7 +138,7 @@ impl AtPeak {
         Ok(AtPeak { bytes, event, lines, roles, functions, caveat, before: tables.reserved_before() })
     }
 
-    /// When that was, in a sentence about it.
+    /// The instant of the peak, as part of a sentence.
     pub(super) fn when(&self) -> String {
         if self.is_instant() { "when the file was written".to_owned() } else { when(self.event) }
     }
@@ -148,7 +147,8 @@ impl AtPeak {
         self.caveat == Some(ONE_INSTANT)
     }
 
-    /// True if the two peaks share hardly any function: they are of two programs. False where either has no lines of a program.
+    /// True when the two peaks share hardly any function and so are of different programs. False when either side has no lines of
+    /// a program.
     pub(super) fn is_of_another_program(&self, other: &AtPeak) -> bool {
         let strange = |own: &AtPeak, other: &AtPeak| {
             let sum = |is: &dyn Fn(&Function) -> bool| -> u64 {
@@ -160,13 +160,13 @@ impl AtPeak {
         strange(self, other) && strange(other, self)
     }
 
-    /// True where something is held and no line of it is known.
+    /// True when memory is held but none of its lines are known.
     fn has_no_lines(&self) -> bool {
         self.lines.iter().all(|l| l.number.is_none())
     }
 
-    /// Who held it, behind a sentence about a limit: `: activations 2.81 GiB, weights 371 MiB; most of it at model.py:12 (1.2 GiB)`.
-    /// Of one role its line alone.
+    /// Who held the memory, as an addition to a sentence about a limit: `: activations 2.81 GiB, weights 371 MiB; most of it at
+    /// model.py:12 (1.2 GiB)`. For a single role only its line.
     pub(super) fn holders(&self, of: Option<Role>) -> String {
         let mut roles: Vec<(Role, u64)> = Role::ALL.map(|role| (role, self.role(role))).into_iter().filter(|r| r.1 > 0).collect();
         roles.sort_by_key(|r| std::cmp::Reverse(r.1));
@@ -184,32 +184,30 @@ impl AtPeak {
         self.roles[role.index()].bytes
     }
 
-    /// Whether the role of most of it is inferred.
+    /// True when most of the role's memory is inferred.
     pub(super) fn is_probable(&self, role: Role) -> bool {
         self.roles[role.index()].is_probable()
     }
 }
 
-/// What grew on one device.
 #[derive(Clone, Debug)]
 pub(super) struct Growth {
     pub(super) device: DeviceId,
-    /// The largest growths, largest first; none where the lines cannot be compared.
+    /// The lines that grew, largest growth first; empty when lines cannot be compared.
     pub(super) lines: Vec<Grown>,
-    /// All roles that grew, largest first.
+    /// The roles that grew and those that shrank, largest change first.
     pub(super) roles: Vec<Grown>,
-    /// The roles that hold less, those that shrank most first.
     shrunk: Vec<Grown>,
-    /// Why the lines cannot be compared, in a sentence.
+    /// Why lines cannot be compared, as a sentence.
     no_lines: Option<String>,
 }
 
-/// What one line or role held in the baseline, and holds now.
+/// What one line or role held in the baseline, and what it holds now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grown {
-    /// The line; the role's name where it is about that.
+    /// The line, or the name of the role.
     pub(super) name: String,
-    /// The line in the baseline, where it has moved.
+    /// The line in the baseline, if it has moved.
     was: Option<String>,
     role: Role,
     is_probable: bool,
@@ -228,7 +226,7 @@ impl Grown {
         self.was.as_ref().map_or_else(|| self.name.clone(), |was| format!("{}, before {was}", self.name))
     }
 
-    /// The role, with "probably" where it is inferred.
+    /// The role's name, with "probably" when it is inferred.
     pub(super) fn role(&self) -> String {
         self.role.words(self.is_probable)
     }
@@ -253,7 +251,7 @@ impl Growth {
         let mut shrunk: Vec<Grown> = roles.iter().filter(|g| g.new < g.old).cloned().collect();
         shrunk.sort_by_key(|g| std::cmp::Reverse(g.old - g.new));
         let no_lines = match [old, new].map(AtPeak::has_no_lines) {
-            // Rows of what has no stack would say what the roles say.
+            // Rows without stacks would only repeat the roles.
             [true, true] => Some("neither recording has call stacks"),
             [true, false] => Some("the baseline has no call stacks"),
             [false, true] => Some("the recording has no call stacks"),
@@ -265,14 +263,13 @@ impl Growth {
         Growth { device, lines, roles: largest(roles.into()), shrunk, no_lines }
     }
 
-    /// Keys of JSON: by line, and by role what grew and what shrank.
+    /// The JSON keys: growth by line and by role, and the roles that shrank.
     pub(super) fn json(&self) -> Value {
         let rows = |rows: &[Grown], is_line| -> Value { rows.iter().map(|g| g.json(is_line)).collect() };
         let [lines, roles, shrunk] = [rows(&self.lines, true), rows(&self.roles, false), rows(&self.shrunk, false)];
         json!({"by_line": lines, "by_role": roles, "shrunk_by_role": shrunk})
     }
 
-    /// The growth as a table for people.
     pub(super) fn text(&self) -> String {
         let mut table = Table::new("rrrll");
         table.row(["growth", "baseline", "now", "role", "allocated at"]);
@@ -288,7 +285,7 @@ impl Growth {
         format!("{}, what grew at the peak of allocated memory:\n{table}{notes}", self.device)
     }
 
-    /// What the rows do not say: what shrank, so that they add up, and why there is no line.
+    /// Notes on what the rows lack: roles that shrank, so that the figures add up, and why there are no lines.
     pub(super) fn notes(&self) -> Vec<String> {
         let shrunk: Vec<String> = self.shrunk.iter().map(|g| format!("{} {} less", g.role(), Bytes(g.old - g.new))).collect();
         let shrunk = (!shrunk.is_empty()).then(|| format!("Shrank: {}.", shrunk.join(", ")));
@@ -300,19 +297,18 @@ impl Growth {
     }
 }
 
-/// What grew, most first.
 fn largest(mut rows: Vec<Grown>) -> Vec<Grown> {
     rows.retain(|g| g.new > g.old);
     rows.sort_by(|a, b| (b.new - b.old, &a.name).cmp(&(a.new - a.old, &b.name)));
     rows
 }
 
-/// A line of the baseline, of the recording, or one of both that are taken for the same.
+/// A line of the baseline, of the recording, or a matched pair.
 type Pair<'a> = (Option<&'a Line>, Option<&'a Line>);
 
-/// Lines of the two sides, matched. A line that both have is the same one, unless its function moved. What remains of a function is
-/// matched in order, so that the least has changed: a change of the program moves the lines below it. Lines of libraries never move.
-/// A function that was renamed is the same function.
+/// Matches the lines of the two sides. Equal lines match, unless their function has moved. The remaining lines of a function are
+/// matched in order with the least change, because an edit moves the lines below it. Lines of libraries never move. A renamed
+/// function counts as the same function.
 fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
     let renamed = renamed(old, new);
     let mut groups = BTreeMap::<(&str, Option<&Function>), [Vec<&Line>; 2]>::new();
@@ -348,8 +344,8 @@ fn pairs(old: &AtPeak, new: &AtPeak) -> Vec<Grown> {
     rows
 }
 
-/// Functions that only one side has and that are the same one by their lines: the name in the baseline, and the name now. At least half of the lines
-/// lie as far from each other as they did; a single line tells nothing unless it stayed where it was.
+/// Functions that only one side has but that are the same by their lines, with the names in the baseline and now. At least half
+/// of the lines must have the same distances as before. A single line counts only when it has not moved.
 fn renamed<'a>(old: &'a AtPeak, new: &'a AtPeak) -> Vec<(&'a Function, &'a Function)> {
     let mut gone: Vec<_> = old.functions.iter().filter(|(function, _)| !new.functions.contains_key(*function)).collect();
     let mut found = Vec::new();
@@ -372,7 +368,7 @@ fn renamed<'a>(old: &'a AtPeak, new: &'a AtPeak) -> Vec<(&'a Function, &'a Funct
     found
 }
 
-/// How many lines are as far from each other as another two; none for very many lines.
+/// For each offset, how many pairs of lines have it. Empty when there are very many lines.
 fn offsets(old: &BTreeSet<u32>, new: &BTreeSet<u32>) -> BTreeMap<i64, u32> {
     let mut found = BTreeMap::<i64, u32>::new();
     if old.len().max(new.len()) <= MATCHED {
@@ -383,12 +379,12 @@ fn offsets(old: &BTreeSet<u32>, new: &BTreeSet<u32>) -> BTreeMap<i64, u32> {
     found
 }
 
-/// Lines that hold to the byte what they held: the more there are, the likelier it is that the lines are the same.
+/// How many matched lines hold exactly the same bytes. The more there are, the more likely the match is right.
 fn unchanged(pairs: &[Pair<'_>]) -> usize {
     pairs.iter().filter(|(a, b)| a.zip(*b).is_some_and(|(a, b)| a.bytes == b.bytes)).count()
 }
 
-/// Matches lines of the same number, and in order those between two such, if lines may have moved.
+/// Matches lines of equal number. Between two such matches, lines are matched in order if they may have moved.
 fn by_number<'a>(mut old: &[&'a Line], mut new: &[&'a Line], may_move: bool) -> Vec<Pair<'a>> {
     let mut rows = Vec::new();
     while !(old.is_empty() && new.is_empty()) {
@@ -406,7 +402,7 @@ fn by_number<'a>(mut old: &[&'a Line], mut new: &[&'a Line], may_move: bool) -> 
     rows
 }
 
-/// Whether more lines of a function are found again at other numbers, all of them as far away, than at their own.
+/// True when more lines of a function match at one common offset than at their own numbers.
 fn has_moved(old: Option<&BTreeSet<u32>>, new: Option<&BTreeSet<u32>>) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
     let found = offsets(old, new);
@@ -414,10 +410,10 @@ fn has_moved(old: Option<&BTreeSet<u32>>, new: Option<&BTreeSet<u32>>) -> bool {
     found.values().any(|&moved| moved > stayed)
 }
 
-/// Matches lines in their order: the least bytes changed in sum, then the fewest lines at other numbers. O(old × new).
+/// Matches lines in order, with the smallest total change in bytes, and then the fewest changed line numbers. O(old × new).
 fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<Pair<'a>> {
     let width = new.len() + 1;
-    // What matching the first `i` old lines with the first `j` new ones takes, at `i * width + j`.
+    // `costs[i * width + j]` is the cost of matching the first `i` old lines with the first `j` new ones.
     let mut costs: Vec<(u64, u32)> = Vec::with_capacity((old.len() + 1) * width);
     let both = |a: &Line, b: &Line| (a.bytes.abs_diff(b.bytes), u32::from(a.number != b.number));
     let plus = |(bytes, lines): (u64, u32), more: (u64, u32)| (bytes.saturating_add(more.0), lines + more.1);
@@ -453,7 +449,7 @@ fn in_order<'a>(old: &[&'a Line], new: &[&'a Line]) -> Vec<Pair<'a>> {
 mod tests {
     use super::*;
 
-    /// A peak whose lines are all in one function of each file, or in functions named before a `/`: `fit/a.py:10`.
+    /// A peak whose lines are all in one function per file, or in the function named before a `/`: `fit/a.py:10`.
     fn peak(of: &[(&str, u64)]) -> AtPeak {
         let line = |&(named, bytes): &(&str, u64)| {
             let (function, place) = named.split_once('/').unwrap_or(("forward", named));
@@ -483,11 +479,11 @@ mod tests {
         assert_eq!(grown(&old, &old), []);
         // Two lines were added above, and one of the lines below holds more.
         assert_eq!(grown(&old, &[("a.py:12", 500), ("a.py:22", 340), ("b.py:5", 70), ("no stack", 9)]), is("a.py:22", 300, 340));
-        // A new line, which moved the last one.
+        // A new line was inserted, which moved the last line.
         assert_eq!(grown(&old, &[("a.py:10", 500), ("a.py:15", 80), ("a.py:21", 300)]), is("a.py:15", 0, 80));
-        // A new line, and nothing has moved: the number decides where the sizes do not.
+        // A new line was inserted and nothing moved. Where sizes do not decide, the line number does.
         assert_eq!(grown(&old, &[("a.py:10", 500), ("a.py:15", 300), ("a.py:20", 300)]), is("a.py:15", 0, 300));
-        // The same lines: two that changed places are not taken for lines that moved.
+        // Two lines that swapped their sizes have not moved.
         assert_eq!(grown(&old, &[("a.py:10", 300), ("a.py:20", 500)]), is("a.py:20", 300, 500));
         assert_eq!(grown(&[], &[("a.py:1", 5), ("no stack", 7)]), [is("no stack", 0, 7), is("a.py:1", 0, 5)].concat());
     }
@@ -495,20 +491,20 @@ mod tests {
     #[test]
     fn lines_that_did_not_move_are_matched_with_themselves() {
         let is = |place: &str, old, new| vec![(place.to_owned(), old, new)];
-        // As large as another line was: it is not taken for that one.
+        // A line as large as another one was before is not taken for that one.
         assert_eq!(grown(&[("a.py:10", 500), ("a.py:20", 30)], &[("a.py:10", 20), ("a.py:20", 510)]), is("a.py:20", 30, 510));
         let old = [("step/a.py:128", 400), ("step/a.py:140", 60)];
         assert_eq!(grown(&old, &[("step/a.py:127", 20), ("step/a.py:128", 700), ("step/a.py:140", 60)]), {
             [is("a.py:128", 400, 700), is("a.py:127", 0, 20)].concat()
         });
-        // Another function is no place to have moved to.
+        // Lines do not move to another function.
         assert_eq!(grown(&[("fit/a.py:10", 500)], &[("evaluate/a.py:30", 500)]), is("a.py:30", 0, 500));
-        // Nobody inserts a line into a library.
+        // Lines of libraries do not move.
         assert_eq!(grown(&[("library/resnet.py:97", 500)], &[("library/resnet.py:102", 500)]), is("resnet.py:102", 0, 500));
-        // A line inserted between lines that stand close, which takes the number of one that moved.
+        // A line was inserted between neighbouring lines and takes the number of one that moved.
         let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300)];
         assert_eq!(grown(&old, &[("a.py:22", 100), ("a.py:23", 70), ("a.py:24", 200), ("a.py:25", 300)]), is("a.py:23", 0, 70));
-        // One line inserted above lines that stand close: most numbers are on both sides, and all of them moved.
+        // A line was inserted above neighbouring lines. Most numbers are on both sides, but all lines moved.
         let old = [("a.py:22", 100), ("a.py:23", 200), ("a.py:24", 300), ("a.py:25", 400)];
         assert_eq!(
             grown(&old, &[("a.py:23", 100), ("a.py:24", 200), ("a.py:25", 301), ("a.py:26", 400)]),
@@ -519,12 +515,12 @@ mod tests {
     #[test]
     fn a_function_that_was_renamed_is_the_same_one() {
         let is = |place: &str, old, new| vec![(place.to_owned(), old, new)];
-        // Its lines stand where they stood, or all of them moved as far.
+        // All lines are where they were, or all moved by the same offset.
         let old = [("forward/a.py:10", 500), ("forward/a.py:12", 300), ("other/a.py:90", 7)];
         assert_eq!(grown(&old, &[("run/a.py:10", 500), ("run/a.py:12", 340), ("other/a.py:90", 7)]), is("a.py:12", 300, 340));
         assert_eq!(grown(&old, &[("run/a.py:15", 500), ("run/a.py:17", 340), ("other/a.py:90", 7)]), is("a.py:17", 300, 340));
         assert_eq!(grown(&[("fit/a.py:10", 500)], &[("train/a.py:10", 600)]), is("a.py:10", 500, 600));
-        // In another file it is another one, and so it is where both names are there.
+        // A function in another file is a different one, and so is one whose old name still exists.
         assert_eq!(grown(&[("fit/a.py:10", 500)], &[("train/b.py:10", 600)]), is("b.py:10", 0, 600));
         assert_eq!(grown(&[("fit/a.py:10", 500)], &[("fit/a.py:2", 500), ("train/a.py:10", 600)]), is("a.py:10", 0, 600));
     }

@@ -1,14 +1,14 @@
-//! What `check` found, for other programs: Markdown for a pull request, JUnit XML.
+//! The results of `check` for other programs: Markdown for a pull request, JUnit XML.
 //!
-//! Names in a recording may contain anything. In Markdown they are written as code, in XML they are escaped, so that they are
-//! never markup, a link or a mention.
+//! Names in a recording may contain anything. Markdown shows them as code and XML escapes them, so that they are never markup,
+//! links or mentions.
 
 use super::growth::{Grown, Growth};
 use super::{Check, Verdict};
 use crate::cli::markdown::code;
 use vramscope_core::units::{Bytes, counted, shown};
 
-/// Markdown: a head, a line for each limit, and what grew.
+/// Markdown: a heading, one line per limit, and what grew.
 pub(super) fn markdown(verdict: &Verdict) -> String {
     let failed = verdict.checks.iter().filter(|c| !c.has_passed()).count();
     let all = counted(verdict.checks.len() as u64, "check", "checks");
@@ -35,7 +35,7 @@ pub(super) fn markdown(verdict: &Verdict) -> String {
     text
 }
 
-/// JUnit XML: a test case for each limit and device. One that the recording cannot decide is an error.
+/// JUnit XML: one test case per limit and device. A check that the recording cannot decide is an error.
 pub(super) fn junit(verdict: &Verdict) -> String {
     let count = |is: fn(&Check) -> bool| verdict.checks.iter().filter(|c| is(c)).count();
     let counts = format!(
@@ -67,14 +67,14 @@ fn change(g: &Grown) -> String {
     format!("{}, from {} to {}", g.by(), Bytes(g.old), Bytes(g.new))
 }
 
-/// One of vramscope's sentences, unchanged; as code if a name in it could be read as markup.
+/// A sentence unchanged, or as code when a name in it could be read as markup.
 fn prose(sentence: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || " \u{a0},;:.%()+-='\"/".contains(c);
     let has_link = sentence.contains("://") || sentence.contains("www.");
     if sentence.chars().all(is_plain) && !has_link { sentence.to_owned() } else { code(sentence) }
 }
 
-/// For an attribute or the text of an element. XML 1.0 has no controls, not even escaped: they are shown.
+/// Escapes an attribute or text. XML 1.0 allows no control characters, even escaped, so these are shown as text.
 fn xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in shown(text).chars() {

@@ -1,12 +1,12 @@
-//! Keeps an answer under a number of characters, and leads to the rest: what was cut is named by its JSON pointer, and the same question
-//! with that pointer and an offset gives the next part.
+//! Limits the size of an answer and gives access to the rest. Each cut is named by its JSON pointer. The same question with that
+//! pointer and an offset returns the next part.
 
 use serde_json::{Map, Value, json};
 
 /// Bytes reserved for the list of what was cut.
 const RESERVE: usize = 700;
 
-/// How many items of a list or object are kept: on top, and further inside; and how many characters of a text. The first that fits holds.
+/// Limits to try in order, until the answer fits: items of outer lists and objects, items of nested ones, characters of a text.
 const MOST: [(usize, usize, usize); 14] = [
     (1_000, 50, 4_000),
     (400, 20, 2_000),
@@ -24,15 +24,14 @@ const MOST: [(usize, usize, usize); 14] = [
     (0, 0, 80),
 ];
 
-/// A part that was left out.
 struct Cut {
     pointer: String,
     shown: usize,
     of: usize,
 }
 
-/// The answer in at most `limit` characters. `at` is a place inside it: its pointer, and the first item or character that is
-/// wanted. Fails when there is nothing at the pointer.
+/// The answer in at most `limit` characters. `at` selects a part of it: a JSON pointer, and the first item or character. Fails
+/// when nothing is at the pointer.
 pub(super) fn bound(whole: &Value, at: Option<(&str, usize)>, limit: usize) -> Result<String, String> {
     let Some((pointer, offset)) = at else { return Ok(fit(whole, limit)) };
     let Some(part) = whole.pointer(pointer) else {
@@ -46,7 +45,7 @@ pub(super) fn bound(whole: &Value, at: Option<(&str, usize)>, limit: usize) -> R
         }
         Value::String(text) => {
             let of = text.chars().count();
-            // An escape may take six characters for one.
+            // An escaped character may take six characters.
             let shown: String = text.chars().skip(offset).take(limit.saturating_sub(RESERVE) / 6).collect();
             let next = offset.saturating_add(shown.chars().count());
             json!({ "pointer": pointer, "offset": offset, "of": of, "next_offset": (next < of).then_some(next), "text": shown })
@@ -56,7 +55,7 @@ pub(super) fn bound(whole: &Value, at: Option<(&str, usize)>, limit: usize) -> R
     })
 }
 
-/// Items from `offset` on, as many as fit, but one at least.
+/// As many items from `offset` on as fit, but at least one.
 fn page(pointer: &str, offset: usize, of: usize, limit: usize, item: impl Fn(usize) -> Value) -> String {
     let room = limit.saturating_sub(RESERVE);
     let (mut items, mut used, mut next, mut cuts) = (Vec::new(), 0, offset.min(of), Vec::new());
@@ -116,18 +115,18 @@ fn listed(cuts: &[Cut]) -> Value {
     Value::Array(list)
 }
 
-/// The value with its lists and texts cut until it takes at most `room` characters.
+/// The value with lists and texts cut until it takes at most `room` characters.
 fn shortened(whole: &Value, room: usize, pointer: &str, cuts: &mut Vec<Cut>) -> Value {
     for (top, inside, text) in MOST {
         cuts.clear();
         let short = cut(whole, pointer, 0, top, inside, text, cuts);
         if short.to_string().chars().count() <= room {
-            // The longest first: they are what one asks for.
+            // The longest cuts come first, because the client most likely asks for them.
             cuts.sort_by_key(|c| (c.pointer.matches('/').count(), std::cmp::Reverse(c.of)));
             return short;
         }
     }
-    // Only what there is, without any of it.
+    // Nothing fits, so only the keys are listed.
     cuts.clear();
     let Value::Object(map) = whole else { return Value::Null };
     let mut keys = Map::new();
@@ -153,7 +152,7 @@ fn join(pointer: &str, key: &str) -> String {
 }
 
 fn cut(value: &Value, pointer: &str, depth: usize, top: usize, inside: usize, text: usize, cuts: &mut Vec<Cut>) -> Value {
-    // The lists of an answer are one level below it; lists inside them are deeper.
+    // The lists of an answer are one level below its top. Lists inside them are nested.
     let most = if depth <= 1 { top } else { inside };
     let mut note = |shown: usize, of: usize| cuts.push(Cut { pointer: pointer.to_owned(), shown, of });
     match value {
@@ -165,7 +164,7 @@ fn cut(value: &Value, pointer: &str, depth: usize, top: usize, inside: usize, te
             Value::Array(kept.map(|(i, v)| cut(v, &format!("{pointer}/{i}"), depth + 1, top, inside, text, cuts)).collect())
         }
         Value::Object(map) => {
-            // An object with names for keys is a record and stays whole; one with very many is a table.
+            // An object whose keys are field names is a record and stays whole. One with very many keys is a table.
             let most = most.max(40);
             if map.len() > most {
                 note(most, map.len());

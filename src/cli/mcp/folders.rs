@@ -1,4 +1,4 @@
-//! The folders whose files may be read, and nothing else.
+//! Restricts access to files in the named folders.
 
 use std::path::{Path, PathBuf};
 
@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 
 use vramscope_core::formats::folder::{is_log_name, is_recording_name};
 
-/// Folders below folders that are looked into, and entries looked at, when recordings are listed.
+/// How deep subfolders are searched, and how many entries are examined, when recordings are listed.
 const DEEPEST: usize = 6;
 const ENTRIES: usize = 20_000;
 
-/// Folders, as the file system itself names them.
+/// Folders by their real paths.
 #[derive(Debug)]
 pub(super) struct Folders(Vec<PathBuf>);
 
 impl Folders {
-    /// Fails with one sentence that names what is no folder.
+    /// Fails with one sentence that names a path that is not a folder.
     pub(super) fn new(folders: &[PathBuf]) -> Result<Self, String> {
         let real = |folder: &PathBuf| {
             let real = folder.canonicalize().ok().filter(|real| real.is_dir());
@@ -26,9 +26,9 @@ impl Folders {
         Ok(Folders(folders.iter().map(real).collect::<Result<_, _>>()?))
     }
 
-    /// The file that is meant: inside a folder by its real path, whatever links and dots the name has. `page.html::rank1.pickle` is one of
-    /// the snapshots of a page. Fails with the same sentence for what is not there and what lies outside, so that nothing is
-    /// told of other folders.
+    /// The real path of a file inside the folders, whatever links and dots its name has. `page.html::rank1.pickle` is a snapshot
+    /// in a page. A missing file and a file outside the folders fail with the same sentence, so that nothing is revealed about
+    /// other folders.
     pub(super) fn file(&self, name: &str) -> Result<PathBuf, String> {
         let not_there = || {
             format!("{name}: there is no such file in the folders that this server may read; `open` without a file lists them")
@@ -44,14 +44,15 @@ impl Folders {
     }
 
     fn find(&self, name: &Path) -> Option<PathBuf> {
-        // An absolute name takes the place of the folder it is joined to.
+        // Joining an absolute name replaces the folder.
         let named = self.0.iter().filter_map(|folder| folder.join(name).canonicalize().ok());
         let mut inside = named.filter(|real| self.0.iter().any(|folder| real.starts_with(folder)));
-        // A pipe or a device may never end.
+        // Only regular files, because a pipe or a device may never end.
         inside.find(|real| real.is_file())
     }
 
-    /// The recordings and logs in the folders, by name. A link to a file in the folders is listed; links to folders are not followed.
+    /// The recordings and logs in the folders, by name. Links to files inside the folders are listed. Links to folders are not
+    /// followed.
     pub(super) fn list(&self) -> Value {
         let (mut found, mut seen) = (Vec::new(), 0);
         for folder in &self.0 {

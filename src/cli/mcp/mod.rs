@@ -1,8 +1,9 @@
-//! `vramscope mcp DIR…`: answers for an agent, in the Model Context Protocol on standard input and output (one JSON-RPC message a line).
+//! `vramscope mcp DIR…`: answers an agent's questions through the Model Context Protocol on standard input and output, one
+//! JSON-RPC message per line.
 //!
-//! One thread reads, one works: a question that takes long holds up the next question, and neither `ping` nor a list of the tools.
-//! A tool is a subcommand with `--json`, so its keys are those of the command line; `bound` keeps each answer under a limit, and
-//! `folders` keeps to the folders that were named.
+//! One thread reads and one works. A slow question delays the next one, but not `ping` or the list of tools. A tool is a
+//! subcommand with `--json`, so its keys are those of the command line. `bound` limits the size of each answer, and `folders`
+//! restricts access to the named folders.
 
 mod bound;
 mod folders;
@@ -22,11 +23,10 @@ use self::tools::Tools;
 use super::args::McpArgs;
 use super::{Failure, kept, terminal};
 
-/// Versions of the protocol that are spoken, the newest first.
+/// Supported versions of the protocol, newest first.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-03-26", "2024-11-05"];
-/// The most bytes of a message: a question is short.
+/// The largest message in bytes. Questions are short.
 const LONGEST: u64 = 1 << 20;
-/// Maximum number of queued calls.
 const WAITING: usize = 64;
 
 /// Error codes of JSON-RPC.
@@ -36,13 +36,13 @@ const METHOD_NOT_FOUND: i64 = -32_601;
 const INVALID_PARAMS: i64 = -32_602;
 const BUSY: i64 = -32_000;
 
-/// Instructions that an agent gets before its first question.
+/// Instructions that an agent receives first.
 const INSTRUCTIONS: &str = "Answers about GPU memory from recordings of PyTorch and JAX programs. Begin with `open` without a file, which lists \
     them; then `findings` or `oom` for what is wrong, `peak` for what holds the memory. Sizes are integers in bytes. Events count from 0; \
     `state` shows the memory after any of them. An answer that was cut names in `cut` what is left out, and in `rest` the tool and the arguments \
     that give the next part.";
 
-/// Answers until standard input ends. Fails when a folder is none.
+/// Answers until standard input ends. Fails when a folder does not exist.
 pub fn run(args: &McpArgs) -> Result<(), Failure> {
     let folders = Folders::new(&args.folders).map_err(Failure::Usage)?;
     let tools = Tools::new(folders, args.limit as usize);
@@ -65,20 +65,19 @@ pub fn run(args: &McpArgs) -> Result<(), Failure> {
             }
         }
         drop(sender);
-        // What was asked before the end is still answered.
+        // Questions asked before the end are still answered.
         let _ = worker.join();
     });
     Ok(())
 }
 
-/// A line of standard input.
 enum Line {
     Text(String),
     TooLong,
     NoText,
 }
 
-/// The next line that is not empty; `None` at the end. A line that is too long is read to its end, and not kept.
+/// The next line that is not empty; `None` at the end. A line that is too long is skipped.
 fn next_line(input: &mut impl BufRead) -> Option<Line> {
     loop {
         let mut line = Vec::new();
@@ -104,7 +103,7 @@ fn next_line(input: &mut impl BufRead) -> Option<Line> {
 
 /// Writes a message; false if standard output is closed.
 fn send(message: &Value) -> bool {
-    // One message at a time, whole: the lock is held until it is out.
+    // Holds the lock for the whole message, so that messages do not mix.
     let mut out = terminal::stdout();
     writeln!(out, "{message}").and_then(|()| out.flush()).is_ok()
 }
@@ -113,10 +112,10 @@ fn error(id: &Value, code: i64, sentence: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": clipped(sentence) } })
 }
 
-/// The most characters of an error: it may repeat what was asked, of any length.
+/// Longest error, in characters. It may repeat the question, which can have any length.
 const LONGEST_ERROR: usize = 1_500;
 
-/// A sentence without its middle, if it is too long.
+/// A sentence that loses its middle when it is too long.
 fn clipped(sentence: &str) -> String {
     let of = sentence.chars().count();
     if of <= LONGEST_ERROR {
@@ -131,7 +130,6 @@ fn answer(id: &Value, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-/// A tool that is to be called.
 struct Call {
     id: Value,
     name: String,
@@ -145,7 +143,7 @@ struct Server {
 }
 
 impl Server {
-    /// Answers a message at once, or passes a tool call on with `hand_on`. `None` if there is nothing to answer now.
+    /// Answers a message at once, or queues a tool call with `hand_on`. `None` when there is nothing to answer now.
     fn handle(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
         let Ok(message) = serde_json::from_str::<Value>(text) else {
             return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
@@ -153,7 +151,7 @@ impl Server {
         let id = message.get("id").cloned();
         let is_id = |id: &Value| id.as_str().map_or_else(|| id.is_number(), |text| text.len() <= 200);
         let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
-            // A response to a request that was never sent is not a request.
+            // A response to a request that was never sent is ignored.
             let is_answer = message.get("result").is_some() || message.get("error").is_some();
             let id = id.filter(is_id).unwrap_or(Value::Null);
             return (!is_answer).then(|| error(&id, INVALID_REQUEST, "the message is no JSON-RPC 2.0 request"));
@@ -190,11 +188,11 @@ impl Server {
         }
     }
 
-    /// Handles notifications. A cancelled call is not begun; if it has begun, its answer is not sent.
+    /// Handles notifications. A cancelled call is not started; if it has started, its answer is not sent.
     fn notice(&self, method: &str, params: &Value) {
         if method == "notifications/cancelled" {
             let mut cancelled = self.cancelled.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that were answered before stay in here; few are.
+            // Ids of calls that were already answered stay in the set; there are few.
             if cancelled.len() < 10_000 {
                 cancelled.insert(params["requestId"].to_string());
             }
@@ -205,7 +203,7 @@ impl Server {
         self.cancelled.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.to_string())
     }
 
-    /// Calls tools, one after the other, until no more come.
+    /// Runs tool calls one after the other until the queue is closed.
     fn work(&self, calls: &Receiver<Call>) {
         for Call { id, name, arguments } in calls {
             if self.is_cancelled(&id) {

@@ -1,18 +1,18 @@
-//! The tool `picture`: a view of the window, drawn by a second process of this program into a private folder that is gone afterwards.
+//! The tool `picture`: a view of the window, drawn by a second process into a temporary private folder.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The most bytes of a PNG that is sent.
+/// The largest PNG that is sent, in bytes.
 #[cfg(feature = "gui")]
 const MOST: usize = 1_000_000;
 
-/// True where this build can draw.
+/// False in a build without the window.
 pub(super) const CAN_DRAW: bool = cfg!(feature = "gui");
 
-/// The picture as the content of an answer. `options` are those of `vramscope screenshot`. Of an SVG at most `limit` characters, from
-/// `offset` on. Fails when there is no such view, or the picture is too large.
+/// The picture as the content of an answer. `options` are those of `vramscope screenshot`. For an SVG it returns at most `limit`
+/// characters from `offset` on. Fails when the view is unknown or the picture is too large.
 #[cfg(feature = "gui")]
 pub(super) fn draw(file: &Path, options: &[String], is_svg: bool, offset: usize, limit: usize) -> Result<Value, String> {
     use base64::Engine as _;
@@ -54,7 +54,7 @@ pub(super) fn draw(file: &Path, options: &[String], is_svg: bool, offset: usize,
     })
 }
 
-/// A build without the window draws nothing, and does not list the tool.
+/// Never called: a build without the window does not list the tool.
 #[cfg(not(feature = "gui"))]
 pub(super) fn draw(_file: &Path, _options: &[String], _is_svg: bool, _offset: usize, _limit: usize) -> Result<Value, String> {
     Err(crate::cli::NO_WINDOW.to_owned())

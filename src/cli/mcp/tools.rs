@@ -1,4 +1,4 @@
-//! The tools: each is a subcommand with `--json`, asked with the words that a person would type.
+//! The tools. Each runs a subcommand with `--json` and the options that a user would type.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::folders::Folders;
 use super::picture;
 use crate::cli::{args, explain, run_on};
 
-/// Answers kept for those who read on: without that each part would be computed anew.
+/// Answers that are kept, so that reading on does not compute them again.
 const KEPT: usize = 4;
 
 /// A tool as `tools/list` describes it.
@@ -182,7 +182,7 @@ impl Tools {
         self.tools.iter().any(|t| t.name == name)
     }
 
-    /// The content of an answer. Fails when an argument is wrong, or the command's own.
+    /// The content of an answer. Fails when an argument is wrong or when the command fails.
     pub(super) fn call(&self, name: &str, arguments: &Value) -> Result<Value, String> {
         let tool = self.tools.iter().find(|t| t.name == name).ok_or("there is no such tool")?;
         check(tool, arguments)?;
@@ -201,7 +201,7 @@ impl Tools {
             let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             answers.iter().find(|(known, _)| *known == key).map(|(_, answer)| answer.clone())
         };
-        // Who reads on reads the answer that was cut, and who asks again is answered anew.
+        // Reading on uses the answer that was cut. Asking again computes a new answer.
         let answer = match at.and_then(|_| known()) {
             Some(answer) => answer,
             None => {
@@ -215,7 +215,7 @@ impl Tools {
         };
         let text = bound(&answer, at, self.limit)?;
         let text = match rest(name, &asked, &text) {
-            // Once more, with room for the question that gives the rest.
+            // Shortens the answer once more, to make room for the question that returns the rest.
             Some(question) => {
                 with_rest(&bound(&answer, at, self.limit.saturating_sub(question.to_string().len() + REST))?, name, &asked)
             }
@@ -225,10 +225,10 @@ impl Tools {
     }
 }
 
-/// Characters around the question for the rest, and what its numbers may take more of.
+/// Characters around that question, including a reserve for its numbers.
 const REST: usize = 40;
 
-/// The question that gives what was cut from an answer first; `None` where nothing was. Questions with arguments of any length are not
+/// The question that returns the first part that was cut; `None` when nothing was. Questions with very long arguments are not
 /// repeated.
 fn rest(tool: &str, asked: &Value, answer: &str) -> Option<Value> {
     const LONGEST: usize = 800;
@@ -244,7 +244,7 @@ fn rest(tool: &str, asked: &Value, answer: &str) -> Option<Value> {
     (question.to_string().len() <= LONGEST).then_some(question)
 }
 
-/// An answer that was cut, with the question for the rest.
+/// Adds the question for the rest to an answer that was cut.
 fn with_rest(answer: &str, tool: &str, asked: &Value) -> String {
     match (serde_json::from_str(answer), rest(tool, asked, answer)) {
         (Ok(Value::Object(mut map)), Some(question)) => {
@@ -255,7 +255,6 @@ fn with_rest(answer: &str, tool: &str, asked: &Value) -> String {
     }
 }
 
-/// Holds arguments against the tool's schema.
 fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
     let known =
         || tool.properties.as_object().into_iter().flat_map(|map| map.keys().map(String::as_str)).collect::<Vec<_>>().join(", ");
@@ -287,7 +286,6 @@ fn check(tool: &Tool, arguments: &Value) -> Result<(), String> {
     }
 }
 
-/// What a tool was asked with.
 struct Arguments<'a> {
     values: &'a Value,
     folders: &'a Folders,
@@ -302,8 +300,8 @@ impl Arguments<'_> {
         self.folders.file(self.text(key).unwrap_or_default())
     }
 
-    /// `--option=value` for each argument that is given and is an option of the command line too: as one word, so that no value is
-    /// taken for an option.
+    /// `--option=value` for each argument that is also an option of the command line. It is a single word, so that a value cannot
+    /// be taken for an option.
     fn options(&self) -> Vec<String> {
         let mut words = Vec::new();
         for (key, value) in self.values.as_object().into_iter().flatten().filter(|(key, _)| !NO_OPTIONS.contains(&key.as_str())) {
@@ -323,7 +321,7 @@ impl Arguments<'_> {
 
     fn answer(&self, name: &str) -> Result<Value, String> {
         let file = || self.file("file");
-        // The window's own rules lie outside the folders.
+        // The window's own rules are outside the folders, so they are not used.
         let plain = || [vec!["--rules=none".to_owned()], self.options()].concat();
         match name {
             "open" if self.values["file"].is_null() => Ok(self.folders.list()),
@@ -375,10 +373,9 @@ impl Arguments<'_> {
     }
 }
 
-/// Arguments that no option of the same name takes.
 const NO_OPTIONS: [&str; 11] = ["file", "files", "a", "b", "instant", "pointer", "offset", "format", "width", "height", "theme"];
 
-/// Options of the command line that have another name as an argument here, and what a person is sent to.
+/// Phrases of the command line, and what to say here instead.
 const OTHER_NAMES: [(&str, &str); 7] = [
     ("read what it means (vramscope explain FILE, or Ctrl+E in the window)", "the tool open tells what it means"),
     ("use --peak, --end or --event N", "ask for the instant peak or end, or for an event"),
@@ -389,10 +386,10 @@ const OTHER_NAMES: [(&str, &str); 7] = [
     ("--size", "width"),
 ];
 
-/// A sentence of the command line in the words of the protocol: `--limit <BYTES>` is the argument `limit`.
+/// Rephrases a sentence of the command line for the protocol: `--limit <BYTES>` becomes the argument `limit`.
 fn spoken(sentence: &str) -> String {
     let mut text = sentence.to_owned();
-    // Where help is on the command line; here `tools/list` has it.
+    // Replaces references to the command's help with `tools/list`.
     if let Some((before, _)) = text.rsplit_once(" (vramscope ").filter(|(_, help)| help.contains("--help")) {
         text = format!("{before} (tools/list describes the arguments)");
     }
@@ -406,7 +403,7 @@ fn spoken(sentence: &str) -> String {
         out += before;
         let is_name = option[2..].starts_with(|c: char| c.is_ascii_lowercase());
         let name = option[2..].bytes().take_while(|b| is_name && (b.is_ascii_lowercase() || *b == b'-')).count();
-        // Dashes inside a word or a row of them are no option.
+        // Dashes inside a word, or a row of dashes, are not an option.
         if name == 0 || before.ends_with(|c: char| c.is_alphanumeric() || c == '-') {
             let dashes = option.bytes().take_while(|b| *b == b'-').count();
             out += &option[..dashes];
@@ -415,7 +412,7 @@ fn spoken(sentence: &str) -> String {
         }
         out += &option[2..2 + name];
         rest = &option[2 + name..];
-        // The name of its value, `<FILE>`, is not an argument's either.
+        // The placeholder of an option's value, `<FILE>`, is dropped too.
         if let Some((_, behind)) = rest.strip_prefix(" <").and_then(|value| value.split_once('>')) {
             rest = behind;
         }
@@ -423,7 +420,7 @@ fn spoken(sentence: &str) -> String {
     out + rest
 }
 
-/// What a subcommand answers as JSON.
+/// Runs a subcommand and returns its JSON.
 fn ask(command: &str, options: Vec<String>, files: &[&Path]) -> Result<Value, String> {
     let mut words: Vec<OsString> = vec!["vramscope".into(), command.into(), "--json".into()];
     words.extend(options.into_iter().map(OsString::from));
@@ -433,13 +430,13 @@ fn ask(command: &str, options: Vec<String>, files: &[&Path]) -> Result<Value, St
     let command = parsed.command.ok_or("there is no such command")?;
     let mut out = Vec::new();
     if let Err(failure) = run_on(command, &mut out) {
-        // A refusal may tell more than its sentence.
+        // A failed command may have written JSON, which says more than its sentence.
         return serde_json::from_slice(&out).map_err(|_| failure.into_parts().1);
     }
     serde_json::from_slice(&out).map_err(|e| format!("the answer cannot be read: {e}"))
 }
 
-/// Of a summary what its peaks are made of.
+/// The parts of a summary that explain its peaks.
 fn peak(summary: Value, device: Option<i64>) -> Result<Value, String> {
     let levels = [
         "reserved_bytes",

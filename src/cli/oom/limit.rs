@@ -5,10 +5,10 @@ use vramscope_core::model::{Recording, SizeClass};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::Bytes;
 
-/// Refuses a cap that cannot be the recording's: below what was reserved when a request failed, high enough for the segment that
-/// was refused, or above the device's memory.
+/// Refuses a cap that cannot be right: below what was reserved when a request failed, high enough for the refused segment, or
+/// above the device's memory.
 pub(super) fn check(limit: u64, recording: &Recording, report: &OomReport) -> Result<(), String> {
-    // PyTorch holds the rounded request against the cap, and then maps whole pages of expandable segments.
+    // PyTorch compares the rounded request with the cap. Expandable segments then map whole pages.
     let expandable = recording.devices.iter().map(|d| &d.settings.conf).filter(|conf| conf.expandable_segments);
     let most = limit.saturating_add(expandable.map(|conf| conf.page_size(SizeClass::Large)).max().unwrap_or(0));
     let failed = report.ooms.iter().find(|o| o.reserved_bytes > most);

@@ -1,5 +1,5 @@
-//! `vramscope oom FILE`: why each request failed, with the blocks in the way and what would have helped; and how close a
-//! recording without a failure came.
+//! `vramscope oom FILE`: why each request failed, which blocks were in the way, and what would have helped. For a recording
+//! without a failure: how close it came.
 
 mod entries;
 mod limit;
@@ -20,9 +20,9 @@ use vramscope_core::inference::{Caps, WhatIf};
 use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, StackId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames, State, folded_frames, frame_text, user_frame};
 
-/// Stacks listed; the rest is counted.
+/// Most stacks listed; the rest is counted.
 const LISTED: usize = 20;
-/// Blockers listed; the rest is counted. The way out is listed in full.
+/// Most blockers listed; the rest is counted. Blocks to free are all listed.
 const BLOCKERS: usize = 200;
 
 /// Runs the subcommand.
@@ -51,8 +51,8 @@ pub fn run(args: &OomArgs) -> Result<String, String> {
     Ok(super::printing::with_caveats(&[about], &text::text(&report, &recording, args.all)))
 }
 
-/// The autopsy of every out-of-memory event of every device, and the peak of the devices without one. Other settings are tried
-/// where something failed and the recording is short, or always with `try_settings`. `rules` are the user's own for roles.
+/// Examines every failure of every device, and the peak of devices without one. Other settings are simulated when something
+/// failed and the recording is short, or always with `try_settings`. `rules` are the user's role rules.
 pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress: &Progress) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
@@ -63,7 +63,7 @@ pub fn report(recording: &Recording, try_settings: bool, rules: &Rules, progress
     Ok(report)
 }
 
-/// The same by tables that are there already, one a device.
+/// Like [`report`], with tables that already exist, one per device.
 pub(super) fn report_with(recording: &Recording, tables: &[DeviceTables], rules: &Rules) -> Result<OomReport, String> {
     let names = StackNames::of(&recording.stacks);
     let mut report = OomReport { truncated: recording.report.truncated().is_some(), ..OomReport::default() };
@@ -85,7 +85,7 @@ fn add(
     progress: &Progress,
 ) -> Result<(), String> {
     let all = device.events.ooms();
-    // A program that catches its failures may have thousands, each as long to examine as the last.
+    // A program that catches its failures may have thousands, and each takes long to examine.
     let events = examined(device, tables, &all);
     let left_out = all.len() - events.len();
     report.ooms_left_out += left_out;
@@ -98,7 +98,7 @@ fn add(
         .iter()
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
-    // What is larger than all there could be fits under no setting.
+    // No setting helps when every request is larger than all memory.
     let may_help = autopsies.iter().any(|a| a.verdict != Verdict::TooLarge);
     let helped = if try_settings || (may_help && device.events.len() <= AUTOMATIC_TRIALS_MOST_EVENTS) {
         try_others(device, progress)?
@@ -128,7 +128,7 @@ fn add(
     Ok(())
 }
 
-/// Why other settings were not tried on a device; `what_does` ends the sentence with what tries them.
+/// Why other settings were not simulated on a device. `what_does` completes the sentence with what simulates them.
 pub(super) fn not_tried(device: &DeviceRecording, what_does: &str) -> String {
     let (events, most) = (device.events.len() as u64, AUTOMATIC_TRIALS_MOST_EVENTS as u64);
     format!(
@@ -166,7 +166,7 @@ fn whatif(device: &DeviceRecording, h: Helped) -> WhatIfEntry {
     }
 }
 
-/// An instant of a recording, and the request that is asked about.
+/// The instant and the request that are examined.
 struct At<'a> {
     recording: &'a Recording,
     device: &'a DeviceRecording,
@@ -178,7 +178,7 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// A live block of a segment, by their places in the state.
+    /// A live block in a segment, both by their index in the state.
     fn block(&self, block: usize, segment: usize) -> BlockEntry {
         let (block, segment) = (&self.state.blocks[block], &self.state.segments[segment]);
         let age = age(self.device, &self.tables.lifetimes, block.lifetime, self.state.event);
@@ -323,7 +323,7 @@ impl At<'_> {
     }
 }
 
-/// Roles that hold something, most bytes first.
+/// Roles that hold memory, most bytes first.
 fn by_role(device: &DeviceRecording, sums: &ByRole) -> Vec<RoleEntry> {
     let tells_requested = device.can_show.requested.is_known();
     let mut held: Vec<RoleEntry> = Role::ALL
@@ -356,7 +356,7 @@ mod tests {
     use super::*;
     use crate::cli::summary::summarise;
 
-    /// A profiler trace tells no free memory; that more was asked for than the card has, it does tell.
+    /// A profiler trace does not record free memory, but it does show that a request exceeds the card.
     #[test]
     fn a_request_larger_than_the_card_of_a_trace_is_too_large() {
         let memory = |name: &str, at: u32, bytes: u64, reserved: u64| {
@@ -382,7 +382,7 @@ mod tests {
         let told = summarise(std::path::Path::new("t.json"), &recording, Vec::new(), &[]).unwrap();
         let told = serde_json::to_value(told).unwrap();
         assert!(told["devices"][0]["ooms"][0]["device_free_bytes"].is_null());
-        // The profiler writes whole blocks.
+        // The profiler records only whole blocks.
         assert!(told["devices"][0]["requested_bytes"].is_null());
         assert_eq!(told["devices"][0]["allocated_bytes"]["peak"], 20 << 20);
     }

@@ -1,4 +1,4 @@
-//! The report of `oom` for people: the answer first.
+//! The text output of `oom`. The answer comes first.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,15 @@ use vramscope_core::inference::CapRange;
 use vramscope_core::model::{Beyond, EventTable, Format, Recording};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
-/// Kinds of earlier failures that get a line; the rest is counted.
+/// Most kinds of earlier failures that get a line; the rest is counted.
 const KINDS: usize = 10;
 
-/// The report as text. With `in_full` every failure is described like the last one. Writing to a String cannot fail, so results
-/// are dropped throughout.
+/// The report as text. With `in_full` every failure is described in full and not only the last. Writing to a String cannot fail,
+/// so results are ignored throughout.
 pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> String {
     let mut out = String::new();
     if report.ooms.is_empty() {
-        // A history of one event, as PyTorch 2.0 keeps by default, has lost what came before it.
+        // A history of a single event, PyTorch 2.0's default, has lost everything before it.
         let most = recording.devices.iter().map(|d| d.events.len()).max().unwrap_or(0);
         let _ = if report.ooms_without_figures == 0 && most <= 1 {
             let name = &recording.source.name;
@@ -53,7 +53,7 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
         let earlier = counted(report.ooms_left_out as u64, "earlier failure was", "earlier failures were");
         let _ = writeln!(out, "{earlier} not examined.");
     }
-    // For each device the last failure comes first: the program's own message is about it.
+    // For each device the last failure comes first, because the program's own message is about it.
     let mut rest: &[OomEntry] = &report.ooms;
     while let Some(first) = rest.first() {
         let of_device = rest.iter().take_while(|o| o.device == first.device).count();
@@ -85,7 +85,6 @@ pub(super) fn text(report: &OomReport, recording: &Recording, in_full: bool) -> 
     out
 }
 
-/// A failure among all of its device.
 fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     let number = of.iter().position(|x| x.event == o.event).map_or(1, |i| i + 1);
     let _ = writeln!(
@@ -143,7 +142,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
             }
         }
     }
-    // One line is where it was requested, which stands above.
+    // A single line is the place of the request, which is already shown above.
     if o.shown_stack.len() > usize::from(o.requested_at.is_some()) {
         let _ = writeln!(out, "  the request came from (--json has every frame)");
         for frame in &o.shown_stack {
@@ -156,7 +155,7 @@ fn failure(out: &mut String, o: &OomEntry, of: &[OomEntry]) {
     held(out, &o.held);
 }
 
-/// What to free so that the request fits.
+/// Which blocks to free so that the request fits.
 fn way_out(out: &mut String, o: &OomEntry) {
     let _ = writeln!(out, "  {}", o.way_out_sentence);
     let plan = o.way_out.as_ref().filter(|plan| !plan.is_too_long);
@@ -174,7 +173,6 @@ fn way_out(out: &mut String, o: &OomEntry) {
     }
 }
 
-/// Who holds a full device.
 fn holders(out: &mut String, held: &[HolderEntry]) {
     if held.is_empty() {
         return;
@@ -187,7 +185,7 @@ fn holders(out: &mut String, held: &[HolderEntry]) {
     }
 }
 
-/// A line for each kind of the failures before the last: one verdict and one place, or one size where no stack is recorded.
+/// A line for each kind of earlier failure: the same verdict and the same place, or the same size when no stack is recorded.
 fn earlier(out: &mut String, before: &[OomEntry]) {
     if before.is_empty() {
         return;
@@ -238,7 +236,7 @@ fn earlier(out: &mut String, before: &[OomEntry]) {
     }
 }
 
-/// A device by its index; pinned host memory has none and is counted as -1.
+/// The name of a device by its index. Pinned host memory has the index -1.
 pub(super) fn named(device: i32) -> String {
     if device < 0 { "pinned host memory".to_owned() } else { format!("GPU {device}") }
 }
@@ -266,9 +264,9 @@ fn peak(out: &mut String, p: &PeakEntry, name_device: bool) {
     held(out, &p.held);
 }
 
-/// The live blocks beside the holes, those that waste most first.
+/// The live blocks beside the holes, those that strand most first.
 fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
-    /// Rows: blocks of one size and line that waste as much are in one.
+    /// Most rows. Blocks of the same size and line that strand the same bytes share a row.
     const FEW: usize = 4;
     if listed.is_empty() {
         return;
@@ -306,9 +304,8 @@ fn blockers(out: &mut String, listed: &[BlockerEntry], total: usize) {
     let _ = write!(out, "{table}");
 }
 
-/// The blocks of the way out: those of one line, role and size in one row, most bytes first.
+/// The blocks to free. Blocks of the same line, role and size share a row, most bytes first.
 fn to_free(out: &mut String, blocks: &[BlockEntry]) {
-    /// Maximum number of rows.
     const FEW: usize = 4;
     let mut kinds: Vec<(Vec<&BlockEntry>, u64)> = Vec::new();
     let kind = |b: &BlockEntry| (b.bytes, b.role, b.role_is_probable, b.place.clone(), b.whose.clone(), b.pending_free);
@@ -353,16 +350,15 @@ fn block(b: &BlockEntry) -> [String; 4] {
     ]
 }
 
-/// What was held: by role, and the lines that hold most.
+/// What was held, by role, and the lines that held most.
 fn held(out: &mut String, held: &Composition) {
-    /// Lines that get a row.
     const FEW: usize = 8;
     let blocks = counted(held.count, "block", "blocks");
     let _ = match held.beyond.words().as_str() {
         "" => writeln!(out, "  held at that moment, {} in {blocks}", Bytes(held.bytes)),
         beyond => writeln!(out, "  held at that moment, {}: {beyond}, the rest in {blocks}", Bytes(held.bytes)),
     };
-    // No blocks are known of what a trace's total holds beyond its events.
+    // For memory that a trace's total counts beyond its events, no blocks are known.
     let times = |n: u64| if n > 0 { format!("{} \u{d7}", count(n)) } else { String::new() };
     let mut table = Table::new("rrll");
     let size = SizeColumn::of(held.roles.iter().map(|r| r.bytes));
@@ -377,7 +373,7 @@ fn held(out: &mut String, held: &Composition) {
         }
     }
     let lines = &held.lines[..held.lines.len().min(FEW)];
-    // One line that holds all says no more than the roles do, and no more do lines that are not known.
+    // A single line that holds everything says no more than the roles, and neither do unknown lines.
     if held.lines.len() > 1 && held.lines.iter().any(|l| l.frame.is_some()) {
         let _ = write!(out, "{table}");
         let _ = writeln!(out, "  of these by line, {} of {}", lines.len(), counted(held.lines.len() as u64, "line", "lines"));
@@ -390,9 +386,9 @@ fn held(out: &mut String, held: &Composition) {
     let _ = write!(out, "{table}");
 }
 
-/// The settings that were tried. `is_said` tells what stands above already.
+/// The simulated settings. `is_said` is true for texts that are already shown above.
 fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool, in_full: bool, is_said: impl Fn(&str) -> bool) {
-    /// Rows of settings that serve all, and of those that do not.
+    /// Most rows of settings that serve all requests, and of those that do not.
     const MOST: [usize; 2] = [5, 3];
     let device = if name_device { format!(" on {}", named(w.device)) } else { String::new() };
     let limit = match w.limit_bytes {
@@ -433,7 +429,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool, in_full: bool, is
     let (mut rows, mut left_out, mut shown) = (Vec::new(), 0, [0; 2]);
     let size = SizeColumn::of(w.tried.iter().map(|r| r.peak_reserved_bytes));
     for r in &w.tried {
-        // Where a request fails nothing was to spare, however low the peak until then.
+        // When a request fails there was no margin, however low the peak before it.
         let spare = match r.margin_bytes.filter(|_| r.oom_request.is_none() || r.oom_varies) {
             Some(m) if m < 0 => format!("-{}", Bytes(m.unsigned_abs())),
             Some(m) => Bytes(m.unsigned_abs()).to_string(),
@@ -453,7 +449,7 @@ fn tried(out: &mut String, w: &WhatIfEntry, name_device: bool, in_full: bool, is
         };
         let name = if r.conf.is_empty() { "(defaults)" } else { &r.conf };
         let row = [name.to_owned(), size.sized(r.peak_reserved_bytes), spare, outcome];
-        // What comes out the same is in the row of the first.
+        // Settings with an equal result share a row.
         let is_like_another = rows.iter().any(|other: &[String; 4]| other[1..] == row[1..]);
         let kind = usize::from(r.oom_request.is_some());
         if in_full || is_like_another || shown[kind] < MOST[kind] {

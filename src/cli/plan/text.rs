@@ -1,4 +1,4 @@
-//! What `plan` says to people.
+//! The text output of `plan`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,39 +12,38 @@ use vramscope_core::plan::cards::{CONTEXT, Card};
 use vramscope_core::plan::{Changed, ENDS, Plan, Setting, Size, Trust, holes_sentence, is_no_answer};
 use vramscope_core::units::{Bytes, GIBIBYTE, MEBIBYTE, SizeColumn, count};
 
-/// `, from 2.31 GiB to 2.65 GiB`; nothing for a point.
+/// ` (from 2.31 GiB to 2.65 GiB)`; empty when both ends are equal.
 fn span_text(unit: SizeColumn, [low, high]: [u64; 2]) -> String {
     let [from, to] = [low, high].map(|bytes| unit.sized(bytes));
     if from == to { String::new() } else { format!(" (from {from} to {to})") }
 }
 
-/// The change whose code is shown: where the size fails, the first that makes it fit; else the one that saves most.
+/// The change whose code is shown: when the size does not fit, the first that makes it fit; otherwise the one that saves most.
 fn worth_pasting<'a>(rows: &[&'a Changed], fails: bool) -> Option<&'a Changed> {
-    /// Less is not worth a line of code.
+    /// Smaller savings are not worth a line of code.
     const LEAST: u64 = 16 << 20;
     let saves = |c: &Changed| c.saves_bytes.max(0).unsigned_abs();
     let mut helping = rows.iter().copied().filter(|c| c.helps);
     if fails && let Some(fits) = helping.clone().find(|c| !c.oom && !c.oom_varies) {
         return Some(fits);
     }
-    // Of what saves as much, the cheaper one, which comes first.
+    // When two save the same, the cheaper one, which comes first.
     let first = helping.next()?;
     let best = helping.fold(first, |best, c| if saves(c) > saves(best) { c } else { best });
     Some(best).filter(|best| saves(best) >= LEAST)
 }
 
-/// True if the program's model is one of Hugging Face's transformers.
+/// True when the program uses a model of Hugging Face's transformers.
 fn is_of_transformers(plan: &Plan) -> bool {
     let stacks = &plan.programs()[plan.largest_at()].recording.stacks;
     (0..stacks.text_count() as u32).any(|id| stacks.text(StrId(id)).contains("/transformers/models/"))
 }
 
-/// A role by its name, as every text writes it: `KV cache`.
 fn role_text(plan: &Plan, name: &str) -> String {
     Role::from_name(name).map_or_else(|| name.replace('_', " "), |role| role.words(plan.is_probable(role)))
 }
 
-/// An answer, and what it was asked with.
+/// A plan's answer with the inputs of the question.
 pub(super) struct Told<'a> {
     pub(super) plan: &'a Plan,
     pub(super) report: &'a PlanReport,
@@ -54,7 +53,6 @@ pub(super) struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// The answer for people, section by section.
     pub(super) fn text(&self) -> String {
         let Told { plan, report, .. } = self;
         let mut out: String = plan.doubts().iter().map(|doubt| format!("{doubt}\n")).collect();
@@ -99,7 +97,7 @@ impl Told<'_> {
         out
     }
 
-    /// Which GPU the plan is of, where the recording has several.
+    /// Which GPU the plan is for, when the recording has several.
     fn device(&self) -> String {
         let Some(program) = self.plan.programs().get(self.plan.largest_at()) else { return String::new() };
         let is_other = |kind| matches!(kind, DeviceKind::Host | DeviceKind::Cpu);
@@ -113,11 +111,10 @@ impl Told<'_> {
         }
     }
 
-    /// The largest size that fits, in a sentence.
     fn largest(&self, place: &str) -> String {
         let Told { plan, report, .. } = self;
         let (Some(name), Some(best)) = (&report.largest_of, report.largest.first()) else { return String::new() };
-        // What else was given, and stays as it is.
+        // The other quantities, which stay as they are.
         let size = self.size();
         let others: Vec<String> = size.iter().filter(|(n, _)| n != name).map(|(n, value)| format!("{n} {value}")).collect();
         let with = if others.is_empty() { String::new() } else { format!("At {}: ", others.join(", ")) };
@@ -125,12 +122,12 @@ impl Told<'_> {
         format!("{with}{}{holes}\n", best.sentence(name, place, report.cap_bytes.unwrap_or(u64::MAX), plan.horizon()))
     }
 
-    /// The size that the changes are of.
+    /// The size that the changes apply to.
     fn size(&self) -> &Size {
         self.report.at.first().map_or(&self.plan.programs()[self.plan.largest_at()].at, |p| &p.size)
     }
 
-    /// A line for each wanted size, all in one unit.
+    /// One line per wanted size, all in one unit.
     fn sizes(&self, place: &str) -> String {
         let Told { plan, report, .. } = self;
         let unit = SizeColumn::narrow(
@@ -147,7 +144,7 @@ impl Told<'_> {
                 1 => ", after PyTorch has emptied its cache once".to_owned(),
                 n => format!(", after PyTorch has emptied its cache {} times", count(n)),
             };
-            // A run that fails has no peak: these are the figures that it would have.
+            // A run that fails has no peak, so these are its figures without the cap.
             let without = if p.oom && !verdict.is_empty() { " without the cap" } else { "" };
             out += &format!(
                 "{}: {} reserved{span}, {} allocated{allocated_span}{without}{verdict}{retries}.\n",
@@ -159,7 +156,7 @@ impl Told<'_> {
         out
     }
 
-    /// The table of changes, what its words mean, and the lines to paste. True where a figure is a range.
+    /// The table of changes, an explanation of its terms, and the lines to paste. True when a figure is a range.
     fn changes(&self) -> (String, bool) {
         let Told { plan, report, setting, .. } = self;
         let cap = report.cap_bytes;
@@ -176,7 +173,7 @@ impl Told<'_> {
         };
         let is_ranged = told().map(|c| c.span).chain([now.span]).any(|span| !range(span).is_empty());
         let most = report.largest.first().filter(|l| !l.has_no_end() && !is_no_answer(l.size, l.span[1])).map(|l| l.span);
-        // Columns that no row fills are left out.
+        // Columns that are empty in every row are left out.
         let has_largest = most.is_some() || told().any(|c| c.largest_span.is_some());
         let columns = [true, true, is_ranged, cap.is_some(), true, has_largest, true, true];
         let shown = |cells: [String; 8]| cells.into_iter().zip(columns).filter_map(|(cell, is_shown)| is_shown.then_some(cell));
@@ -210,7 +207,7 @@ impl Told<'_> {
             words.insert(ends);
             trusts.insert(c.trust);
             let largest = match c.largest_span {
-                // Where a part fits, more parts let any batch fit.
+                // When one pass fits, any batch fits in more passes.
                 None if c.change.starts_with("accumulate") && ["fits", "probably fits"].contains(&ends) => {
                     "any, in more passes".to_owned()
                 }
@@ -235,7 +232,7 @@ impl Told<'_> {
         (out, is_ranged)
     }
 
-    /// The lines to paste: those that were asked for, of each change that helps; else those of the change that is worth most.
+    /// The lines to paste: for the requested library those of each change that helps; otherwise those of the most useful change.
     fn code(&self, rows: &[&Changed], fails: bool) -> String {
         let helping = || rows.iter().filter(|c| c.helps);
         if let Some(library) = self.args.code {
@@ -260,7 +257,7 @@ impl Told<'_> {
         out
     }
 
-    /// What the recordings leave open, how well they explain the program, and what the figures rest on.
+    /// What the recordings leave unknown, how well they explain the program, and what the figures depend on.
     fn notes(&self, is_ranged: bool) -> String {
         let Told { plan, report, .. } = self;
         let (card, held) = (self.card, self.args.held);
@@ -304,7 +301,7 @@ impl Told<'_> {
         notes
     }
 
-    /// With one recording: the line that plans with a second one, which asks what was asked.
+    /// With a single recording: the command to plan with a second one, with the same questions.
     fn second(&self) -> String {
         let ([only], [file]) = (self.plan.programs(), &self.args.files[..]) else { return String::new() };
         if !self.plan.is_single() {
@@ -333,12 +330,10 @@ impl Told<'_> {
     }
 }
 
-/// A path as a shell takes it.
 fn shell(path: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// Bytes as an option takes them.
 fn typed(bytes: u64) -> String {
     match bytes {
         n if n > 0 && n.is_multiple_of(GIBIBYTE) => format!("{}GiB", n / GIBIBYTE),
@@ -347,7 +342,7 @@ fn typed(bytes: u64) -> String {
     }
 }
 
-/// What words for an end mean, in a line.
+/// One line that explains the outcomes in use.
 fn ends_note(words: &BTreeSet<&str>) -> String {
     let told: Vec<String> =
         ENDS.iter().filter(|(word, _)| words.contains(word)).map(|(word, about)| format!("{word} ({about})")).collect();
@@ -377,7 +372,7 @@ fn settings_table(report: &PlanReport) -> Table {
     table
 }
 
-/// The most of a quantity that fits: sure, and possible.
+/// The largest value of a quantity that certainly fits, and the largest that may fit.
 fn fitting_text(largest: Option<[u64; 2]>) -> String {
     match largest {
         None => String::new(),

@@ -1,23 +1,22 @@
-//! What `vramscope run --at-oom` wrote beside a snapshot: `oom_rank0.about.json` beside `oom_rank0.pickle`.
+//! The page that `vramscope run --at-oom` writes beside a snapshot: `oom_rank0.about.json` beside `oom_rank0.pickle`.
 
 use std::path::Path;
 
 use serde_json::Value;
 use vramscope_core::formats::about::AboutPage;
 
-/// Maximum number of rows and words of one group.
+/// Most rows and words of one group.
 const FEW: usize = 24;
 
-/// The JSON page that was written beside a snapshot.
 pub(super) struct About(Value);
 
 impl About {
-    /// The page beside a snapshot; `None` if there is none or vramscope did not write it.
+    /// The page beside a snapshot; `None` when there is none or vramscope did not write it.
     pub(super) fn beside(snapshot: &Path) -> Option<Self> {
         AboutPage::beside(snapshot).map(|page| About(page.0))
     }
 
-    /// Names of the machine and its users, and what replaces them.
+    /// Names that identify the machine and its users, with their replacements.
     pub(super) fn names(&self) -> Vec<(String, &'static str)> {
         let text = |key: &str| self.0[key].as_str().unwrap_or_default().to_owned();
         vec![(text("host"), "a host"), (text("folder"), "a folder")]
@@ -27,7 +26,7 @@ impl About {
         self.0["command"].as_array().into_iter().flatten().filter_map(|w| Some(w.as_str()?.to_owned())).collect()
     }
 
-    /// Label and value. `redact` leaves out host, folder, command line and the environment but for the allocator's settings.
+    /// Label and value. `redact` leaves out host, folder, command line and the environment, except for the allocator's settings.
     pub(super) fn rows(&self, redact: bool) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         let mut add = |label: String, value: String| {

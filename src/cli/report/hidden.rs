@@ -1,4 +1,4 @@
-//! What may be told: every text of a report passes here before it is written.
+//! Filters every text of a report before it is written.
 
 use std::path::Path;
 
@@ -6,32 +6,32 @@ use super::Report;
 use vramscope_core::formats::export::redact::text_without_paths;
 use vramscope_core::units::{capital, shown};
 
-/// Maximum number of characters of one text. No sentence of vramscope is this long, and no sensible name is.
+/// Longest text, in characters. No sentence of vramscope and no sensible name is longer.
 const LONGEST: usize = 3_000;
 
-/// Shows what would steer a reader's terminal or page (escapes, marks of direction), cuts what is too long, and with redaction leaves
-/// out paths, the file's name, and names of hosts, users and commands that the recording tells.
+/// Shows characters that could control a terminal or a page (escape codes, direction marks), cuts long texts and, with redaction,
+/// removes paths, the file's name, and the names of hosts, users and commands in the recording.
 #[derive(Clone, Debug)]
 pub struct Hidden {
     is_on: bool,
     longest: usize,
-    /// Words and their replacements, longest first, so that no part of a name stays.
+    /// Words and their replacements, longest first, so that no part of a longer name remains.
     words: Vec<(String, String)>,
 }
 
 impl Hidden {
-    /// Hides nothing but what steers.
+    /// Hides only control characters.
     #[cfg(test)]
     pub(super) fn nothing() -> Self {
         Hidden { is_on: false, longest: LONGEST, words: Vec::new() }
     }
 
-    /// The same with shorter texts: half as long for each step.
+    /// The same with shorter texts: each step halves them.
     pub(super) fn shorter(&self, steps: u32) -> Self {
         Hidden { longest: (LONGEST >> steps).max(40), ..self.clone() }
     }
 
-    /// For a file without anything else known about it.
+    /// For a file about which nothing else is known.
     pub(super) fn of_file(is_on: bool, path: &Path) -> Self {
         let mut hidden = Hidden { is_on, longest: LONGEST, words: Vec::new() };
         hidden.hide(&path.display().to_string(), "the recording");
@@ -57,7 +57,7 @@ impl Hidden {
     }
 
     fn hide(&mut self, text: &str, instead: &str) {
-        // Of one or two letters too much else would go.
+        // Replacing one or two letters would destroy other text.
         if text.chars().count() > 2 {
             self.words.push((text.to_owned(), instead.to_owned()));
         }
@@ -69,12 +69,12 @@ impl Hidden {
         self
     }
 
-    /// True where redaction was asked for.
+    /// True with redaction.
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// A text as it may be told.
+    /// The filtered text.
     pub fn say(&self, text: &str) -> String {
         let mut text = match text.char_indices().nth(self.longest) {
             Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,4 +1,4 @@
-//! A report as one HTML page: nothing is loaded from elsewhere, and the policy in its head lets nothing run but our own script.
+//! A report as one HTML page. It loads nothing from elsewhere, and the policy in its head allows only its own script.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// Rows of the tables of lines, modules and settings.
 const ROWS: usize = 12;
-/// Findings told in full.
+/// Most findings shown in full.
 const FINDINGS: usize = 40;
 /// Rows of other devices, and of the environment.
 const MORE_ROWS: usize = 64;
 
-/// The report in HTML, with timelines of `columns` columns and maps of `cells` cells together.
+/// The report in HTML, with at most `columns` columns in all timelines and `cells` cells in all maps.
 pub(super) fn of(hidden: &Hidden, report: &Report, columns: usize, cells: usize) -> String {
     let mut page = Page::new(hidden);
     let name = report.recording.source.name.as_str();
@@ -128,7 +128,7 @@ fn device(page: &mut Page<'_>, report: &Report, part: &Part, is_one: bool, colum
     plan(page, part);
 }
 
-/// The figures of `summary`, or of a watched card.
+/// The figures of `summary`, or of a watch of a GPU.
 fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
     let d = report.figures(part);
     let mut facts: Vec<(String, String, bool)> = Vec::new();
@@ -153,7 +153,7 @@ fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
         facts.push(("tensors, peak".to_owned(), Bytes(b.peak_bytes).to_string(), false));
     } else if d.events > 0 || d.segments > 0 || d.blocks > 0 {
         let has_reserved = crate::cli::summary::text::knows_reserved(d);
-        // A file without events is of one instant.
+        // A file without events has a single instant, so there is no peak.
         let when = if d.events > 0 { ", peak" } else { "" };
         let mut add = |name: &str, bytes: u64| facts.push((format!("{name}{when}"), Bytes(bytes).to_string(), false));
         if has_reserved {
@@ -177,12 +177,11 @@ fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
     page.raw("</dl>\n");
 }
 
-/// The class that colours a role, by its stable name.
+/// The CSS class for the colour of a role.
 fn class_of(role: &str) -> &'static str {
     Role::from_name(role).map_or("other", |r| ROLE_COLOURS[r.index()])
 }
 
-/// A role as people name it.
 fn role_text(name: &str) -> &str {
     Role::from_name(name).map_or(name, |r| r.text())
 }
@@ -242,9 +241,9 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
     page.raw("</div>\n");
 }
 
-/// Rows that hold `all` together with those that are not shown.
+/// A table of rows. Together with rows that are not shown they hold `all` bytes.
 fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool, all: u64) {
-    // The longest bar is that of the first row.
+    // Bars are relative to the largest row.
     let whole = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let size = SizeColumn::of(rows.iter().take(ROWS).map(|r| r.bytes));
     page.raw("<div class=wide><table>\n");
@@ -285,7 +284,7 @@ fn bands(page: &mut Page<'_>, report: &Report, part: &Part) {
     page.note("Lines and blocks are not in this recording: it has the sums of each category.");
 }
 
-/// Who held the card that was watched.
+/// The processes that held memory, for a watch of a GPU.
 fn processes(page: &mut Page<'_>, report: &Report, part: &Part) {
     let Some(watched) = &report.figures(part).watched else { return };
     page.raw("<h3>Who held the card").raw("</h3>\n");
@@ -394,7 +393,7 @@ fn check(page: &mut Page<'_>, f: &Finding) {
     page.raw("</p>");
 }
 
-/// The failed request: what the rule says of it, what to do, and the blocks in the way.
+/// A failed request: the finding about it, what to do, and the blocks in the way.
 fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
     page.raw("<article class=\"finding red\"><h4>").text(finding.map_or("Out of memory", |f| f.title.as_str())).raw("<span>");
     page.text(o.size()).raw("</span></h4>\n").paragraph(&o.sentence);

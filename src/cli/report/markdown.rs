@@ -1,5 +1,5 @@
-//! A report as Markdown, short enough for an issue. Names from a file are written as code, and every other character that means
-//! something to Markdown or to GitHub (links, mentions, references) is escaped.
+//! A report as Markdown, short enough for an issue. Names from a file are written as code. All other characters with a meaning in
+//! Markdown or on GitHub (links, mentions, references) are escaped.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use vramscope_core::diagnose::explain::Explanation;
 use vramscope_core::plan::Trust;
 use vramscope_core::units::{Bytes, count};
 
-/// Rows of a table, findings told, changes told.
+/// Most rows of a table, most findings and most changes.
 const ROWS: usize = 10;
-/// Characters of one text or name.
+/// Longest text or name, in characters.
 const LONGEST: usize = 700;
-/// Left for the last line, which says what was cut.
+/// Space reserved for the last line, which says what was cut.
 const RESERVE: usize = 400;
 
-/// A text in which nothing means anything to Markdown.
+/// A text with all Markdown escaped.
 fn plain(text: &str) -> String {
-    /// Keeps GitHub from mentions, references and addresses, which a backslash does not: a space without width.
+    /// A zero-width space. It prevents GitHub's mentions, references and addresses, which a backslash does not.
     const APART: char = '\u{200b}';
     let text: Vec<char> = text.trim().chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut out = String::with_capacity(text.len());
@@ -33,7 +33,7 @@ fn plain(text: &str) -> String {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' => out.extend(['\\', c]),
-            // At the beginning of a line these make lists, titles and rules.
+            // At the start of a line these characters make lists, headings and rules.
             '-' | '+' | '=' | '#' if is_first => out.extend(['\\', c]),
             '.' | ')' if is_first && after.is_none_or(|c| *c == ' ') => out.extend(['\\', c]),
             '@' => out.extend([c, APART]),
@@ -46,25 +46,24 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// A name as code, which neither a table nor anything in it ends.
+/// A name as code, safe inside a table.
 fn code(text: &str) -> String {
     let text: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
     let text = text.trim();
     if text.is_empty() {
         return String::new();
     }
-    // In a table a bar ends a cell also in code, unless it is escaped.
+    // In a table, a bar ends a cell even inside code, unless it is escaped.
     markdown::code(&text.replace('|', "\\|"))
 }
 
-/// Lines as a block of code.
 fn block(text: &str) -> String {
     let fence = markdown::fence(text);
     let ticks = if fence.len() < 3 { "```" } else { &fence };
     format!("{ticks}\n{}\n{ticks}\n", text.trim_end())
 }
 
-/// Sections that fit, one after the other.
+/// Sections, as many as fit.
 struct Text<'a> {
     out: String,
     hidden: &'a Hidden,
@@ -84,7 +83,7 @@ impl Text<'_> {
         block(&self.hidden.say(text))
     }
 
-    /// Adds a section, whole or not at all.
+    /// Adds a section as a whole, or not at all.
     fn add(&mut self, section: &str) {
         if section.is_empty() {
             return;
@@ -219,7 +218,7 @@ fn bands(text: &mut Text<'_>, report: &Report, part: &Part) {
     text.add(&out);
 }
 
-/// Who held the card that was watched.
+/// The processes that held memory, for a watch of a GPU.
 fn processes(text: &mut Text<'_>, report: &Report, part: &Part) {
     let Some(watched) = &report.figures(part).watched else { return };
     let mut out = "### Who held the card\n\n".to_owned();

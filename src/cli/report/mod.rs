@@ -1,7 +1,7 @@
-//! `vramscope report FILE -o report.html`: what a recording says, as one page to send, or as Markdown for an issue.
+//! `vramscope report FILE -o report.html`: a report on a recording, as one page to send, or as Markdown for an issue.
 //!
-//! The figures and sentences are those of `summary`, `findings`, `oom` and `plan`: [`Report`] only puts them together. What is written
-//! goes through [`Hidden`], so that nothing of it can be markup, and with `--redact` nothing tells of the machine.
+//! Figures and sentences come from `summary`, `findings`, `oom` and `plan`; [`Report`] only combines them. All text goes through
+//! [`Hidden`], so that none of it can be markup and, with `--redact`, none of it identifies the machine.
 
 mod about;
 mod hidden;
@@ -36,26 +36,25 @@ use vramscope_core::plan::{Input, Plan, Size};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::{Bytes, count, counted};
 
-/// The most bytes of a page.
+/// The largest page, in bytes.
 const MOST_HTML: usize = 2_000_000;
-/// The most characters of Markdown: GitHub refuses an issue of 65,536.
+/// The longest Markdown, in characters. GitHub refuses issues of 65,536 characters.
 pub const MOST_MARKDOWN: usize = 60_000;
-/// Maximum number of devices with a part of their own; others have one row each.
+/// Most devices with their own section; others get one row each.
 const PARTS: usize = 8;
-/// Live blocks between the holes that are listed.
 const BLOCKERS: usize = 6;
-/// Columns of all timelines together, and cells of all maps.
+/// Most columns of all timelines together, and most cells of all maps together.
 const COLUMNS: usize = 4_000;
 const CELLS: usize = 14_000;
-/// Changes to the program are tried by default on recordings of at most this many events, which takes a second or two.
+/// By default, changes to the program are simulated for recordings of at most this many events, which takes a second or two.
 const PLANNED: usize = 50_000;
 
-/// How a report is made.
+/// Options of a report.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Leaves out what tells of the machine and its people.
+    /// Leaves out what identifies the machine and its users.
     pub redact: bool,
-    /// What the recording was run at.
+    /// The size of the recorded run.
     pub at: Option<Size>,
     /// The most bytes that may be reserved.
     pub cap: Option<u64>,
@@ -63,7 +62,7 @@ pub struct Options {
     pub rules: Rules,
 }
 
-/// Runs the subcommand. Fails when the file cannot be read, has no such device, or the report cannot be written.
+/// Runs the subcommand. Fails when the file cannot be read, when it lacks the device, or when the report cannot be written.
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let target = args.target().map_err(Failure::Usage)?;
     let is_stdout = target.as_os_str() == "-";
@@ -80,7 +79,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(print(out, &format!("{}: the report, {}", target.display(), Bytes(size)))?)
 }
 
-/// The report on a file: a recording, or a log with an out-of-memory error.
+/// The report on a file, which is a recording or a log with an out-of-memory error.
 fn of_file(path: &Path, device: Option<i32>, format: ReportFormat, options: &Options) -> Result<String, String> {
     match open_any(path) {
         Ok(mut recording) => {
@@ -102,8 +101,8 @@ fn of_file(path: &Path, device: Option<i32>, format: ReportFormat, options: &Opt
     }
 }
 
-/// The report on an open recording, as the window has one: HTML, or Markdown for a name that ends in `.md`. Replaces an older
-/// file. Fails when the computation was cancelled, or the file cannot be written.
+/// Writes the report on an open recording, for the window: HTML, or Markdown when the name ends in `.md`. Replaces an older file.
+/// Fails when the computation was cancelled or the file cannot be written.
 pub fn write(recording: &Arc<Recording>, out: &Path, options: &Options) -> Result<u64, String> {
     let is_markdown = out.extension().is_some_and(|e| e.eq_ignore_ascii_case("md"));
     let path = recording.source.path.clone().unwrap_or_else(|| recording.source.name.clone().into());
@@ -116,7 +115,7 @@ fn text(report: &Report, format: ReportFormat, redact: bool) -> String {
     let hidden = Hidden::of(redact, report);
     match format {
         ReportFormat::Md => markdown::of(&hidden, report),
-        // Fewer columns and cells and shorter texts until it is small enough. The number of texts is bounded.
+        // Halves columns, cells and lengths of texts until the page is small enough. The number of texts is already limited.
         ReportFormat::Html => (0..7)
             .map(|halved| html::of(&hidden.shorter(halved), report, COLUMNS >> halved, CELLS >> halved))
             .find(|page| page.len() < MOST_HTML)
@@ -124,7 +123,7 @@ fn text(report: &Report, format: ReportFormat, redact: bool) -> String {
     }
 }
 
-/// Writes a text as a new file; gives its size.
+/// Writes a text as a new file. Returns its size.
 fn save(text: &str, out: &Path, sources: &[&Path], force: bool) -> Result<u64, WriteError> {
     let mut file = NewFile::create(out, sources, force)?;
     file.write_all(text.as_bytes()).map_err(|e| WriteError::io(out, e))?;
@@ -132,22 +131,22 @@ fn save(text: &str, out: &Path, sources: &[&Path], force: bool) -> Result<u64, W
     Ok(text.len() as u64)
 }
 
-/// Everything a report tells, as the other commands found it.
+/// Everything in a report, collected from the other commands.
 pub struct Report {
     recording: Arc<Recording>,
     summary: Summary,
     oom: OomReport,
-    /// `None` if there is nothing that a rule can look at.
+    /// `None` when the rules have nothing to examine.
     found: Option<Found>,
-    /// One a device, in the recording's order; the busiest where there are very many.
+    /// One section per device in the order of the recording, or only the busiest devices when there are very many.
     parts: Vec<Part>,
-    /// What was written beside the recording when it was caught.
+    /// The page that was written beside the recording when the failure was recorded.
     about: Option<About>,
 }
 
-/// What a report has about one device beyond the figures of the other commands.
+/// A device's section: the data that only this report needs.
 struct Part {
-    /// Its place in the recording.
+    /// Index of the device in the recording.
     index: usize,
     tables: DeviceTables,
     roles: Roles,
@@ -156,14 +155,14 @@ struct Part {
     plan: Result<Planned, String>,
 }
 
-/// What a plan from this one recording says.
+/// A plan from this single recording.
 struct Planned {
     report: PlanReport,
-    /// The size it was run at; `None` if the user gave none.
+    /// The size of the run; `None` when it is unknown.
     at: Option<Size>,
-    /// The size was read out of the file's name.
+    /// The size was guessed from the file's name.
     is_guessed: bool,
-    /// The recording ends at a request that failed.
+    /// The recording ends at a failed request.
     horizon: Option<Horizon>,
 }
 
@@ -203,7 +202,7 @@ impl Report {
             let roles = Roles::build(recording, device, &tables, &options.rules, &progress).map_err(|e| e.to_string())?;
             let cap = options.cap.or(device.limit).or_else(|| oom.limit_of(device.id.index));
             let plan = planned(recording, index, &tables, options, cap);
-            // Where a request failed the tables tell what was held then.
+            // When a request failed, the tables show what was held then.
             let failed = summary.devices[index].ooms.last();
             let held = failed.map(|failed| Peak::at(recording, device, &tables, &roles, failed.event, FAILED));
             parts.push(Part { index, tables, roles, held, plan });
@@ -219,14 +218,14 @@ impl Report {
         &self.summary.devices[part.index]
     }
 
-    /// The last failure of a device that was examined.
+    /// The last examined failure of a device.
     fn failure(&self, part: &Part) -> Option<&OomEntry> {
         let figures = self.figures(part);
         let is_its = |o: &&OomEntry| o.device == figures.index && figures.ooms.iter().any(|oom| oom.event == o.event);
         self.oom.ooms.iter().rfind(is_its)
     }
 
-    /// The instant that the tables of roles and lines are of.
+    /// The instant that the tables of roles and lines show.
     fn instant(&self, part: &Part) -> &'static str {
         match self.figures(part) {
             d if !d.ooms.is_empty() => "When the request failed",
@@ -235,7 +234,7 @@ impl Report {
         }
     }
 
-    /// What went wrong, where something did: `Out of memory at event 176: the device is full`.
+    /// The failure, if there is one: `Out of memory at event 176: the device is full`.
     fn verdict(&self, part: &Part) -> Option<String> {
         let last = self.figures(part).ooms.last()?;
         let found = self.failure(part);
@@ -250,12 +249,12 @@ impl Report {
         self.oom.peaks.iter().find(|p| p.label == label)
     }
 
-    /// What the tables of roles and lines hold.
+    /// What the tables of roles and lines show.
     fn peak<'a>(&'a self, part: &'a Part) -> Option<&'a Peak> {
         self.figures(part).doing.as_ref().map(|d| part.held.as_ref().unwrap_or(&d.peak))
     }
 
-    /// The answer, and the lines beside it.
+    /// The main sentence, and the lines beside it.
     fn lead(&self, part: &Part) -> (String, Vec<String>) {
         let figures = self.figures(part);
         let more = figures.doing.as_ref().map(|d| format!("{}.", d.peak.sentence));
@@ -283,7 +282,7 @@ impl Report {
         if told.is_empty() { vec!["No device of this recording has events, segments or samples.".to_owned()] } else { told }
     }
 
-    /// The devices that have no part here.
+    /// Devices without their own section.
     fn others(&self) -> impl Iterator<Item = &DeviceSummary> {
         let is_shown = |index: usize| self.parts.iter().any(|p| p.index == index);
         let devices = self.summary.devices.iter().enumerate();
@@ -315,14 +314,14 @@ impl Report {
         Map::of(&self.recording, device, &part.tables, &names, &part.roles, &state, cells).ok_or_else(not_there)
     }
 
-    /// What the recording lacks, as `doctor` lists it: a sentence, and the line that records it where there is one.
+    /// What the recording lacks, as `doctor` lists it: a sentence and, if there is one, the line of code that records it.
     fn missing(&self) -> Vec<(String, Option<String>)> {
-        // It is cancelled by nobody.
+        // Nobody cancels it.
         let lacks = lacks(&self.recording, &Progress::new()).unwrap_or_default();
         lacks.into_iter().map(|lack| (lack.sentence, lack.line.map(str::to_owned))).collect()
     }
 
-    /// Label and value, for the table at the end.
+    /// Rows of the table at the end: label and value.
     fn environment(&self, hidden: &Hidden) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         let mut add = |label: &str, value: String| rows.push((label.to_owned(), value));
@@ -363,18 +362,17 @@ impl Report {
         rows
     }
 
-    /// The finding that is about the last failure of a device.
     fn finding_of(&self, failure: &OomEntry, part: &Part) -> Option<&Finding> {
         self.findings(part).into_iter().find(|f| f.rule == "out_of_memory" && f.place.event == Some(failure.event))
     }
 
-    /// What the table of changes says of a finding's change, where that is another figure than the finding's.
+    /// What the table of changes says about a finding's change, when that differs from the finding's figure.
     fn as_planned(&self, finding: &Finding, part: &Part) -> Option<String> {
         let (change, saving) = (finding.change()?.name(), finding.saving?);
         let plan = &part.plan.as_ref().ok()?.report;
         let row = plan.changes.iter().find(|c| c.change == change && c.reason.is_none())?;
         let (here, there) = (saving.bytes(), u64::try_from(row.saves_bytes).unwrap_or(0));
-        // Less than a hundredth is no other figure.
+        // A difference of less than 1 % is ignored.
         let is_alike = here.abs_diff(there) <= here.max(there) / 100;
         let saves = if there == 0 { "nothing".to_owned() } else { Bytes(there).to_string() };
         (!is_alike).then(|| {
@@ -395,7 +393,6 @@ impl Report {
 /// The instant of a report on a failure.
 const FAILED: &str = "held when the request failed";
 
-/// A name that fits into a table.
 fn short(name: &str) -> std::borrow::Cow<'_, str> {
     const MOST: usize = 160;
     match name.char_indices().nth(MOST) {
@@ -404,21 +401,20 @@ fn short(name: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// What the rows beyond the first hold, where those and the rest are `all` together; `None` where there are none. Without it two
-/// tables of the same bytes seem to differ.
+/// A note on the bytes of all rows that are not shown, when all rows together hold `all` bytes; `None` when there are none.
+/// Without it, two tables of the same memory would seem to differ.
 fn not_shown(rows: &[Held], shown: usize, all: u64) -> Option<String> {
     let rest = all.saturating_sub(rows.iter().take(shown).map(|row| row.bytes).sum());
     let shown = rows.len().min(shown);
     (rest > 0).then(|| format!("The {shown} largest are shown; all others together hold {}.", Bytes(rest)))
 }
 
-/// A clause as a sentence.
 fn sentence(clause: &str) -> String {
     let text = vramscope_core::units::capital(clause.trim());
     if text.ends_with(['.', ':', '?']) { text } else { format!("{text}.") }
 }
 
-/// What a plan from this one recording says, or why there is none.
+/// A plan from this single recording, or the reason why there is none.
 fn planned(
     recording: &Arc<Recording>,
     device: usize,
@@ -446,7 +442,7 @@ fn planned(
     let guess = vramscope_core::plan::names::value_of(&recording.source.name, "batch").map(|n| Size::of("batch", n));
     let is_guessed = options.at.is_none() && guess.is_some();
     let at = options.at.clone().or(guess);
-    // Without a size nothing is asked about other sizes, and any name does.
+    // Without a size, no other sizes are planned, so any name will do.
     let size = at.clone().unwrap_or_else(|| Size::of("batch", 1));
     let input = Input { recording: Arc::clone(recording), device, tables, at: size.clone() };
     let plan = Plan::of(vec![input], &Progress::new()).map_err(|e| sentence(&e.to_string()))?;
@@ -458,7 +454,7 @@ fn planned(
 }
 
 impl Planned {
-    /// Which size fits, and how far that can be trusted.
+    /// Which size fits, and how reliable that is.
     fn sentences(&self) -> Vec<String> {
         let Some(at) = &self.at else {
             return vec![
@@ -473,7 +469,7 @@ impl Planned {
         {
             said.push(best.sentence(name, &Bytes(cap).limit(), cap, self.horizon));
         }
-        // What the plan command says of itself beside the same answer.
+        // Notes that the command `plan` prints with the same answer.
         said.extend(self.report.notes.iter().cloned());
         said.push(format!(
             "Run at {at}{guessed}. One recording tells only what is likely to grow; a second one at another size narrows a plan: vramscope plan."
@@ -481,7 +477,7 @@ impl Planned {
         said
     }
 
-    /// The changes that lower the peak, those that lower it most first.
+    /// The changes that lower the peak, largest saving first.
     fn changes(&self) -> Vec<&vramscope_core::plan::Changed> {
         let mut helps: Vec<_> = self.report.changes.iter().filter(|c| c.reason.is_none() && c.saves_bytes > 0).collect();
         helps.sort_by_key(|c| std::cmp::Reverse(c.saves_bytes));

@@ -1,4 +1,4 @@
-//! The page that [`html`](super::html) writes on: what is markup, what is text, and the policy that lets nothing run but our own script.
+//! The page that [`html`](super::html) writes. It separates markup from text, and its policy allows only its own script.
 
 use serde_json::Value;
 
@@ -6,15 +6,15 @@ use super::Hidden;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// SHA-256 of the two, in base64: the only style and the only script that a browser applies. A test holds them to the files.
+/// SHA-256 of the style and the script in base64. A browser applies only these two. A test compares them with the files.
 const STYLE_HASH: &str = "6JJORcNIM00V8Vbt2N0k/nxW//5i6j4AH96P+PGo6aQ=";
 const SCRIPT_HASH: &str = "11a5+6IlzzhTPZdvlUVybOXv1QOUOb8DrnYats+8T4w=";
 
-/// A page that is being written. Only strings of this program's source are markup; everything else is text and escaped.
+/// A page being written. Only strings in this program's source are markup; everything else is escaped text.
 pub(super) struct Page<'a> {
     out: String,
     pub(super) hidden: &'a Hidden,
-    /// What the script draws.
+    /// The data of the pictures that the script draws.
     pictures: Vec<Value>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Page<'a> {
         self
     }
 
-    /// A text, with everything in it that could be markup escaped.
+    /// Adds a text with all markup escaped.
     pub(super) fn text(&mut self, text: impl AsRef<str>) -> &mut Self {
         for c in self.hidden.say(text.as_ref()).chars() {
             match c {
@@ -43,13 +43,12 @@ impl<'a> Page<'a> {
         self
     }
 
-    /// A part of a whole, as a width.
+    /// Adds a share as a CSS width.
     pub(super) fn percent(&mut self, part: u64, whole: u64) -> &mut Self {
         self.out += &format!("{:.2}%", part as f64 / whole.max(1) as f64 * 100.0);
         self
     }
 
-    /// A number inside markup.
     pub(super) fn number(&mut self, n: usize) -> &mut Self {
         self.out += &n.to_string();
         self
@@ -91,7 +90,6 @@ impl<'a> Page<'a> {
         self.raw("</span></div><canvas tabindex=0 role=img aria-label=\"").raw(label).raw("\"></canvas></figure>\n")
     }
 
-    /// The document around the content: head, styles and scripts.
     pub(super) fn finish(self, title: &str) -> String {
         let mut head = Page::new(self.hidden);
         head.raw("<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n");
@@ -111,7 +109,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Every text of a value as it may be told.
+/// Filters every text in a JSON value.
 fn said(value: Value, hidden: &Hidden) -> Value {
     match value {
         Value::String(text) => Value::String(hidden.say(&text)),
@@ -121,7 +119,7 @@ fn said(value: Value, hidden: &Hidden) -> Value {
     }
 }
 
-/// JSON that no HTML parser takes for the end of its element, whatever is in its texts.
+/// JSON that cannot end its HTML element, whatever its texts contain.
 fn embedded(value: &Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());

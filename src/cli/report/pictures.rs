@@ -1,4 +1,4 @@
-//! What the pictures of a report are drawn from: the timeline and the segment map of a device, in a bounded number of cells.
+//! The data of a report's pictures: the timeline and the segment map of a device, in a limited number of cells.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -9,30 +9,30 @@ use vramscope_core::model::{BlockState, CATEGORIES, DeviceRecording, Recording};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, SegmentAt, StackNames, State};
 use vramscope_core::units::{Address, count};
 
-/// Steps, runs of phases and marks drawn at most; the rest is counted.
+/// Most steps, phases and marks drawn; the rest is counted.
 const LANE: usize = 1_500;
 
-/// Bytes over events or time, one value a column. Nothing of a peak is lost: a column shows its highest instant.
+/// Bytes over events or time, one value per column. A column shows its highest instant, so no peak is lost.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Timeline {
     /// `event` or `time`.
     pub(super) axis: &'static str,
-    /// The first place on the axis, and the one after the last.
+    /// The first position on the axis, and the one after the last.
     pub(super) range: [i64; 2],
-    /// The instant that each column shows: an event, or microseconds since the first.
+    /// The instant of each column: an event, or microseconds since the first one.
     pub(super) at: Vec<i64>,
-    /// When that was, where the recording has times.
+    /// Its time as text, when the recording has times.
     pub(super) when: Vec<String>,
-    /// From the bottom up.
+    /// The layers from the bottom up.
     pub(super) stack: Vec<Series>,
     pub(super) lines: Vec<Series>,
     pub(super) marks: Vec<Mark>,
-    /// Where steps begin, and where the last ends, as places on the axis.
+    /// Positions where steps begin, and where the last one ends.
     pub(super) steps: Vec<u32>,
-    /// First event, the one after the last, and which of `phase_names`.
+    /// First event, the one after the last, and the index into `phase_names`.
     pub(super) phases: Vec<(u32, u32, usize)>,
     pub(super) phase_names: Vec<&'static str>,
-    /// What is not drawn, in sentences.
+    /// Sentences on what is not drawn.
     pub(super) left_out: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Timeline {
 #[derive(Debug, Serialize)]
 pub(super) struct Series {
     pub(super) name: String,
-    /// Its place in the palette of the page: `r0` to `r7`, a grey, `cached` or `text`.
+    /// Its colour in the page's palette: `r0` to `r7`, a grey, `cached` or `text`.
     pub(super) colour: &'static str,
     pub(super) values: Vec<u64>,
 }
@@ -53,14 +53,14 @@ pub(super) struct Mark {
     pub(super) text: String,
 }
 
-/// Colours of roles, in the order of [`Role::ALL`]: the slots of the window's palette.
+/// The colour of each role, in the order of [`Role::ALL`]. These are the slots of the window's palette.
 pub(super) const ROLE_COLOURS: [&str; Role::ALL.len()] = ["r0", "r1", "r3", "r2", "r6", "r4", "r5", "r7", "r7", "r6", "other"];
 
-/// Colours of PyTorch's categories, in the order of [`CATEGORIES`].
+/// The colour of each PyTorch category, in the order of [`CATEGORIES`].
 const CATEGORY_COLOURS: [&str; CATEGORIES.len()] = ["r0", "r3", "r4", "r5", "r2", "r1", "r6", "other"];
 
 impl Timeline {
-    /// The timeline of a device in at most `columns` columns; `None` where nothing is known over time.
+    /// The timeline of a device in at most `columns` columns; `None` when nothing is known over time.
     pub(super) fn of(
         recording: &Recording,
         device: &DeviceRecording,
@@ -77,7 +77,7 @@ impl Timeline {
     }
 }
 
-/// `columns + 1` places that cut `len` into even parts.
+/// `columns + 1` positions that divide `len` evenly.
 fn bounds(len: usize, columns: usize) -> Vec<u32> {
     let columns = columns.min(len).max(1);
     (0..=columns).map(|c| (len as u64 * c as u64 / columns as u64) as u32).collect()
@@ -126,7 +126,7 @@ fn of_events(recording: &Recording, device: &DeviceRecording, tables: &DeviceTab
     }
     let mut phase_names: Vec<&'static str> = Vec::new();
     let mut phases: Vec<(u32, u32, usize)> = Vec::new();
-    // What is between the phases has no name worth a lane.
+    // Events between phases are not drawn.
     for run in roles.anatomy.phases.runs.iter().filter(|run| run.phase != Phase::Between) {
         let name = run.phase.name();
         let index = phase_names.iter().position(|n| *n == name).unwrap_or_else(|| {
@@ -138,7 +138,7 @@ fn of_events(recording: &Recording, device: &DeviceRecording, tables: &DeviceTab
             _ => phases.push((run.events.0, run.events.1, index)),
         }
     }
-    // A few allocations in a phase among very many outside of all make no lane.
+    // A few allocations in phases among very many outside them are not worth a lane.
     let covered: u64 = phases.iter().map(|(from, to, _)| u64::from(to - from)).sum();
     if covered * 50 < events.len() as u64 {
         phases.clear();
@@ -162,14 +162,14 @@ fn of_events(recording: &Recording, device: &DeviceRecording, tables: &DeviceTab
     }
 }
 
-/// Which row each column shows, of rows at ascending times: the one that is highest by `height`.
+/// For each column, the row that is highest by `height`. Rows have ascending times.
 fn highest_rows(len: usize, columns: usize, height: impl Fn(usize) -> u64) -> Vec<usize> {
     let bounds = bounds(len, columns);
     let of = |w: &[u32]| (w[0] as usize..w[1] as usize).max_by_key(|&i| (height(i), std::cmp::Reverse(i)));
     bounds.windows(2).filter_map(of).collect()
 }
 
-/// A timeline of rows with times: columns have equal numbers of rows and are at the time of their row.
+/// A timeline of rows with times. Columns have equal numbers of rows, and each is placed at the time of its row.
 fn over_time(recording: &Recording, times: &dyn Fn(usize) -> i64, last: i64, rows: &[usize]) -> Timeline {
     let first = rows.first().map_or(0, |&row| times(row)).min(times(0));
     let clock = recording.clock();
@@ -218,35 +218,35 @@ fn of_samples(recording: &Recording, device: &DeviceRecording, columns: usize) -
 /// Segments and their blocks at one instant.
 #[derive(Debug, Serialize)]
 pub(super) struct Map {
-    /// The state after this event; null where the file has no events.
+    /// The state after this event; null when the file has no events.
     pub(super) event: Option<u32>,
     pub(super) segments: Vec<MapSegment>,
     pub(super) roles: Vec<&'static str>,
     pub(super) colours: Vec<&'static str>,
-    /// Lines that allocate; a cell names one by its index.
+    /// Allocating lines, which cells refer to by index.
     pub(super) places: Vec<String>,
-    /// What is not drawn, in sentences.
+    /// Sentences on what is not drawn.
     pub(super) left_out: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
 pub(super) struct MapSegment {
-    /// As text; empty where the file tells none.
+    /// As text; empty when the file has no addresses.
     pub(super) address: String,
     pub(super) bytes: u64,
     pub(super) cells: Vec<Cell>,
 }
 
-/// Bytes; the role's index, -1 for a hole, -2 for what waits for another stream; the place's index or -1; the blocks folded into it,
-/// 1 for a single one; the event that allocated it or -1; of folded ones the bytes that are free.
+/// Bytes; index of the role (-1 for a hole, -2 for memory that waits for another stream); index of the place or -1; number of
+/// folded blocks (1 for a single one); allocating event or -1; free bytes among folded blocks.
 pub(super) type Cell = (u64, i32, i64, u32, i64, u64);
 
-/// Distinct lines named in a map.
+/// Most distinct lines named in a map.
 const PLACES: usize = 3_000;
 
 impl Map {
-    /// The segments of a state in about `most` cells: small neighbours are folded, the largest hole of a segment never is. `None` where
-    /// the recording has no segments.
+    /// The segments of a state in about `most` cells. Small neighbours are folded, except for a segment's largest hole. `None`
+    /// when the recording has no segments.
     pub(super) fn of(
         recording: &Recording,
         device: &DeviceRecording,
@@ -273,7 +273,7 @@ impl Map {
         let cells_at = |thin: u64| -> usize { drawn.iter().map(|s| fold(state, s, thin).len()).sum() };
         while cells_at(thin) > most {
             thin = (thin * 2).max(512);
-            // Beyond the largest segment nothing is left to fold.
+            // Everything is folded already.
             if thin > 1 << 50 {
                 break;
             }
@@ -330,7 +330,7 @@ impl Map {
     }
 }
 
-/// The blocks of a segment in ranges: neighbours thinner than `thin` together.
+/// Divides the blocks of a segment into ranges. Neighbours smaller than `thin` share a range.
 fn fold(state: &State, segment: &SegmentAt, thin: u64) -> Vec<std::ops::Range<usize>> {
     let blocks = state.blocks_of(segment);
     let largest = blocks.iter().filter(|b| b.state == BlockState::Inactive).map(|b| b.size).max();
@@ -367,7 +367,7 @@ fn cell(
         let event = if is_known && born != NO_EVENT { i64::from(born) } else { -1 };
         return (bytes, kind(one), if is_known { place_of(one.lifetime) } else { -1 }, 1, event, free);
     }
-    // By the colour of most of its bytes.
+    // The colour of most of its bytes.
     let mut sums: FxHashMap<i32, u64> = FxHashMap::default();
     for block in blocks {
         *sums.entry(kind(block)).or_default() += block.size;

@@ -1,4 +1,4 @@
-//! What the program was doing: its steps, its phases, and what made its peak.
+//! What the program was doing: its steps, its phases, and what its peak consists of.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,20 @@ use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
 use crate::cli::Table;
 
-/// Lines and modules listed at most.
 const LISTED: usize = 20;
-/// Lines in the text.
 const SHOWN: usize = 8;
-/// Phases listed at most: a long recording has thousands.
+/// Most phases listed. A long recording has thousands.
 const PHASES: usize = 2000;
 
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct Doing {
     pub(in crate::cli) steps: StepsFound,
-    /// In order; where there are more than 2,000 the first of them.
+    /// In order; only the first 2,000.
     pub(in crate::cli) phases: Vec<PhaseFound>,
     pub(in crate::cli) peak: Peak,
-    /// What grows with the steps, in a sentence; null where nothing does.
+    /// A sentence on what grows with the steps; null when nothing does.
     pub(in crate::cli) leak: Option<String>,
-    /// What the recording lacks, where that decides what can be said of the peak; null where it has all.
+    /// What the recording lacks, when that limits what can be said about the peak; null when it has everything.
     pub(in crate::cli) limit: Option<Lacks>,
 }
 
@@ -44,7 +42,7 @@ pub(in crate::cli) struct Lacks {
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct StepsFound {
     pub(in crate::cli) count: usize,
-    /// How they are known, in words.
+    /// How the steps were found.
     pub(in crate::cli) how: String,
     pub(in crate::cli) inferred: bool,
 }
@@ -56,30 +54,31 @@ pub(in crate::cli) struct PhaseFound {
     pub(in crate::cli) last_event: u32,
 }
 
-/// The highest `active_bytes` of the recording.
+/// The peak of `active_bytes`.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::cli) struct Peak {
     pub(in crate::cli) bytes: u64,
     pub(in crate::cli) event: Option<u32>,
-    /// What the program was doing; null where nothing tells.
+    /// What the program was doing; null when unknown.
     pub(in crate::cli) phase: Option<&'static str>,
     /// Bytes by role; they add up to `bytes`.
     pub(in crate::cli) by_role: BTreeMap<&'static str, u64>,
-    /// Of `unknown` what was allocated before profiling began, by the trace's own totals.
+    /// The part of `unknown` that was allocated before profiling began, according to the trace's own totals.
     pub(in crate::cli) before_profiling: u64,
-    /// Of `unknown` what these totals gained during profiling without an event in the trace.
+    /// The part of `unknown` by which these totals grew during profiling without an event in the trace.
     pub(in crate::cli) grew_during_profiling: u64,
-    /// Of those the bytes whose role is inferred from sizes, numbers and lives alone.
+    /// For each role, the bytes that are only inferred from sizes, counts and lifetimes.
     pub(in crate::cli) probably: BTreeMap<&'static str, u64>,
     pub(in crate::cli) by_line: Vec<Held>,
-    /// The lines beyond those listed, together: with `by_line` they add up to `bytes`. Null where all are listed.
+    /// All lines beyond `by_line` together, so that the sum is `bytes`. Null when all are listed.
     pub(in crate::cli) other_lines: Option<Others>,
     pub(in crate::cli) by_module: Vec<Held>,
-    /// The same in a sentence.
+    /// A sentence with the main figures.
     pub(in crate::cli) sentence: String,
 }
 
-/// The roles of a line's blocks, to write beside its name: `activations, inputs`. Empty where the name says it or none is known.
+/// The roles of a line's blocks, to show beside its name: `activations, inputs`. Empty when the name already says it or none is
+/// known.
 pub(in crate::cli) fn role_beside(l: &LineHeld) -> String {
     if l.role == Role::Unknown || l.place.ends_with(l.role.text()) {
         return String::new();
@@ -97,7 +96,7 @@ pub(in crate::cli) struct Others {
 }
 
 impl Others {
-    /// The sum of rows, each with its bytes and its number of blocks; `None` without any.
+    /// The sum of rows, each with its bytes and its number of blocks; `None` without rows.
     fn of(rows: impl Iterator<Item = (u64, u64)>) -> Option<Self> {
         let sum = rows.fold(Others { lines: 0, bytes: 0, count: 0 }, |sum, (bytes, count)| Others {
             lines: sum.lines + 1,
@@ -115,7 +114,7 @@ pub(in crate::cli) struct Held {
     pub(in crate::cli) count: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) role: Option<&'static str>,
-    /// The role in words, where the name does not say it.
+    /// The role's display name; empty when the row's name says it.
     #[serde(skip)]
     pub(in crate::cli) role_text: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +142,7 @@ impl From<&ModuleHeld> for Held {
 }
 
 impl Peak {
-    /// What is held at `event`; `when` says in words what instant that is. O(live blocks).
+    /// What is held at `event`. `when` describes that instant. O(live blocks).
     pub(in crate::cli) fn at(
         recording: &Recording,
         device: &DeviceRecording,
@@ -174,7 +173,7 @@ impl Peak {
 }
 
 impl Doing {
-    /// What a program did on one device; `None` where no block is known. O(lifetimes).
+    /// What the program did on one device; `None` when no block is known. O(lifetimes).
     pub(super) fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Result<Option<Self>, String> {
         let (bytes, event) = tables.curves.peak(Quantity::Active);
         if bytes == 0 {
@@ -204,7 +203,7 @@ impl Doing {
         }))
     }
 
-    /// What comes before everything else, for it decides how far the rest can be trusted. `whose` begins each line.
+    /// What the recording lacks. Comes first, because it limits what the rest means. `whose` begins each line.
     pub(super) fn limit(&self, whose: &str) -> String {
         self.limit.as_ref().map_or_else(String::new, |limit| {
             let line = limit.line.as_ref().map(|line| format!("    {line}\n")).unwrap_or_default();
@@ -212,21 +211,20 @@ impl Doing {
         })
     }
 
-    /// What is lacking is what one asks for.
+    /// True when the recording has no GPU memory at all, which is what the user asks about.
     pub(super) fn is_beside_the_point(&self) -> bool {
         self.limit.as_ref().is_some_and(|limit| limit.sentence == NO_GPU_MEMORY)
     }
 
-    /// What was held at the peak, without a full stop.
     pub(super) fn peak(&self) -> &str {
         &self.peak.sentence
     }
 
-    /// The lines that hold most at the peak, as a table; empty where no line is known. `whose` begins its heading. A recording of one
-    /// instant has no peak.
+    /// A table of the lines that hold most at the peak; empty when no line is known. `whose` begins its heading. A recording of a
+    /// single instant has no peak.
     pub(super) fn lines(&self, whose: &str, is_state: bool) -> String {
         let listed: Vec<&Held> = self.peak.by_line.iter().take(SHOWN).collect();
-        // One row without a place says no more than the sentence.
+        // A single row without a place says no more than the sentence.
         if self.peak.by_line.len() < 2 && !listed.iter().any(|l| l.name.contains(".py:")) {
             return String::new();
         }
@@ -250,7 +248,7 @@ impl Doing {
         format!("\n{whose}largest lines{when}{place}\n{table}")
     }
 
-    /// The line about what leaks; empty where nothing does.
+    /// The line about leaks; empty when there are none.
     pub(super) fn leak(&self, whose: &str) -> String {
         self.leak.as_ref().map_or_else(String::new, |leak| format!("  {whose}{leak}\n"))
     }

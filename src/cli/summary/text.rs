@@ -1,4 +1,4 @@
-//! A summary in words: the answer in the first line, then its figures.
+//! The text output of `summary`: the answer in the first line, followed by figures.
 
 use super::{Bands, DeviceSummary, Level, Oom, Summary};
 use crate::cli::watched::Watched;
@@ -9,7 +9,7 @@ use vramscope_core::diagnose::stats_check::StatsVerdict;
 use vramscope_core::model::{Clock, MemoryStats, StatsKind, WarningKind};
 use vramscope_core::units::{Bytes, MEBIBYTE, Micros, SizeColumn, count, counted, told_apart};
 
-/// Out-of-memory events listed, the last of more.
+/// Most out-of-memory events listed; the last ones.
 const OOMS: usize = 5;
 
 pub(super) fn of(s: &Summary) -> String {
@@ -30,7 +30,7 @@ pub(super) fn of(s: &Summary) -> String {
         }
         let limit = doing.limit("");
         match s.devices.iter().filter_map(|d| d.doing.as_ref()).filter(|d| d.limit("") == limit).count() {
-            // A limit of several devices is printed once.
+            // A limitation that several devices share is printed once.
             _ if out.contains(limit.trim_start()) => {}
             2.. => out += &limit,
             _ => out += &doing.limit(&whose),
@@ -104,7 +104,7 @@ fn counters_text(label: &str, stats: &MemoryStats) -> String {
     format!("\n{table}{note}")
 }
 
-/// `a, b and c`; `nothing new` without any.
+/// `a, b and c`; `nothing new` for an empty list.
 fn listed(items: &[String]) -> String {
     match items {
         [] => "nothing new".to_owned(),
@@ -113,7 +113,7 @@ fn listed(items: &[String]) -> String {
     }
 }
 
-/// The verdict, and the counters that do not agree.
+/// The verdict, and the counters that disagree.
 fn stats_text(v: &StatsVerdict) -> String {
     let mut out = format!("\n  counters: {}\n", v.sentence);
     if v.failed > 0 {
@@ -179,7 +179,6 @@ fn headline(s: &Summary) -> String {
     }
 }
 
-/// What each device held at most.
 fn peaks(s: &Summary) -> String {
     if let [one] = &s.counters[..] {
         return one.sentence.clone();
@@ -189,7 +188,7 @@ fn peaks(s: &Summary) -> String {
         return each.collect::<Vec<_>>().join(" ");
     }
     let (empty, held): (Vec<&DeviceSummary>, Vec<&DeviceSummary>) = s.in_order().partition(|d| is_empty(d));
-    // Where all are empty, each says so itself.
+    // When all devices are empty, each one says so.
     if held.is_empty() && !empty.is_empty() {
         return format!("{}.", empty.into_iter().map(peak).collect::<Vec<_>>().join(". "));
     }
@@ -205,21 +204,22 @@ fn peaks(s: &Summary) -> String {
     format!("{}.", peaks.join(". "))
 }
 
-/// True for a device on which nothing was ever held.
+/// True for a device that never held anything.
 fn is_empty(d: &DeviceSummary) -> bool {
     let holds = d.segments > 0 || d.active_bytes.peak > 0 || d.reserved_bytes.peak > 0 || !d.ooms.is_empty();
     !holds && d.bands.is_none() && d.watched.is_none()
 }
 
-/// False for a device that held next to nothing beside another: a few bytes next to gigabytes on a card are no answer. Its table has them.
+/// False for a device that held almost nothing compared with another, such as a few bytes beside gigabytes. Its table still has
+/// the figures.
 fn matters(s: &Summary, d: &DeviceSummary) -> bool {
-    // A segment of 2 MiB for a few bytes is still next to nothing.
+    // A 2 MiB segment for a few bytes also counts as almost nothing.
     let bytes = |d: &DeviceSummary| if d.active_bytes.peak > 0 { d.active_bytes.peak } else { d.reserved_bytes.peak };
     let most = s.devices.iter().map(bytes).max().unwrap_or(0);
     bytes(d) >= MEBIBYTE || bytes(d).saturating_mul(100) >= most
 }
 
-/// What a device held at most, and what was reserved for it, without a full stop.
+/// A device's peak and its reserved memory, without a full stop.
 pub(in crate::cli) fn peak(d: &DeviceSummary) -> String {
     match &d.bands {
         Some(b) if d.events == 0 => return format!("tensors took at most {}", Bytes(b.peak_bytes)),
@@ -240,7 +240,7 @@ pub(in crate::cli) fn peak(d: &DeviceSummary) -> String {
         None => format!("{} at the peak", Bytes(d.active_bytes.peak)),
     };
     let reserved = match knows_reserved(d) {
-        // A timeline of tensors tells nothing of segments.
+        // A memory timeline has no segments.
         false => "What was reserved is not recorded".to_owned(),
         true if d.active_bytes.peak > d.reserved_bytes.peak => format!(
             "{} reserved, less than was in use, which cannot be: the trace and its segments contradict each other",
@@ -252,20 +252,20 @@ pub(in crate::cli) fn peak(d: &DeviceSummary) -> String {
     format!("{}: {held}. {reserved}", d.label)
 }
 
-/// False for a device whose file has tensors but not their segments: its zeros are then meaningless.
+/// False when the file has tensors but no segments. Reserved bytes of zero then mean "not recorded".
 pub(in crate::cli) fn knows_reserved(d: &DeviceSummary) -> bool {
     d.kind != "cpu" && (d.reserved_bytes.peak > 0 || tensors(d).peak == 0)
 }
 
-/// Memory of tensors: as requested, or their blocks if only these are known.
+/// The memory of tensors: the requested bytes, or whole blocks when only these are known.
 fn tensors(d: &DeviceSummary) -> &Level {
     d.requested_bytes.as_ref().unwrap_or(&d.allocated_bytes)
 }
 
-/// Reserved, active, allocated and requested memory, at the end and at their peaks.
+/// A table of reserved, active, allocated and requested memory, at the end and at the peaks.
 fn levels(d: &DeviceSummary, title: &str) -> Table {
     let is_host = d.kind == "host";
-    // Of one instant there is no peak.
+    // A file of a single instant has no peaks.
     let is_state = d.events == 0;
     let mut table = Table::new(if is_state { "lrl" } else { "lrrrl" });
     let mut row = |name: &str, end: &str, peak: &str, event: &str, what: &str| match is_state {
@@ -306,7 +306,7 @@ fn levels(d: &DeviceSummary, title: &str) -> Table {
     table
 }
 
-/// How much of what the file has, in one line.
+/// One line with the counts of events, allocations and so on.
 fn facts(d: &DeviceSummary) -> String {
     let mut facts = vec![counted(d.events, "event", "events"), counted(d.allocations, "allocation", "allocations")];
     if knows_reserved(d) {
@@ -331,7 +331,7 @@ fn facts(d: &DeviceSummary) -> String {
 
 fn device_text(d: &DeviceSummary) -> String {
     if let Some(b) = d.bands.as_ref().filter(|_| d.events == 0 && d.segments == 0) {
-        // The plotted form of a timeline has sums by category and nothing else.
+        // A plotted memory timeline has only sums by category.
         return format!(
             "\n{}{}",
             bands_text(b, d.counts_from),

@@ -1,4 +1,4 @@
-//! Memory beside the allocator: pinned on the host, and the driver's own pool.
+//! Memory outside the allocator: pinned host memory, and the driver's own pool.
 
 use super::{said, silent};
 use crate::tape::{GIB, MIB, Tape};
@@ -18,7 +18,7 @@ fn pinned_memory_rounded_up() {
     };
     let found = said(&run(300 * MIB), "pinned_rounding");
     assert_eq!(found.bytes, 3 * 212 * MIB);
-    // Said once: what rounds on the host is no setting of the card's allocator.
+    // Reported once: rounding on the host is not a setting of the card's allocator.
     silent(&run(300 * MIB), "rounding");
     silent(&run(500 * MIB), "pinned_rounding");
 }

@@ -1,4 +1,4 @@
-//! Reserved memory that nothing live fills: sizes, slivers, pools, streams, emptied and idle caches, rounding.
+//! Reserved memory without live blocks: sizes, slivers, pools, streams, emptied and idle caches, rounding.
 
 use super::{findings, said, silent};
 use crate::tape::{GIB, MIB, Tape};
@@ -21,7 +21,8 @@ fn requests_of_ever_new_sizes() {
     silent(&run(false), "variable_sizes");
 }
 
-/// Few sizes do it too: each tensor is replaced by a larger one before it goes. What was reserved before the recording may have been in use.
+/// A few sizes are enough when each tensor is replaced by a larger one before it is freed. Memory reserved before the recording
+/// may have been in use.
 #[test]
 fn gaps_that_nothing_fits_into() {
     let run = |keeps_free: u64, is_older: bool| {
@@ -78,7 +79,7 @@ fn a_pool_that_only_a_graph_can_use() {
     silent(&run((0, 0)), "private_pools");
 }
 
-/// Captured one after the other, each graph with what it keeps in a pool of its own: no leak, and told as what it is.
+/// Graphs captured one after the other, each with its own pool, are not a leak and are reported as graphs.
 #[test]
 fn many_captured_graphs_are_no_leak() {
     let run = |graphs: u64, shares: bool| {
@@ -105,7 +106,7 @@ fn many_captured_graphs_are_no_leak() {
         assert!(all[0].sentence.starts_with(&held), "{}", all[0].sentence);
         silent(&recording, "leak");
     }
-    // What graphs keep is theirs: nothing that empty_cache or other lengths would mend.
+    // Memory kept by graphs is theirs. Neither empty_cache nor other lengths would help.
     let mut t = Tape::new();
     let inner = t.stack(&[("/home/me/model.py", "forward")]);
     for graph in 0..100 {
@@ -117,12 +118,12 @@ fn many_captured_graphs_are_no_leak() {
     assert_eq!(said(&recording, "private_pools").bytes, (0..100).map(|graph| (100 + 2 * graph) * MIB).sum::<u64>());
     silent(&recording, "idle_cache");
     silent(&recording, "variable_sizes");
-    // Few, or all in one pool: nothing to say, and no leak either.
+    // A few graphs, or all in one pool: no finding and no leak.
     for recording in [run(3, false), run(24, true)] {
         silent(&recording, "private_pools");
         silent(&recording, "leak");
     }
-    // The same outside a capture grows.
+    // The same memory outside a capture grows.
     let mut t = Tape::new();
     let keep = t.stack(&[("/home/me/serve.py", "keep")]);
     let work = t.stack(&[("/home/me/model.py", "forward")]);
@@ -206,7 +207,8 @@ fn the_line_that_empties_the_cache_is_named() {
     assert!(found.advice.starts_with("Remove the call") && !found.advice.contains("tenth"), "{}", found.advice);
 }
 
-/// One request that found no room is told, with what went back for it. What the program gave back itself is no such request.
+/// A single request that found no room is reported, with what was released for it. Memory that the program itself released does
+/// not count.
 #[test]
 fn a_single_request_that_finds_no_room_is_told() {
     let mut t = Tape::new();
@@ -239,11 +241,11 @@ fn a_cache_that_is_emptied_for_a_request_is_not_the_programs_doing() {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/model.py", "forward")]);
     let held = t.alloc(400 * MIB, work);
-    // Under a cap of about 510 MiB each size finds no room before the free segment of the one before goes back.
+    // Under a cap of about 510 MiB, each size finds no room until the previous free segment is released.
     let other = t.segment(20 * MIB);
     t.place(other, 0, MIB, work);
     for i in 0..10 {
-        // Each is larger than the free one of before.
+        // Each is larger than the free segment of the previous one.
         let h = t.alloc((70 + 2 * i) * MIB, work);
         for _ in 0..3 {
             let small = t.place(other, 4 * MIB, MIB, work);
@@ -301,13 +303,13 @@ fn blocks_larger_than_what_was_asked_for() {
     let run = |asked: u64| {
         let mut t = Tape::new();
         let work = t.stack(&[("/home/me/model.py", "forward")]);
-        // Up to 1 MiB is not split off: 11 MiB live in 12.
+        // Remainders up to 1 MiB are not split off: 11 MiB live in segments of 12 MiB.
         for _ in 0..1200 {
             let segment = t.segment(12 * MIB);
             t.place(segment, 0, asked, work);
         }
         let mut r = t.finish();
-        // The block is the whole segment, as PyTorch leaves it.
+        // The block is the whole segment, as in PyTorch.
         let device = &mut r.devices[0];
         let holes: Vec<u64> = device.blocks.iter().map(|b| b.size).collect();
         if holes.contains(&(12 * MIB - asked)) {

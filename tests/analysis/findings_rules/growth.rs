@@ -1,4 +1,4 @@
-//! Memory that grows, waits for the collector or is kept by an exception.
+//! Memory that grows, waits for the garbage collector, or is kept by an exception.
 
 use std::path::Path;
 
@@ -27,12 +27,12 @@ fn evaluation_that_keeps_its_predictions() {
     let found = said(&evaluates, "evaluation_growth");
     assert!(found.remedy.unwrap().contains("inference_mode"));
     silent(&evaluates, "leak");
-    // The same in training is a leak, and not of evaluation.
+    // The same in training is a leak, not growth in an evaluation.
     said(&run("train_step"), "leak");
     silent(&run("train_step"), "evaluation_growth");
 }
 
-/// A small tensor from every step in a segment of its own kind, beside work that comes and goes.
+/// A small tensor from every step in a segment of its own, beside temporary work.
 fn losses(steps: u64, keeps: bool, graph: bool) -> Recording {
     let mut t = Tape::new();
     let keep =
@@ -60,12 +60,12 @@ fn losses(steps: u64, keeps: bool, graph: bool) -> Recording {
 
 #[test]
 fn a_list_of_losses_that_was_not_detached() {
-    // With their graphs: what grows is the activations, what keeps them is told by the four bytes beside them.
+    // With their graphs, the activations grow. The four-byte tensors beside them show what keeps them.
     let found = said(&losses(40, true, true), "leak");
     assert!(found.remedy.as_deref().is_some_and(|r| r.contains("loss.item()")), "{found:?}");
     assert!(found.advice.contains("loss.detach()") && found.sentence.contains("list of losses"), "{found:?}");
     silent(&losses(40, true, true), "kept_numbers");
-    // Activations that grow though the losses go are kept by something else.
+    // When activations grow although the losses are freed, something else keeps them.
     let found = said(&losses(40, false, true), "leak");
     assert!(found.remedy.is_none() && !found.advice.contains("loss.item()"), "{found:?}");
 }
@@ -76,12 +76,12 @@ fn numbers_of_every_step_that_stay() {
     assert!(found.sentence.contains("train.py") && found.sentence.contains("160"), "{}", found.sentence);
     assert!(found.remedy.is_some_and(|r| r.contains("loss.item()")));
     silent(&losses(40, true, false), "leak");
-    // A healthy run lets each go for the next, and a few steps tell nothing.
+    // A healthy run frees each before the next, and a few steps are not enough to tell.
     silent(&losses(40, false, false), "kept_numbers");
     silent(&losses(12, true, false), "kept_numbers");
 }
 
-/// Blocks that pile up for `period` steps and go together; with 1 each step frees its own.
+/// Blocks that accumulate for `period` steps and are freed together. With 1, each step frees its own.
 fn cycles(period: usize) -> Recording {
     let mut t = Tape::new();
     let node = t.stack(&[("/home/me/graph.py", "make_node")]);
@@ -104,7 +104,7 @@ fn cycles(period: usize) -> Recording {
 #[test]
 fn garbage_that_waits_for_the_collector() {
     let found = said(&cycles(5), "saw_tooth");
-    // Five blocks of 32 MiB pile up; the floors of the steps show three of them come and go.
+    // Five blocks of 32 MiB accumulate. The floors of the steps show three of them.
     assert!((64 * MIB..=160 * MIB).contains(&found.bytes), "{}", found.bytes);
     silent(&cycles(1), "saw_tooth");
 }
@@ -130,7 +130,7 @@ fn a_failure_whose_exception_is_kept() {
     silent(&run(true), "held_after_failure");
 }
 
-/// A small model trains; its third step fails, is caught and is tried again with less, from another line.
+/// A small model trains. Its third step fails, is caught, and is retried with less memory from another line.
 fn tries_again(holds: bool, falls_back: bool) -> Recording {
     let mut t = Tape::new();
     let at = |file: &str, line: &str| [(file.to_owned(), line.to_owned())];
@@ -151,7 +151,7 @@ fn tries_again(holds: bool, falls_back: bool) -> Recording {
     for step in 0..6 {
         let made = attempt(&mut t, embed, 32 * MIB, step == 3);
         if step == 3 && falls_back {
-            // The call goes on in parts, and so do the layers behind it.
+            // The call continues in parts, followed by the next layers.
             (0..6).map(|_| t.alloc(10 * MIB, layer)).collect::<Vec<_>>().into_iter().for_each(|h| t.free(h));
         }
         if step == 3 && holds {
@@ -177,19 +177,19 @@ fn a_failed_attempt_that_is_held_while_the_next_one_runs() {
 fn what_real_programs_keep_of_a_caught_failure() {
     let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
     let open = |name: &str| formats::open(&kinds.join(format!("{name}.python.pickle.zst")), &Progress::new()).unwrap();
-    // Tried again inside the except block, kept in a list of exceptions, and kept by the interpreter as a notebook's last traceback.
+    // Retried inside the except block, kept in a list of exceptions, and kept by the interpreter as a notebook's last traceback.
     for (name, gib) in [("retry_in_except", 5.2), ("kept_error", 5.1), ("notebook", 5.1)] {
         let recording = open(name);
         let found = said(&recording, "held_after_failure");
         assert!((found.bytes as f64 / GIB as f64 - gib).abs() < 0.2, "{name}: {}", found.bytes);
-        // It comes before the failures that it caused.
+        // It is listed before the failures it caused.
         assert_eq!(findings(&recording)[0].rule, "held_after_failure", "{name}");
     }
-    // A layer that falls back to parts needs what came before it.
+    // A layer that falls back to parts needs earlier activations.
     silent(&open("fallback_train"), "held_after_failure");
 }
 
-/// Forty steps of work that comes and goes; `keeps` says how many MiB of which line each leaves behind.
+/// Forty steps of temporary work. `keeps` says how many MiB of which line each step leaves behind.
 fn grows(keeps: impl Fn(usize) -> Option<(u64, usize)>) -> Recording {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/model.py", "forward")]);

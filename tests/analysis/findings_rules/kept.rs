@@ -1,4 +1,4 @@
-//! What a pass keeps that it need not.
+//! Memory that a pass keeps without need.
 
 use super::{findings, said, silent};
 use crate::tape::{MIB, Tape};
@@ -16,7 +16,7 @@ fn inside(t: &mut Tape, frames: &[(&str, &str)]) -> StackId {
     t.stack(&[frames, &outside].concat())
 }
 
-/// A forward pass of twelve layers, each of six lines of 12 MiB; `keeps` holds all of it to the end, as a graph does.
+/// A forward pass of twelve layers with six lines of 12 MiB each. `keeps` holds everything to the end, as a graph does.
 fn layers(keeps: bool) -> Recording {
     let mut t = Tape::new();
     let lines: Vec<StackId> = (0..6).map(|i| inside(&mut t, &[("/home/me/layers.py", &format!("line{i}"))])).collect();
@@ -39,7 +39,8 @@ fn a_graph_that_nothing_uses() {
     silent(&layers(false), "unused_graph");
 }
 
-/// The same pass of a program that trains, where the recording ends before its backward pass: what is reserved beside it is needed then.
+/// The same pass in a training program, where the recording ends before the backward pass. Its reserved memory will be needed
+/// then.
 #[test]
 fn a_recording_that_ends_before_the_backward_pass() {
     let run = |trains: bool| {
@@ -64,7 +65,7 @@ fn a_recording_that_ends_before_the_backward_pass() {
     assert!(found.remedy.is_some(), "{found:?}");
 }
 
-/// Modules whose weights have gradients, and a block that a constructor of the program keeps beside them.
+/// Modules whose weights have gradients, and a block that a constructor keeps beside them.
 fn training_beside(buffer: u64) -> (Recording, u64) {
     let mut t = Tape::new();
     let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/train.py", "main")]);
@@ -99,7 +100,7 @@ fn a_replay_buffer_is_no_weight() {
     assert_eq!(of(training_beside(14 * MIB)), Role::Weights, "a buffer of the model is no larger than its weights");
 }
 
-/// Eight weights of 32 MiB, and a pass that makes of each a copy of `copy` MiB beside its result, inside of `operators` in C++.
+/// Eight weights of 32 MiB, and a pass that makes a copy of `copy` MiB of each beside its result, inside C++ `operators`.
 fn linear(copy: u64, operators: &[(&str, &str)]) -> Recording {
     let mut t = Tape::new();
     let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/eval.py", "main")]);
@@ -123,7 +124,7 @@ fn linear(copy: u64, operators: &[(&str, &str)]) -> Recording {
 fn copies_that_autocast_keeps() {
     assert_eq!(said(&linear(16, &[]), "autocast_copies").bytes, 8 * 16 * MIB);
     silent(&linear(12, &[]), "autocast_copies");
-    // Stacks that name operators name casts too.
+    // Stacks that contain operators also contain casts.
     let [operator, cast] = [("??", "at::_ops::empty::call(...)"), ("??", "at::autocast::cached_cast(...)")];
     silent(&linear(16, &[operator]), "autocast_copies");
     assert_eq!(said(&linear(16, &[operator, cast]), "autocast_copies").bytes, 8 * 16 * MIB);
@@ -142,11 +143,11 @@ fn attention_written_out() {
     };
     assert_eq!(said(&run(["scores", "mask", "scale"], "attention"), "attention_scores").bytes, 3 * 64 * MIB);
     silent(&run(["pad", "convolve", "scale"], "convolution"), "attention_scores");
-    // Only attention takes a softmax outside of the loss.
+    // Only attention uses softmax outside the loss.
     assert_eq!(said(&run(["scores", "mask", "softmax"], "mix"), "attention_scores").bytes, 64 * MIB);
 }
 
-/// The backward pass has freed two of three lines' scores when it makes the most of their gradients.
+/// When the backward pass reaches its peak of gradients, it has freed the scores of two of three lines.
 #[test]
 fn attention_whose_peak_is_in_its_backward_pass() {
     let mut t = Tape::new();
@@ -173,7 +174,8 @@ fn attention_whose_peak_is_in_its_backward_pass() {
     assert!(found.saving.unwrap().after <= 3 * 64 * MIB, "{:?}", found.saving);
 }
 
-/// Twelve layers, each of which keeps four lines' blocks, and `tensors` of 24 MiB from one line more; all are said to be activations.
+/// Twelve layers. Each keeps blocks of four lines, and `tensors` blocks of 24 MiB from another line; all are marked as
+/// activations.
 fn formula(tensors: usize) -> Recording {
     let mut t = Tape::new();
     let lines: Vec<StackId> = (0..4).map(|i| t.stack(&[("/home/me/layers.py", &format!("line{i}"))])).collect();
@@ -211,7 +213,7 @@ fn what_saves_most_stands_first() {
     }
 }
 
-/// What checkpointing leaves of layers: one layer's blocks, and what each layer begins with.
+/// What checkpointing keeps: the blocks of one layer, and the input of each layer.
 #[test]
 fn layers_that_could_be_checkpointed() {
     let saving = said(&formula(4), "activations").saving.unwrap();
@@ -219,7 +221,7 @@ fn layers_that_could_be_checkpointed() {
     assert_eq!(saving.after, (12 * 12 + 3 * 12 + 4 * 24) * MIB);
 }
 
-/// A weight, and three short-lived tensors of one line beside it.
+/// A weight, and three short-lived tensors of one line.
 #[test]
 fn temporaries_of_one_line() {
     let run = |size: u64, function: &str| {
@@ -245,7 +247,8 @@ fn temporaries_of_one_line() {
     silent(&run(400 * MIB, "cross_entropy"), "temporaries");
 }
 
-/// Each step makes some layers' tensors and a result, which goes before the next step or when that has made its own.
+/// Each step makes tensors of some layers and a result. The result is freed before the next step, or when that step has made its
+/// own.
 #[test]
 fn a_result_that_is_held_over() {
     let run = |is_held: bool| {
@@ -280,7 +283,7 @@ fn a_result_that_is_held_over() {
     silent(&run(false), "last_result");
 }
 
-/// Equal blocks that stay are weights, whatever server's cache they look like.
+/// Equal blocks that stay are weights, even if they look like a server's cache.
 #[test]
 fn weights_are_no_cache() {
     let mut t = Tape::new();
@@ -296,7 +299,8 @@ fn weights_are_no_cache() {
     silent(&t.finish(), "preallocated_cache");
 }
 
-/// The Trainer joins the predictions of each batch with those before, on the GPU. A program's own list of them is no matter of its settings.
+/// The Trainer concatenates the predictions of all batches on the GPU. A program's own list of predictions is not affected by its
+/// settings.
 #[test]
 fn predictions_that_a_trainer_gathers() {
     let run = |file: &str| {
@@ -316,13 +320,13 @@ fn predictions_that_a_trainer_gathers() {
     silent(&run("/home/me/gather.py"), "gathered");
 }
 
-/// `model.to()` moves a weight and then its gradient, each from a line of its own. Nothing says so of weights alone.
+/// `model.to()` moves a weight and then its gradient, from two lines. Weights without gradients must not be taken for gradients.
 #[test]
 fn gradients_that_move_with_the_model() {
     let run = |has_gradients: bool| {
         let mut t = Tape::new();
         let outside = [(MODULE, "_apply"), (MODULE, "to"), ("/home/me/eval.py", "load")];
-        // A frame further in gives `_apply` another line.
+        // A frame further inside gives `_apply` another line.
         let weight = t.stack(&outside);
         let gradient = t.stack(&[&[(MODULE, "convert")][..], &outside].concat());
         for _ in 0..8 {
@@ -338,7 +342,7 @@ fn gradients_that_move_with_the_model() {
     silent(&run(false), "moved_gradients");
 }
 
-/// A teacher of four layers and a student of four train in three steps. With a graph the teacher has gradients that stay, and its
+/// A teacher and a student of four layers each train in three steps. With a graph, the teacher has gradients that stay, and its
 /// backward pass comes last.
 fn distilled(has_graph: bool) -> Recording {
     let mut t = Tape::new();
@@ -374,7 +378,7 @@ fn distilled(has_graph: bool) -> Recording {
             }
         }
         taught.into_iter().for_each(|h| t.free(h));
-        // Between the last of the backward pass and the optimizer.
+        // Between the end of the backward pass and the optimizer.
         let loss = t.alloc(30 * MIB, backward);
         t.free(loss);
         t.optimizer(|t| {
@@ -408,7 +412,7 @@ fn gradients_that_nothing_uses() {
     silent(&distilled(false), "untrained_gradients");
 }
 
-/// Three steps that train eight weights under autocast, which is opened around the loop or anew in each step.
+/// Three steps that train eight weights under autocast, which is entered around the loop or in each step.
 fn under_autocast(around_loop: bool) -> Recording {
     let mut t = Tape::new();
     let weight = t.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("/home/me/train.py", "main")]);

@@ -1,4 +1,4 @@
-//! A model that is loaded, layer by layer or in shards, is neither training nor a leak.
+//! Loading a model, by layer or in shards, is neither training nor a leak.
 
 use super::{findings, said, silent};
 use crate::tape::{Handle, MIB, Tape};
@@ -6,16 +6,16 @@ use vramscope_core::anatomy::steps::{StepSource, Steps};
 use vramscope_core::model::{Progress, Recording, StackId};
 use vramscope_core::tables::DeviceTables;
 
-/// How a model gets onto the device.
+/// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// Each parameter is read in four bytes and cast to two.
     Cast,
-    /// Each is read as it is, and copied.
+    /// Each parameter is read as it is and copied.
     Copy,
-    /// Each is read whole and kept in a quarter.
+    /// Each parameter is read in full and kept in a quarter of the size.
     Quantise,
-    /// Files of eight layers, each read at once, cut up and let go.
+    /// Files of eight layers, each read at once, split and freed.
     Shards,
 }
 
@@ -25,7 +25,7 @@ struct Names {
     scale: StackId,
 }
 
-/// Loads `layers` layers of three parameters each, and gives what stays.
+/// Loads `layers` layers of three parameters each. Returns what stays.
 fn load(t: &mut Tape, way: Way, layers: u64, names: &Names) -> Vec<Handle> {
     let mut model = Vec::new();
     let mut shard = None;
@@ -61,7 +61,7 @@ fn names(t: &mut Tape, has_stacks: bool) -> Names {
     Names { read: of("read"), keep: of("build"), scale: of("scales") }
 }
 
-/// Training without annotations: forward and backward, all freed; `keeps` leaves an output of every step behind.
+/// Training without annotations: forward and backward, everything freed. With `keeps`, an output of every step stays.
 fn train(t: &mut Tape, steps: u64, keeps: bool) {
     let forward = t.stack(&[("/home/me/model.py", "block"), ("/home/me/run.py", "main")]);
     let grad = t.stack(&[("/home/me/run.py", "backward"), ("/home/me/run.py", "main")]);

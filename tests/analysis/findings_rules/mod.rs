@@ -1,4 +1,4 @@
-//! Every rule of the findings: a recording that makes it speak, and one just like it that must not.
+//! For every rule of the findings: a recording that triggers it, and a similar one that must not.
 
 mod beside;
 mod cache;
@@ -21,7 +21,6 @@ use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
-/// A recording of the tests, by its name without an ending.
 fn of_tests(name: &str) -> Recording {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
     formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
@@ -42,7 +41,7 @@ fn rules(recording: &Recording) -> BTreeSet<&'static str> {
     findings(recording).iter().map(|f| f.rule).collect()
 }
 
-/// What one rule says; it must say something whole.
+/// The finding of a rule, which must exist and be complete.
 #[track_caller]
 fn said(recording: &Recording, rule: &str) -> Finding {
     let all = findings(recording);
@@ -62,7 +61,7 @@ fn of(device: DeviceRecording) -> Recording {
     Recording { devices: vec![device], ..Recording::default() }
 }
 
-/// Some steps of training that nothing is wrong with: forward, backward, all freed.
+/// Some training steps with nothing wrong: forward, backward, everything freed.
 fn healthy_steps(t: &mut Tape, steps: usize) {
     let forward = t.stack(&[("/home/me/model.py", "forward"), ("/home/me/train.py", "main")]);
     let held = t.alloc(40 * MIB, forward);
@@ -99,7 +98,7 @@ fn the_documentation_lists_every_rule_as_it_is() {
     assert!(text.contains(&table), "docs/FINDINGS.md is not the table of rules; UPDATE_SNAPSHOTS=1 writes it");
 }
 
-/// The rules that calls of a function in these tests name: the last word in quotes of its arguments.
+/// The rules named by calls of a test function: the last quoted word of its arguments.
 fn named_by(source: &str, function: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in source.match_indices(&format!("{function}(")) {
@@ -116,7 +115,7 @@ fn named_by(source: &str, function: &str) -> BTreeSet<String> {
     found
 }
 
-/// A rule that nothing triggers is dead, and one that nothing keeps silent may speak always: each has a recording for both.
+/// Each rule needs a recording that triggers it and one that does not. Otherwise it may never apply, or always.
 #[test]
 fn every_rule_has_a_recording_that_triggers_it_and_one_that_must_not() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/analysis/findings_rules");
@@ -130,7 +129,7 @@ fn every_rule_has_a_recording_that_triggers_it_and_one_that_must_not() {
     assert!(triggered.iter().chain(&kept_silent).all(is_rule), "{triggered:?} {kept_silent:?}");
 }
 
-/// Each rule that names a generated recording is shown by one here, and each that names a file by that file.
+/// Each rule whose example is a generated recording is tested with one here, and each whose example is a file with that file.
 #[test]
 fn every_rule_is_shown() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/analysis/findings_rules");

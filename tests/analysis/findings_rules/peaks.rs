@@ -1,4 +1,4 @@
-//! What makes a peak, and what fills a device that is full.
+//! What makes up a peak, and what fills a full device.
 
 use super::{of_tests, said, silent};
 use crate::tape::{GIB, MIB, Tape};
@@ -29,7 +29,8 @@ fn a_buffer_that_is_copied_to_grow() {
     silent(&run(false), "grows_by_copy");
 }
 
-/// `out = torch.cat([out, part])` in a loop: the old copies leave holes that no larger copy fits into, and the result has to be whole.
+/// `out = torch.cat([out, part])` in a loop. The old copies leave holes that no larger copy fits, and the result must be
+/// contiguous.
 #[test]
 fn torch_cat_in_a_loop_is_no_matter_of_sizes_or_chunks() {
     let mut t = Tape::new();
@@ -71,7 +72,7 @@ fn one_block_that_makes_the_peak() {
     silent(&run(100 * MIB), "spike");
 }
 
-/// `x = f(x)`: each block goes when the next is made, so that two are alive at once.
+/// `x = f(x)`: each block is freed when the next one exists, so two are alive at once.
 #[test]
 fn blocks_that_follow_each_other() {
     let mut t = Tape::new();
@@ -95,7 +96,7 @@ fn blocks_that_follow_each_other() {
     assert_eq!(found.saving.unwrap().bytes(), 900 * MIB);
 }
 
-/// A block with these frames beside 2 GiB of something else, live for most of the run or for a moment.
+/// A block with these frames beside 2 GiB of other memory, live for most of the run or only briefly.
 fn peak_with(frames: &[(&str, &str)], size: u64, is_brief: bool) -> Recording {
     let mut t = Tape::new();
     let other = t.stack(&[("/home/me/model.py", "build")]);
@@ -139,7 +140,7 @@ fn an_image_decoded_in_one_piece() {
 fn an_optimizer_that_works_on_all_parameters_at_once() {
     let frames = [("/venv/lib/python3.12/site-packages/torch/optim/adam.py", "_multi_tensor_adam")];
     assert_eq!(said(&peak_with(&frames, GIB, true), "foreach_optimizer").bytes, GIB);
-    // What stays is state, not a spike.
+    // Memory that stays is state, not a spike.
     silent(&peak_with(&frames, GIB, false), "foreach_optimizer");
     silent(&peak_with(&frames, 128 * MIB, true), "foreach_optimizer");
 }
@@ -166,7 +167,7 @@ fn gradients_beside_the_buckets_they_are_copied_to() {
     silent(&run(false), "gradient_buckets");
 }
 
-/// Memory of one role, and a request that fails or does not.
+/// Memory of one role, with or without a request that fails.
 fn filled_with(role: &str, fails: bool) -> Recording {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/train.py", "main")]);
@@ -187,12 +188,12 @@ fn optimizer_state_that_fills_the_device() {
     assert_eq!(said(&full, "optimizer_state").bytes, 1000 * MIB);
     silent(&full, "activations");
     said(&under("optimizer_state", 1250 * MIB), "optimizer_state");
-    // Nobody is short of memory: then it is told for what a smaller state would save, where that is much.
+    // Nothing fails. The finding then says what a smaller state would save, when that is much.
     let saving = said(&filled_with("optimizer_state", false), "optimizer_state").saving.unwrap();
-    // A byte an element, and four for each 256.
+    // One byte per element, and four bytes per 256 elements.
     assert_eq!((saving.before, saving.after), (1200 * MIB, 200 * MIB + 10 * (100 * MIB * 65 / 256)));
     silent(&before_a_higher_peak("optimizer_state"), "optimizer_state");
-    // Whose state it is, only the code that made it tells.
+    // Only the code that allocated it shows whose state it is.
     let of = |file: &str| {
         let mut t = Tape::new();
         let step = t.stack(&[(&format!("/site-packages/{file}"), "step"), ("/home/me/train.py", "main")]);
@@ -212,7 +213,7 @@ fn optimizer_state_that_fills_the_device() {
     assert!(by("other/optimizer.py").starts_with("An optimizer with 8-bit state"));
 }
 
-/// Memory of one role, a third of the peak, and later blocks of something else that are as high without it.
+/// Memory of one role, a third of the peak, and later blocks of other memory that are as high without it.
 fn before_a_higher_peak(role: &str) -> Recording {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/train.py", "main")]);
@@ -236,7 +237,7 @@ fn activations_that_fill_the_device() {
     assert_eq!(said(&full, "activations").bytes, 1000 * MIB);
     silent(&full, "optimizer_state");
     silent(&filled_with("activation", false), "activations");
-    // Without stacks no layers are known, and three quarters are told all the same.
+    // Without stacks no layers are known, but the three quarters are still reported.
     let mut bare = filled_with("activation", false);
     bare.devices[0].events.stack.fill(StackId::NONE);
     bare.devices[0].blocks.iter_mut().for_each(|b| b.stack = StackId::NONE);
@@ -252,7 +253,7 @@ fn under(role: &str, limit: u64) -> Recording {
     recording
 }
 
-/// `zero_grad(set_to_none=False)` keeps gradients through the forward pass; another program frees them.
+/// `zero_grad(set_to_none=False)` keeps gradients through the forward pass. Another program frees them.
 #[test]
 fn gradients_that_stay_are_told() {
     let recorded = |name: &str| {
@@ -260,27 +261,27 @@ fn gradients_that_stay_are_told() {
         formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
     };
     let found = said(&recorded("adam_inplace.python"), "gradients_kept");
-    // 92.08 MiB of gradients, as the program counted them.
+    // 92.08 MiB of gradients, as counted by the program.
     assert_eq!(found.saving.unwrap().bytes(), found.bytes);
     silent(&recorded("own_adam_none.none"), "gradients_kept");
-    // Three models are kept with their gradients. Freed right after each step PyTorch counted 1,719,132,160 bytes at the peak; a workspace of
-    // 32 MiB is taken for one of them.
+    // Three models are kept with their gradients. With gradients freed after each step, PyTorch counted 1,719,132,160 bytes at
+    // the peak. A workspace of 32 MiB is mistaken for a gradient.
     let found = said(&recorded("../kinds/kept_models.python"), "gradients_kept");
     let after = found.saving.unwrap().after;
     assert!(after.abs_diff(1_719_132_160) <= 32 << 20, "{after}");
 }
 
-/// A search over settings keeps the model of each trial. An average of the weights is no earlier model.
+/// A hyperparameter search keeps the model of each trial. A moving average of the weights is not an earlier model.
 #[test]
 fn what_is_kept_beside_the_model_is_told() {
     let found = said(&of_tests("kinds/kept_models.python"), "earlier_model");
     let sentence = found.sentence.replace('\u{a0}', " ");
     assert!(sentence.contains("a model 4 times") && sentence.contains(" 3 of the earlier ones are"), "{sentence}");
-    // Weights, gradients and two states of the three: 80.19 MiB each.
+    // Weights, gradients and two states of the three models: 80.19 MiB each.
     assert_eq!(found.bytes >> 20, 962);
     silent(&of_tests("kinds/dit_ema.python"), "earlier_model");
     silent(&of_tests("kinds/dpo.python.cap50"), "earlier_model");
-    // One that each step makes anew is told as a leak.
+    // One that each step creates again is reported as a leak.
     said(&of_tests("promised/old_optimizer"), "earlier_optimizer");
     silent(&of_tests("leak_optimizers.leak.python"), "earlier_optimizer");
     silent(&of_tests("kinds/vqgan.none"), "earlier_optimizer");
@@ -294,7 +295,7 @@ fn what_is_kept_beside_the_model_is_told() {
     silent(&of_tests("promised/old_optimizer"), "kept_copies");
 }
 
-/// PyTorch counted 1,424,829,952 bytes where the evaluation took batches of training's size.
+/// PyTorch counted 1,424,829,952 bytes when the evaluation used the batch size of training.
 #[test]
 fn an_evaluation_with_a_larger_batch_is_told() {
     let found = said(&of_tests("promised/eval_big"), "larger_evaluation");
@@ -306,8 +307,8 @@ fn an_evaluation_with_a_larger_batch_is_told() {
     silent(&of_tests("promised/predict"), "larger_evaluation");
 }
 
-/// Outputs in a list, in an accumulation of gradients and in a validation; scores of which the loss reads the last; differences of all
-/// pairs. Beside each what PyTorch counted of the mended program.
+/// Outputs kept in a list, in gradient accumulation and in a validation; scores of which the loss reads only the last;
+/// differences of all pairs. Beside each, PyTorch's count for the fixed program.
 #[test]
 fn outputs_that_nobody_needs_are_told() {
     let is_near = |found: &Finding, counted: u64| {
@@ -321,15 +322,15 @@ fn outputs_that_nobody_needs_are_told() {
     is_near(&found, 1_384_532_480);
     silent(&of_tests("promised/accumulated"), "kept_results");
     silent(&of_tests("promised/eval_big"), "kept_results");
-    // The inputs of checkpointed layers, and the inner passes of derivatives of derivatives, are needed.
+    // Inputs of checkpointed layers and inner passes of second derivatives are needed.
     silent(&of_tests("promised/wide_checkpointed"), "kept_results");
     silent(&of_tests("kinds/maml.python.cap85"), "kept_results");
-    // A sampler's images: 50 steps, of which the last image is used.
+    // A sampler's images: 50 steps, of which only the last image is used.
     is_near(&said(&of_tests("promised/all_latents"), "kept_results"), 1_090_834_432);
     is_near(&said(&of_tests("promised/logits_last"), "unread_scores"), 1_678_626_816);
     silent(&of_tests("promised/loss"), "unread_scores");
     silent(&of_tests("promised/summed_micro"), "unread_scores");
-    // The matrix product of torch.cdist needs less than what stays when the differences go.
+    // The matrix product of torch.cdist needs less memory than remains without the differences.
     let after = said(&of_tests("promised/pairwise_expand"), "all_pairs").saving.unwrap().after;
     assert!((127_846_400..256_000_000).contains(&after), "{after}");
     silent(&of_tests("promised/broadcast_loss"), "all_pairs");
@@ -338,8 +339,8 @@ fn outputs_that_nobody_needs_are_told() {
     silent(&of_tests("promised/sample_grads"), "all_pairs");
 }
 
-/// Scores of a prompt's 768 positions where the next passes make those of one token, and of 512 of which only the last are read. Beside each
-/// what PyTorch counted of the mended program.
+/// Scores for all 768 positions of a prompt while later passes compute one token; scores for 512 positions of which only the last
+/// is read. Beside each, PyTorch's count for the fixed program.
 #[test]
 fn scores_of_a_whole_prompt_are_told() {
     let found = said(&of_tests("promised/decode_loop"), "unread_scores");
@@ -353,10 +354,11 @@ fn scores_of_a_whole_prompt_are_told() {
     silent(&of_tests("nograd_missing.start.python"), "unread_scores");
 }
 
-/// `create_graph=True` where no second derivative follows; a gradient penalty and Hessian-vector products go through their graph.
+/// `create_graph=True` without a second derivative. A gradient penalty and Hessian-vector products do use the graph.
 #[test]
 fn a_graph_of_the_backward_pass_is_told() {
-    // The backward pass of its twin frees activations while it makes gradients; the finding keeps them to its end.
+    // The fixed program's backward pass frees activations while it makes gradients. The finding assumes that they stay to its
+    // end.
     let after = said(&of_tests("promised/penalty_graph"), "backward_graph").saving.unwrap().after;
     assert!((665_010_176..798_000_000).contains(&after), "{after}");
     let after = said(&of_tests("promised/gan_graph"), "backward_graph").saving.unwrap().after;
@@ -380,7 +382,7 @@ fn gradients_of_every_sample_are_told() {
     silent(&of_tests("promised/resnet"), "sample_gradients");
 }
 
-/// A table of two million rows of which a batch reads 81,920. PyTorch counted 624,046,080 bytes with `sparse=True`.
+/// A table of two million rows, of which a batch reads 81,920. PyTorch counted 624,046,080 bytes with `sparse=True`.
 #[test]
 fn a_dense_gradient_of_a_table_is_told() {
     let found = said(&of_tests("promised/dense_embedding"), "dense_embedding");
@@ -391,8 +393,8 @@ fn a_dense_gradient_of_a_table_is_told() {
     silent(&of_tests("promised/loss"), "dense_embedding");
 }
 
-/// A search over widths, whose results hold models and optimizers; PyTorch counted 320,554,496 bytes without them. A network that grows trains all
-/// of its blocks, and its new optimizer replaces the old one at once.
+/// A search over widths whose results hold models and optimizers. PyTorch counted 320,554,496 bytes without them. A growing
+/// network trains all its blocks, and its new optimizer replaces the old one at once.
 #[test]
 fn models_of_a_search_are_told_and_blocks_of_one_that_grows_are_not() {
     let found = said(&of_tests("promised/trials"), "earlier_model");
@@ -403,82 +405,84 @@ fn models_of_a_search_are_told_and_blocks_of_one_that_grows_are_not() {
     silent(&of_tests("promised/progressive"), "saw_tooth");
 }
 
-/// `zero_grad()` between `backward()` and `step()`: nothing is trained.
+/// `zero_grad()` between `backward()` and `step()`, so nothing is trained.
 #[test]
 fn a_step_without_gradients_is_told() {
     let found = said(&of_tests("promised/zero_before_step"), "zero_before_step");
     assert!(found.sentence.replace('\u{a0}', " ").contains("in each of the 6 steps"), "{}", found.sentence);
     silent(&of_tests("promised/eval_big"), "zero_before_step");
     silent(&of_tests("promised/logits_last"), "zero_before_step");
-    // With gradient_as_bucket_view=True the gradients that the step reads lie in DDP's buckets.
+    // With gradient_as_bucket_view=True, the gradients that the step reads are in DDP's buckets.
     silent(&of_tests("promised/ddp_views"), "zero_before_step");
 }
 
-/// The model runs a second time for the accuracy: that graph goes before the backward pass, which uses the first.
+/// The model runs a second time for the accuracy. That graph is freed before the backward pass, which uses the first one.
 #[test]
 fn a_second_pass_for_a_metric_is_told() {
     let found = said(&of_tests("promised/double_forward"), "unused_graph");
     assert!(found.sentence.replace('\u{a0}', " ").contains("keeps 1,007.31 MiB in 140 blocks"), "{}", found.sentence);
     silent(&of_tests("promised/resnet"), "unused_graph");
-    // A GELU in the same file, whose `forward` has tensors of the scores' size: 12 blocks of minGPT are scores, 35 have their size.
+    // A GELU in the same file, whose `forward` has tensors as large as the scores: of minGPT's 35 blocks of that size, 12 are
+    // scores.
     let scores = said(&of_tests("kinds/chargpt.python"), "attention_scores");
     assert!(scores.sentence.replace('\u{a0}', " ").starts_with("12 blocks of up to 24 MiB each"), "{}", scores.sentence);
-    // pix2pix saves samples of ten images between steps of eight, with autograd on.
+    // pix2pix saves samples of ten images between steps of eight, with autograd enabled.
     let samples = said(&of_tests("kinds/pix2pix.python"), "unused_graph");
     let sentence = samples.sentence.replace('\u{a0}', " ");
     assert!(sentence.contains("called at pix2pix.py:112 keeps 837.23 MiB in 80 blocks"), "{sentence}");
 }
 
-/// A resumed run holds what it loaded; the optimizer took over its states, so the weights alone are too many.
+/// A resumed run keeps the checkpoint it loaded. The optimizer took over its states, so only the weights are superfluous.
 #[test]
 fn the_weights_of_a_checkpoint_that_a_run_was_resumed_from_are_told() {
     let found = said(&of_tests("promised/resume_ckpt"), "loaded_copy");
     assert_eq!(found.bytes >> 20, 166, "{}", found.sentence);
 }
 
-/// Softmax, logarithm and gather in the program's own lines, where `F.cross_entropy` needs a third.
+/// Softmax, logarithm and gather in the program's own lines, where `F.cross_entropy` needs a third of the memory.
 #[test]
 fn a_cross_entropy_by_hand_is_told() {
     let found = said(&of_tests("promised/hand_ce"), "loss_by_hand");
     assert!(found.sentence.contains("3 more tensors as large, made at habits.py:65 and habits.py:64"), "{}", found.sentence);
     silent(&of_tests("promised/loss"), "loss_by_hand");
-    // A log-softmax of the program's own, of which it gathers the tokens that are there.
+    // The program's own log-softmax, from which it gathers the scores of the tokens.
     let found = said(&of_tests("promised/token_logps"), "logits");
     assert!(found.sentence.contains("made by the loss at more.py:28"), "{}", found.sentence);
     silent(&of_tests("promised/token_logps"), "loss_by_hand");
     silent(&of_tests("promised/logits_last"), "loss_by_hand");
 }
 
-/// State that an earlier optimizer left is told to be freed, not to be smaller; gradients of earlier models are not of the step before.
+/// State of an earlier optimizer should be freed, not made smaller. Gradients of earlier models are not those of the previous
+/// step.
 #[test]
 fn what_is_left_over_is_told_as_that() {
     let found = said(&of_tests("kinds/kept_models.python"), "gradients_kept");
     assert!(found.sentence.contains("gradients of the step before and of earlier models."), "{}", found.sentence);
     silent(&of_tests("promised/val_cat"), "spike");
-    // The history of one LBFGS grows for as many iterations as it keeps.
+    // The history of a single LBFGS grows for as many iterations as it keeps.
     silent(&of_tests("promised/lbfgs"), "earlier_optimizer");
     assert_eq!(said(&of_tests("promised/lbfgs"), "optimizer_state").bytes >> 20, 544);
-    // Two states of 139 MiB of weights: those of the optimizer in use.
+    // Two states for 139 MiB of weights: those of the current optimizer.
     assert_eq!(said(&of_tests("promised/old_optimizer"), "optimizer_state").bytes >> 20, 278);
 }
 
-/// Squares are common among sizes: only one that dwarfs all else is told.
+/// Squares are common among sizes, so only one that exceeds everything else is reported.
 #[test]
 fn a_loss_of_all_pairs_is_told() {
     said(&of_tests("promised/broadcast_loss"), "broadcast");
     silent(&of_tests("kinds/bart.none.cap85"), "broadcast");
-    // 4,096 images of 64 × 64 pixels, and a number for each.
+    // 4,096 images of 64 × 64 pixels, with a number for each.
     silent(&of_tests("kinds/wgan_gp.python.cap70"), "broadcast");
 }
 
-/// What a later step needs is told where none was recorded.
+/// What a later step needs is mentioned when no later step was recorded.
 #[test]
 fn a_first_step_is_no_peak_of_the_run() {
     said(&of_tests("plan/gpt.b8.one_step"), "first_step");
     silent(&of_tests("plan/gpt.b8"), "first_step");
 }
 
-/// What no other rule is about is told as what it is, also without stacks.
+/// Memory that no other rule covers is reported as what it is, also without stacks.
 #[test]
 fn activations_and_temporaries_that_make_the_peak_are_told() {
     let found = said(&of_tests("kinds/penalty.python"), "batch");
@@ -487,8 +491,8 @@ fn activations_and_temporaries_that_make_the_peak_are_told() {
     silent(&of_tests("kinds/kept_models.python"), "batch");
 }
 
-/// Weights that make the peak are told, what is live in a file without a history is not called the peak, and gradients that are larger than
-/// the weights are not believed.
+/// Weights that make the peak are reported. What is live in a file without a history is not called the peak. Gradients larger
+/// than the weights are not believed.
 #[test]
 fn a_model_that_makes_the_peak_is_told() {
     let mut t = Tape::new();
@@ -521,7 +525,7 @@ fn a_model_that_makes_the_peak_is_told() {
     assert!(said.contains("Nothing but loading was recorded"), "{said}");
 }
 
-/// The other devices of a program that fails are named where they hold far less.
+/// When a program fails, its other devices are mentioned if they hold far less.
 #[test]
 fn devices_that_hold_less_than_the_one_that_fails_are_named() {
     let run = |other: u64| {
@@ -539,7 +543,7 @@ fn devices_that_hold_less_than_the_one_that_fails_are_named() {
     assert!(!run(900 * MIB).contains("the other devices") && !run(4 * MIB).contains("the other devices"));
 }
 
-/// Each layer keeps two tensors to the end of the pass, which nothing continues. A program that generates needs them.
+/// Each layer keeps two unused tensors to the end of the pass. A program that generates text needs them.
 #[test]
 fn keys_and_values_that_nothing_uses() {
     let run = |layers: usize, trains: bool| {
@@ -576,7 +580,7 @@ fn keys_and_values_that_nothing_uses() {
     silent(&run(2, false), "unused_cache");
 }
 
-/// `torch.backends.cudnn.benchmark` is named as what empties the cache and makes the peak, and is not advised.
+/// `torch.backends.cudnn.benchmark` is named as the reason for emptied caches and for the peak, and is not recommended.
 #[test]
 fn cudnn_benchmark_is_named() {
     let searches = of_tests("promised/cudnn_search");

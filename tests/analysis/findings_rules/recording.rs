@@ -1,4 +1,4 @@
-//! The recording itself: too heavy, without its history, cut short.
+//! The recording itself: too expensive, without its history, cut short.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn a_snapshot_without_its_history() {
     assert_eq!(said(&recording, "no_history").bytes, 100 * MIB);
 }
 
-/// What lives where a file breaks off is no leak, and that it breaks off is told first.
+/// Memory that is live at the end of a file that is cut short is not a leak. The cut is reported first.
 #[test]
 fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join("fragment_oom.pickle");
@@ -59,7 +59,7 @@ fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
     assert!(spoke > 0, "no cut left events");
 }
 
-/// PyTorch's example of a GAN under a cap, with `torch.backends.cudnn.benchmark`: it made its four steps and printed no error.
+/// PyTorch's example of a GAN under a cap with `torch.backends.cudnn.benchmark`: it finished its four steps without an error.
 #[test]
 fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
@@ -70,18 +70,19 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let found = said(&gan, "refused_trial");
     assert!(found.sentence.contains("4 requests of up to 2.22\u{a0}GiB were refused"), "{}", found.sentence);
     silent(&gan, "out_of_memory");
-    // A GAN of PyTorch-GAN that made its twelve steps: cuDNN tried up to 29 algorithms for one call, which then needed next to no workspace.
+    // A GAN of PyTorch-GAN that finished its twelve steps. cuDNN tried up to 29 algorithms for one call, which then needed almost
+    // no workspace.
     let infogan = open("infogan.python.cap70.pickle.zst");
     let events = &infogan.devices[0].events;
     assert_eq!((events.refused_trials().len(), events.has_oom()), (69, false));
     silent(&infogan, "out_of_memory");
-    // A program that tries sizes itself gets none of them: its next allocation is another line's.
+    // A program that tries sizes itself does not count: its next allocation is from another line.
     let mut t = Tape::new();
     let [tries, goes_on] = ["find_batch", "main"].map(|name| t.stack(&[("/home/me/train.py", name)]));
     (0..8).for_each(|i| t.oom((4096 - i) * MIB, MIB, tries));
     t.alloc(16 * MIB, goes_on);
     assert_eq!(t.finish().devices[0].events.ooms().len(), 8);
-    // So does one that halves its batch and keeps what it gets in the end.
+    // Neither does one that halves its batch and keeps what it finally gets.
     let mut t = Tape::new();
     (1..5).for_each(|i| t.oom((4096 >> i) * MIB, MIB, tries));
     t.alloc(16 * MIB, tries);
@@ -90,18 +91,18 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let mut t = Tape::new();
     (0..1000).for_each(|i| t.oom((4096 + i * 7 % 13) * MIB, MIB, tries));
     assert_eq!(t.finish().devices[0].events.ooms().len(), 1000);
-    // What is freed at once before a request that finds no room is no trial.
+    // A block that is freed at once before a request that finds no room is not a trial.
     let mut t = Tape::new();
     let block = t.alloc(512 * MIB, tries);
     t.free(block);
     t.oom(4096 * MIB, MIB, tries);
     assert!(t.finish().devices[0].events.granted_trials().is_empty());
-    // Failures by the thousand are not each searched to their end.
+    // Thousands of failures are not each searched to their end.
     let mut t = Tape::new();
     let stack = t.stack(&[("/home/me/train.py", "main")]);
     (0..100_000).for_each(|_| t.oom(4096 * MIB, MIB, stack));
     assert_eq!(t.finish().devices[0].events.ooms().len(), 100_000);
-    // Here a request failed as well: after six trials of one convolution, whose call went on.
+    // Here a request failed as well, after six trials of one convolution whose call continued.
     let maml = open("maml.python.cap85.pickle.zst");
     let events = &maml.devices[0].events;
     assert_eq!((events.refused_trials().len(), events.ooms().len()), (6, 1));

@@ -1,4 +1,4 @@
-//! What is advised is true: of the recording's own settings, of where it ends, and of what the file tells.
+//! Advice must be true for the recording's own settings, for where it ends, and for what the file contains.
 
 use std::path::Path;
 
@@ -35,13 +35,13 @@ fn advised(recording: &Recording) -> Vec<Advice> {
 
 #[test]
 fn what_serves_a_recording_that_ends_at_its_failure_may_only_postpone_it() {
-    // The real run goes on for a fifth of its requests and then fails with expandable segments, too.
+    // With expandable segments the real run continues for a fifth of its requests and then fails too.
     let all = advised(&sample("kv_decode_oom.pickle.gz"));
     let served: Vec<&Advice> = all.iter().filter(|a| a.sentence.contains("n a replay")).collect();
     assert!(!served.is_empty(), "{all:?}");
     assert!(served.iter().all(|a| a.sentence.contains("recorded requests")), "{served:?}");
     assert!(served[0].sentence.contains("it may only postpone the failure"), "said once, of the first: {served:?}");
-    // Live memory was higher long before the end of this one.
+    // In this recording live memory was higher long before the end.
     let all = advised(&sample("fragment_oom.pickle"));
     let first = all.iter().find(|a| a.sentence.contains("n a replay")).unwrap();
     assert!(first.sentence.contains("Whether later requests would fit is not known"), "{}", first.sentence);
@@ -49,7 +49,7 @@ fn what_serves_a_recording_that_ends_at_its_failure_may_only_postpone_it() {
 
 #[test]
 fn all_requests_are_those_of_the_whole_recording() {
-    // The run as it was ends at the first failure; a setting that passes has served what came after too.
+    // The recorded run ends at its first failure. A setting that passes has also served what would have followed.
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/train.py", "main")]);
     let held: Vec<_> = (0..3).map(|_| t.alloc(40 * MIB, work)).collect();
@@ -68,7 +68,7 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     let work = t.stack(&[("/home/me/train.py", "main")]);
     let held: Vec<_> = (0..3).map(|_| t.alloc(40 * MIB, work)).collect();
     t.free(held[0]);
-    // The retry gives a segment back before the failure is told: that is no sign of a cap.
+    // The retry released a segment before the failure was reported. That is no sign of a cap.
     t.empty_cache();
     t.oom(12 * GIB, 8 * GIB, work);
     let recording = t.finish();
@@ -77,14 +77,14 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     assert!(a.limit.is_none(), "{:?}", a.limit);
     let caps = Caps::of(&recording.devices[0], None, &Progress::new()).unwrap();
     assert_eq!(caps.first().map(|c| c.from), Some(CapFrom::Device), "{caps:?}");
-    // How large the device is stands nowhere: others may hold the rest.
+    // The size of the device is unknown, so other processes may hold the rest.
     assert!(a.sentence.contains("nor what other processes hold"), "{}", a.sentence);
     assert_eq!(a.tests[0].what, "fits if everything is freed");
     let all = advised(&recording);
     assert!(all.iter().all(|x| x.support == Support::Formula && x.setting.is_none()), "{all:?}");
     let found = said(&recording, "out_of_memory");
     assert!(!found.title.contains("this device"), "{}", found.title);
-    // Where it does stand it is said.
+    // When the size is known, it is mentioned.
     let mut recording = recording;
     recording.devices[0].capacity = Some(10 * GIB);
     assert!(autopsy(&recording).sentence.contains("which has 10"), "{}", autopsy(&recording).sentence);
@@ -104,7 +104,7 @@ fn a_model_that_is_loaded_is_no_leak() {
             if let Some(segment) = losses {
                 t.place(segment, i * 1024, 1024, loss);
             }
-            // What only takes memory loads a model; a program at work makes and frees.
+            // A program that only allocates is loading a model. A working program also frees.
             for _ in 0..if works { 2 } else { 0 } {
                 let h = t.alloc(512 * MIB, work);
                 t.free(h);
@@ -113,7 +113,7 @@ fn a_model_that_is_loaded_is_no_leak() {
         t.finish()
     };
     silent(&run(false, true, false), "leak");
-    // A program at work that keeps something all the while does grow; what to do depends on what is known.
+    // A working program that keeps something does grow. The advice depends on what is known.
     let found = said(&run(true, true, false), "leak");
     assert!(found.remedy.is_none(), "{found:?}");
     let found = said(&run(true, false, false), "leak");
@@ -146,7 +146,7 @@ fn rounding_has_the_cause_that_it_has() {
     let found = said(&recording, "rounding");
     assert!(found.sentence.contains("60 MiB") || found.sentence.contains("60\u{a0}MiB"), "{}", found.sentence);
     assert!(found.sentence.contains("roundup_power2_divisions") && !found.sentence.contains("split off"), "{}", found.sentence);
-    // Where it is not set nobody is told to drop it.
+    // When the setting is not set, nobody is told to remove it.
     for f in findings(&sample("serve_oom.pickle.gz")).iter().filter(|f| f.rule == "rounding") {
         assert!(!f.sentence.contains("roundup") && !f.advice.contains("roundup"), "{f:?}");
     }
@@ -154,7 +154,7 @@ fn rounding_has_the_cause_that_it_has() {
 
 #[test]
 fn the_plain_settings_get_the_credit_that_is_theirs() {
-    // Without expandable segments it passes; garbage collection beside that changes nothing.
+    // It passes without expandable segments. Adding garbage collection changes nothing.
     let all = advised(&sample("expandable_oom.pickle"));
     let first = all.iter().find(|a| a.support == Support::Simulation).unwrap();
     assert_eq!(first.setting.as_deref(), Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"), "{all:?}");
@@ -170,7 +170,7 @@ fn holes_are_those_of_the_segments_that_could_serve() {
     assert!(a.sentence.contains("inside the segments that could serve it (38.01"), "{}", a.sentence);
 }
 
-/// A setting is offered where a replay shows that it reserves less, and never the one that is set.
+/// A setting is offered when a simulation shows that it reserves less, and never when it is already set.
 #[test]
 fn settings_are_offered_that_a_replay_shows_to_help() {
     let Some(corpus) = std::env::var_os("VRAMSCOPE_CORPUS").map(std::path::PathBuf::from) else {
@@ -200,7 +200,7 @@ fn settings_are_offered_that_a_replay_shows_to_help() {
     }
 }
 
-/// Where no setting helps, what does comes first, and that none helps is told beside it.
+/// When no setting helps, the advice that helps comes first, with a note that no setting does.
 #[test]
 fn a_full_device_is_told_what_would_make_room() {
     let mut t = Tape::new();

@@ -1,4 +1,4 @@
-//! What a live watch's samples tell.
+//! Findings from the samples of a live watch.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,6 @@ use super::{of, rules, said, silent};
 use crate::tape::{GIB, MIB, live};
 use vramscope_core::model::{DeviceRecording, LiveTrack, ProcessPoint, ProcessTrack, Recording, Sample, TorchFigures};
 
-/// An instant of one process on a card.
 fn sample(process: u64, reserved: u64, allocated: u64) -> Sample {
     Sample {
         used: Some(process * MIB + 600 * MIB),
@@ -41,7 +40,7 @@ fn live_data_tell_of_growth() {
     let found = said(&of(grows(10, 0)), "outside_growth");
     assert!((2_000 * MIB..2_400 * MIB).contains(&found.bytes), "{}", found.bytes);
     silent(&of(grows(10, 0)), "live_growth");
-    // Kernels that are loaded in the first half and then no more: a plateau.
+    // Kernels loaded only in the first half: a plateau.
     let plateau = live(0, 80 * GIB, 240, |i| sample(6_600 + 10 * u64::from(i.min(80)), 6_000, 2_000));
     silent(&of(plateau), "outside_growth");
 }
@@ -71,7 +70,7 @@ fn live_data_tell_of_idle_memory() {
     let context = |reserved: u64| live(0, 80 * GIB, 60, move |_| sample(540 + reserved, reserved, 0));
     assert_eq!(said(&of(context(2)), "context").bytes, 540 * MIB);
     silent(&of(context(4_000)), "context");
-    // So much no context takes.
+    // No CUDA context is this large.
     silent(&of(live(0, 80 * GIB, 60, |_| sample(22_000, 1_000, 0))), "context");
 }
 
@@ -126,7 +125,6 @@ fn live_data_tell_of_a_cap_and_of_a_stray_context() {
     silent(&two(100), "stray_context");
 }
 
-/// A process that the driver lists.
 fn process(pid: u32, used: u64, reserved: Option<u64>) -> ProcessTrack {
     let torch = reserved.map(|reserved| TorchFigures { reserved: reserved * MIB, ..TorchFigures::default() });
     let point = ProcessPoint { time_us: 1_700_000_000_000_000, used: Some(used * MIB), torch };
@@ -160,7 +158,7 @@ fn the_list_of_processes_tells_of_contexts() {
     silent(&ranks(540), "stray_context");
 }
 
-/// What was really done while these samples were taken is known: 2 GiB by raw cudaMalloc after a second.
+/// What happened while these samples were taken is known: 2 GiB by raw cudaMalloc after a second.
 #[test]
 fn live_data_of_the_corpus_tell_what_was_done() {
     let Some(corpus) = crate::shared::corpus() else {
@@ -191,7 +189,7 @@ fn live_data_of_the_corpus_tell_what_was_done() {
     let device = DeviceRecording { capacity: read[0]["total"].as_u64(), samples, ..DeviceRecording::default() };
     let recording = of(device);
     let jump = said(&recording, "outside_jump");
-    // Within the same two seconds cuBLAS and cuDNN were loaded.
+    // cuBLAS and cuDNN were loaded within the same two seconds.
     assert!((2 * GIB..2 * GIB + 128 * MIB).contains(&jump.bytes), "{}", jump.sentence);
     // The other process held 3.6 GiB of 140, and nothing grew.
     assert_eq!(rules(&recording), BTreeSet::from(["outside_jump"]));

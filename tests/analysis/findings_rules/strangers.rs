@@ -1,4 +1,4 @@
-//! Programs of strangers that ran whole and under a cap of 70 % of what they reserved, on an H200.
+//! Programs written by others that ran completely, and again under a cap of 70 % of what they reserved, on an H200.
 
 use super::{findings, of_tests, said, silent};
 use vramscope_core::anatomy::roles::Rules;
@@ -19,13 +19,13 @@ fn failure(recording: &Recording) -> (Autopsy, DeviceTables) {
     (a, tables)
 }
 
-/// Tensors hold 96 % and more of what the cap lets them, and each needs 22 % and more beyond it: no setting carries them.
+/// Tensors take at least 96 % of what the cap allows, and each program needs at least 22 % more than the cap. No setting helps.
 #[test]
 fn a_cap_that_tensors_fill_is_the_reason_and_not_the_pieces() {
     for name in ["ddpm", "lucid", "detr", "dit"] {
         let recording = of_tests(&format!("kinds/{name}.python.cap70"));
         let (a, _) = failure(&recording);
-        // The name of the command-line contract stays.
+        // The name in JSON stays the same.
         assert_eq!(
             (a.verdict, a.is_full_in_pieces(), a.headline()),
             (Verdict::Fragmentation, true, "The cap is used up"),
@@ -46,25 +46,25 @@ fn a_cap_that_tensors_fill_is_the_reason_and_not_the_pieces() {
         let found = said(&recording, "out_of_memory");
         assert!(found.title.ends_with("own cap is used up"), "{}", found.title);
     }
-    // Where a third of what is reserved is free in pieces, the pieces are the reason.
+    // When a third of reserved memory is free in pieces, fragmentation is the reason.
     let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
     let (a, _) = failure(&formats::open(&sample, &Progress::new()).unwrap());
     assert_eq!((a.is_full_in_pieces(), a.headline()), (false, "Fragmentation"));
 }
 
-/// cuDNN tried 32 algorithms for one convolution, none of which got its workspace, and the program went on to its next line.
+/// cuDNN tried 32 algorithms for one convolution. None got its workspace, and the program continued with its next line.
 #[test]
 fn trials_that_all_fail_are_no_failures() {
     let recording = of_tests("kinds/ddpm.python.cap70");
     let device = &recording.devices[0];
     assert_eq!((device.events.refused_trials().len(), device.events.ooms().len()), (32, 1));
-    // A replay lets them be refused too.
+    // The simulation lets them be refused too.
     let progress = Progress::new();
     let own = WhatIf::new(device, None, &progress).and_then(|w| what_would_have_helped(&w, &progress)).unwrap();
     assert!(own.remedies.needed.is_some_and(|n| n.smallest_limit_bytes < 7 << 30), "{:?}", own.remedies.needed);
 }
 
-/// The trial of one algorithm makes the peak; under the cap, where it was refused, the run needed 11 GiB less.
+/// The trial of one algorithm makes the peak. Under the cap, where it was refused, the run needed 11 GiB less.
 #[test]
 fn a_search_for_algorithms_that_makes_the_peak_comes_first() {
     let recording = of_tests("kinds/supcon.python");
@@ -85,7 +85,7 @@ fn a_search_for_algorithms_that_makes_the_peak_comes_first() {
     silent(&of_tests("promised/resnet"), "spike");
 }
 
-/// What failed in its first forward pass tells nothing of a graph that nobody needs, and DDP's buckets are no weights.
+/// A program that failed in its first forward pass shows nothing about unneeded graphs, and DDP's buckets are not weights.
 #[test]
 fn a_first_pass_that_fails_is_one_call() {
     let recording = of_tests("kinds/lucid.python.cap70");
@@ -98,7 +98,8 @@ fn a_first_pass_that_fails_is_one_call() {
     assert_eq!(at_peak[Role::Buckets.index()].bytes >> 20, 497);
 }
 
-/// Layers in a loop of `forward`, and chunks of one batch: the first forward pass, which failed. Nothing leaks, and nothing is an evaluation.
+/// Layers in a loop of `forward`, and chunks of one batch, in a first forward pass that failed. Nothing leaks, and nothing is an
+/// evaluation.
 #[test]
 fn parts_of_a_first_pass_are_no_steps() {
     for name in ["yolov3", "nerf"] {
@@ -114,7 +115,8 @@ fn parts_of_a_first_pass_are_no_steps() {
     }
 }
 
-/// Another process and a driver that keeps the last MiB: 37.13 MiB were free, a segment of 36 MiB was refused, and no cap was set.
+/// Another process, and a driver that keeps the last MiB: 37.13 MiB were free, a segment of 36 MiB was refused, and there was no
+/// cap.
 #[test]
 fn a_few_mib_more_than_the_request_are_no_room_on_a_full_card() {
     let recording = of_tests("kinds/whisper.python.full");
@@ -123,7 +125,7 @@ fn a_few_mib_more_than_the_request_are_no_room_on_a_full_card() {
     assert!(a.device_free > a.segment);
 }
 
-/// The backward pass failed before the layers that checkpointing would help. Of the whole program it was counted: 3.03 GiB.
+/// The backward pass failed before the layers that checkpointing would help. For the whole program it was measured: 3.03 GiB.
 #[test]
 fn a_failure_in_the_backward_pass_keeps_the_advice_to_checkpoint() {
     let found = said(&of_tests("kinds/convnext.python.cap98"), "activations");
@@ -131,7 +133,7 @@ fn a_failure_in_the_backward_pass_keeps_the_advice_to_checkpoint() {
     assert!((2_900..3_100).contains(&(after >> 20)), "{after}");
 }
 
-/// Queries larger than the scores, and graph attention, which adds what it compares: no fused attention gives what would be told.
+/// Queries larger than the scores, and graph attention, which adds what it compares: fused attention computes neither.
 #[test]
 fn what_no_fused_attention_computes_is_no_score() {
     for name in ["patchtst.python", "pygat.python.cap70"] {
@@ -139,7 +141,7 @@ fn what_no_fused_attention_computes_is_no_score() {
     }
 }
 
-/// Adafactor keeps rows and columns for the matrices, all of which it updates.
+/// Adafactor keeps rows and columns of the matrices, all of which it updates.
 #[test]
 fn a_factored_state_is_no_sign_of_frozen_weights() {
     silent(&of_tests("kinds/bart_adafactor.python"), "untrained_gradients");

@@ -1,4 +1,4 @@
-"""A stand-in for torch, as much of it as the helper and the package touch. It fails loudly where a real one would create a CUDA context.
+"""A fake torch with the parts that the helper and the package use. It fails loudly when the real one would create a CUDA context.
 
 A card of FAKE_TORCH_BYTES (8 GiB) whose allocations are traced as PyTorch traces them. CUDA is in use from the start; with
 FAKE_TORCH=late it begins with the first allocation, as it really does.
@@ -30,7 +30,7 @@ def set_figures(reserved, allocated):
 
 
 def run_out():
-    """What PyTorch does when a request fails: the observers, then the exception."""
+    """As in PyTorch when a request fails: calls the observers, then raises the exception."""
     global _ooms
     _lazy_init()
     _ooms += 1
@@ -57,7 +57,7 @@ def _note(action, address, size, **more):
 
 
 class Tensor:
-    """So many bytes of the card, each in a segment of its own."""
+    """A number of bytes on the card. Each tensor has its own segment."""
 
     def __init__(self, size):
         global _next, _peak

@@ -5,9 +5,9 @@ const FEW_CLASSES: usize = 3;
 /// One fewer than the ramp has steps.
 const MOST_BOUNDS: usize = 7;
 
-/// Bounds between size classes. First choice: steps of about equal bytes. When nearly all bytes fall into one or two of these:
-/// powers of two over the whole recording, or the sizes with most bytes, whichever gives more classes. `live` is
-/// ascending; `all` are the sizes of every allocation.
+/// Bounds between size classes. They divide the bytes about equally. When nearly all bytes fall into one or two of these classes,
+/// the bounds are powers of two or the sizes with most bytes, whichever gives more classes. `live` is ascending; `all` has the
+/// size of every allocation.
 pub(super) fn size_bounds(live: &[u64], all: impl Iterator<Item = u64>) -> Vec<u64> {
     let steps = size_steps(live);
     if telling(live, &steps) >= FEW_CLASSES {

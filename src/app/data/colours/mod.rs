@@ -41,7 +41,7 @@ impl Paint {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// The name: `workloads.py:71`, `2–4 MiB`, `stream 1`.
+    /// For example `workloads.py:71`, `2–4 MiB` or `stream 1`.
     pub name: String,
     pub paint: Paint,
 }
@@ -50,7 +50,6 @@ pub struct Class {
 #[derive(Clone, Debug, Default)]
 pub struct Colours {
     by: ColourBy,
-    /// The legend, at most sixteen classes.
     pub classes: Vec<Class>,
     /// By stack: the class of each name, followed by that of allocations without a stack.
     class_of_name: Vec<u8>,
@@ -81,10 +80,10 @@ struct Weight {
     at_peak: u64,
 }
 
-/// Weighs each name by the largest of these shares: of the bytes at the peak, of the bytes at a failure, of the bytes times the
-/// events they were held, and half of its largest share at any of [`INSTANTS`]. So names that are large overall get a colour,
-/// names that are large for a while usually do, and colours do not depend on the cursor. `live` are the allocations at the peak.
-/// Costs one pass over all allocations, and one over the live set per instant.
+/// The weight of each name is the largest of four shares: of the bytes at the peak, of the bytes at a failure, of bytes times
+/// events held, and half of its largest share at any of [`INSTANTS`]. Names that are large overall get a colour, names that are
+/// large for a while usually do, and colours do not depend on the cursor. `live` are the allocations at the peak. Costs one pass
+/// over all allocations, and one over the live set per instant.
 fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(LifetimeId) -> usize) -> Vec<Weight> {
     let (device, tables) = (data.device(), &data.tables);
     let lifetimes = &tables.lifetimes;
@@ -134,8 +133,7 @@ impl Colours {
     }
 
     /// The classes of a device. The names that weigh most over the whole recording get slots; the first slot goes to the one with
-    /// most bytes at the peak. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a
-    /// single class.
+    /// most bytes at the peak. For [`ColourBy::Role`] use [`of_roles`](Self::of_roles); here it makes a single class.
     pub fn build(data: &DeviceData, by: ColourBy) -> Self {
         let mut colours = Colours { by, ..Colours::default() };
         let device = data.device();
@@ -158,7 +156,7 @@ impl Colours {
                 colours.class_of_name = assigned;
             }
             ColourBy::SizeClass => {
-                // The peak may hold blocks of one size only, so the blocks at the last failure, which users look at most, count
+                // The peak may hold blocks of one size only. The last failure, which users look at most, is therefore counted
                 // too.
                 let failed = data.last_oom().map(|e| tables.states.live_at(&tables.lifetimes, e)).unwrap_or_default();
                 let mut sizes: Vec<u64> = live.iter().chain(&failed).map(|&id| tables.lifetimes.block_size(id)).collect();
@@ -249,7 +247,7 @@ impl Colours {
             let (a_weight, b_weight) = (weights[a], weights[b]);
             b_weight.at_peak.cmp(&a_weight.at_peak).then(b_weight.score.total_cmp(&a_weight.score)).then(a.cmp(&b))
         });
-        // A name that never holds memory needs no class of its own.
+        // A name that never holds memory needs no class.
         let mut class = vec![if used > own { own as u8 } else { 0 }; weights.len()];
         for (slot, &i) in order.iter().enumerate() {
             class[i] = slot as u8;
@@ -327,14 +325,14 @@ pub fn role_paint(role: Role) -> Paint {
         Role::OptimizerState => Paint::Slot(3),
         Role::Inputs => Paint::Slot(4),
         Role::Temporaries => Paint::Slot(5),
-        // Ten roles share eight colours. These three have one because few programs have two of them: training on one GPU has the first,
-        // serving the second, FSDP and DDP the third.
+        // Ten roles share eight colours. These three share one because few programs have two of them: autocast copies come from
+        // training on one GPU, the KV cache from serving, buckets from FSDP and DDP.
         Role::AutocastCopies | Role::KvCache | Role::Buckets => Paint::Slot(6),
         Role::Workspaces => Paint::Slot(7),
         Role::Unknown => Paint::Other,
     }
 }
-/// `stream 0 (default)`, `stream 1`.
+/// `default stream`, `stream 1 (0x7f…)`.
 pub fn stream_name(handle: u64, index: usize) -> String {
     if handle == 0 { "default stream".to_owned() } else { format!("stream {index} ({handle:#x})") }
 }

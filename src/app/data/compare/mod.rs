@@ -58,7 +58,6 @@ pub struct Here<'a> {
     pub roles: Option<&'a Arc<Roles>>,
     /// The allocations that match the query.
     pub matching: Option<&'a Arc<Matching>>,
-    /// Runs what takes long.
     pub jobs: &'a Jobs,
 }
 
@@ -88,7 +87,6 @@ pub fn split_title(title: &str) -> Option<(&str, String)> {
     Moment::ALL.iter().find_map(of_moment).or_else(of_event)
 }
 
-/// Two sides and their difference.
 pub struct Compared {
     pub sides: [Side; 2],
     pub diff: Comparison,
@@ -195,7 +193,6 @@ pub struct StepTable {
     pub figures: Vec<StepFigures>,
 }
 
-/// State of the comparison.
 pub enum Outcome {
     NotChosen,
     Loading(Option<f32>),
@@ -261,7 +258,6 @@ impl Comparing {
         self.inner.borrow_mut().open = open;
     }
 
-    /// Sets the user's role rules.
     pub fn set_rules(&self, rules: &[Rule]) {
         let mut inner = self.inner.borrow_mut();
         if inner.rules != rules {
@@ -273,7 +269,6 @@ impl Comparing {
         self.inner.borrow().open.clone()
     }
 
-    /// The present state of the comparison.
     pub fn get(&self, cx: &Here<'_>) -> Outcome {
         let inner = &mut *self.inner.borrow_mut();
         let mut parts = Vec::with_capacity(2);

@@ -12,23 +12,28 @@ pub struct Suggestion {
     pub why: String,
 }
 
-/// A peak this many times that of the previous step is worth comparing with it.
+/// Compare suggests a step's peak when it is this many times the peak of the step before.
 const JUMP: f64 = 1.25;
 
-/// True for figures within a hundredth of each other.
 fn is_level(a: u64, b: u64) -> bool {
     a.abs_diff(b).saturating_mul(100) <= a
 }
 
-/// The pair that Compare starts with, by the first rule that applies: an out-of-memory event against the peak of the step before;
-/// a step that peaks far above the previous one against that one; where memory comes back, the last whole step's beginning and peak; the ends
-/// of the first and the last whole step, far apart in the same phase; with too few steps, the end or the beginning of the first one, or half of the way, and the
-/// peak. `None` when there are too few events. O(steps).
+/// The pair that Compare starts with. The first rule that applies decides:
+///
+/// 1. With an out-of-memory event: the peak of the step before, and that event.
+/// 2. When a step peaks far above the one before it: the peaks of both.
+/// 3. When steps return to the same level: the highest step just before it begins, and at its peak.
+/// 4. Otherwise the ends of the first and the last whole step.
+/// 5. With too few steps: the end or the start of the first step (without steps, the event halfway), and the peak.
+///
+/// `None` when there are too few events. O(steps).
 pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> Option<Suggestion> {
     let last = events.checked_sub(1)?;
     let f = &table.figures;
     let pair = |a: u32, b: u32, why: String| (a < b).then_some(Suggestion { a, b, why });
-    // At the start nothing is held: against it all that is live would be new. With few steps it is what the first one leaves, or finds.
+    // With too few steps, A is the end or the start of step 1. The start of the recording would not do: nothing is allocated yet,
+    // so all memory would count as new.
     let ends = f.first().map(|s| (s.end.saturating_sub(1), "the end of step 1"));
     let begins = f.first().and_then(|s| Some((s.first.checked_sub(1)?, "what step 1 found")));
     let without = |b: u32, then: &str| {
@@ -66,7 +71,8 @@ pub fn suggest(table: &StepTable, events: u32, oom: Option<u32>, peak: u32) -> O
     if let (Some(first), Some(end)) = (first, end)
         && end > first
     {
-        // Where each step ends with what it began with, its ends would show no change: what the highest takes on top is the question.
+        // When every step ends at the level it started from, step ends would show no change. What the highest step adds at its
+        // peak is more useful.
         if is_level(f[first].after, f[end].after) {
             let highest = table.steps.of(peak).filter(|&step| step > 0 && step < f.len()).unwrap_or(end);
             let step = &f[highest];

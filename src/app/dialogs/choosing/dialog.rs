@@ -1,4 +1,4 @@
-//! The desktop's own file dialog, on a thread: it blocks until the user has chosen.
+//! The desktop's file dialog. It runs on a thread, because it blocks until the user chooses.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::app::state::Choosing;
 
-/// The dialog that was asked for, and the one that is open.
+/// The requested dialog, and the open one.
 #[derive(Default)]
 pub(in crate::app) struct Dialogs {
-    /// To be opened with the next frame, over the window.
+    /// Will be opened with the next frame, when the window is known.
     pub(in crate::app) wanted: Option<Choosing>,
     pub(in crate::app) open: Option<Open>,
 }
@@ -20,26 +20,25 @@ pub(in crate::app) struct Open {
     pub(in crate::app) answer: Receiver<Answer>,
 }
 
-/// How a dialog ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::app) enum Answer {
     Chosen(Vec<PathBuf>),
     Cancelled,
-    /// A name to save under, made whole, that an older file has.
+    /// The completed file name exists already.
     Exists(PathBuf),
-    /// A name to save under that has another ending.
+    /// The file name has a wrong ending.
     Unusable(PathBuf),
-    /// There is no service that shows dialogs, or it failed.
+    /// No service shows dialogs, or it failed.
     NoService,
-    /// Cancelled, or failed: for a single file or folder, rfd does not tell the two apart.
+    /// Cancelled or failed: for a single file or folder, rfd does not distinguish these.
     Nothing,
 }
 
-/// A dialog that ends this fast was not cancelled by the user: there was none.
+/// A dialog that ends this fast was not cancelled by the user. It was never shown.
 pub(in crate::app) const AT_ONCE: Duration = Duration::from_millis(400);
 
-/// A file that is to be written, looked at where the disk may be slow. A name without an ending gets the usual one, and one with
-/// another is asked for again: under it the file would not be found, or not be opened.
+/// Checks the path of a file to write, off the window's thread because the disk may be slow. A name without an ending gets the
+/// default one. A wrong ending is refused, because the file could not be found or opened later.
 pub(in crate::app) fn of_new(purpose: Choosing, mut path: PathBuf) -> Answer {
     let is_bare = path.extension().is_none();
     if let (true, Some(ending)) = (is_bare, purpose.endings().first()) {
@@ -47,15 +46,15 @@ pub(in crate::app) fn of_new(purpose: Choosing, mut path: PathBuf) -> Answer {
     }
     let verdict = purpose.judge(&path);
     match verdict.accepts {
-        // The dialog has not asked whether this one may go.
+        // The dialog asked about the name without its ending, so nobody has confirmed replacing this file yet.
         true if is_bare && verdict.exists => Answer::Exists(path),
         true => Answer::Chosen(vec![path]),
         false => Answer::Unusable(path),
     }
 }
 
-/// Of the XDG portal a list without a file is a dialog that was cancelled, and no list one that failed. Elsewhere the desktop has
-/// dialogs, and no list is one that was cancelled.
+/// The XDG portal returns an empty list when the dialog was cancelled, and no list when it failed. On other systems dialogs
+/// always work, so no list means cancelled.
 pub(in crate::app) fn of_several(chosen: Option<Vec<PathBuf>>) -> Answer {
     match chosen {
         Some(paths) if paths.is_empty() => Answer::Cancelled,

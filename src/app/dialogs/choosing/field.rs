@@ -1,4 +1,4 @@
-//! The path field with the files of its folder, for where the desktop has no dialog.
+//! The path field with the list of a folder's files, for systems without a file dialog.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,35 +19,32 @@ use crate::app::widgets::row::ground;
 use crate::app::widgets::{Cut, Icon, Push, RowList, label};
 use vramscope_core::units::{Bytes, counted, shown};
 
-/// A path being chosen.
 #[derive(Default)]
 pub(in crate::app) struct Asking {
-    /// What it is for.
     pub purpose: Choosing,
-    /// What was typed so far: relative to `at`, absolute, or from `~`.
+    /// The typed text: relative to `at`, absolute, or starting with `~`.
     typed: String,
-    /// Where a name that is typed belongs.
+    /// The folder to which a typed relative path belongs.
     at: PathBuf,
     listing: Derived<PathBuf, Listing>,
-    /// The rows that fit what is typed, and what they were made of.
+    /// The rows that match the typed text, and the inputs they were made from.
     rows: (String, Option<Arc<Listing>>, Vec<Row>),
     verdict: Derived<PathBuf, Verdict>,
-    /// The row that the arrow keys are on.
+    /// The row selected with the arrow keys.
     chosen: Option<usize>,
     list: RowList,
-    /// That row is to be brought into view.
+    /// The selected row must be scrolled into view.
     is_moved: bool,
-    /// Enter was pressed; it waits until the disk has answered.
+    /// Enter was pressed and waits for the disk.
     is_entered: bool,
-    /// Tab was pressed behind letters of one frame; it waits for the next, when they are in the field.
+    /// Tab was pressed in the same frame as letters. It waits for the next frame, when the letters are in the field.
     is_tab_waiting: bool,
-    /// What was entered cannot be chosen.
+    /// The entered path cannot be chosen.
     is_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Row {
-    /// Go to the folder above.
     Up,
     Entry(u32),
 }
@@ -57,7 +54,7 @@ const ROW: f32 = 24.0;
 const FIELD: f32 = 28.0;
 
 impl Asking {
-    /// Asks for a path; names belong to the folder `at`.
+    /// Typed names belong to the folder `at`.
     pub(in crate::app) fn new(purpose: Choosing, typed: String, at: PathBuf) -> Self {
         Asking { purpose, typed, at, ..Asking::default() }
     }
@@ -66,7 +63,7 @@ impl Asking {
         self.at.join(from_home(self.typed.trim()))
     }
 
-    /// The folder that is listed, and the start of a name in it.
+    /// The folder to list, and the beginning of a name in it.
     fn parts(&self) -> (PathBuf, String) {
         let typed = self.typed.trim();
         let tail = typed.rsplit(std::path::is_separator).next().unwrap_or_default();
@@ -74,7 +71,7 @@ impl Asking {
         (self.at.join(from_home(head)), tail.to_owned())
     }
 
-    /// The name that is typed becomes another, in the same folder.
+    /// Replaces the name at the end of the typed path.
     fn set_tail(&mut self, tail: &str, name: &str) {
         let head = self.typed.trim().strip_suffix(tail).unwrap_or_default();
         self.typed = format!("{head}{name}");
@@ -87,7 +84,7 @@ impl Asking {
         self.is_entered = false;
     }
 
-    /// Goes to a folder. The name of a file to be written goes with it.
+    /// Goes to a folder. The name of a file to write is kept.
     fn go(&mut self, folder: PathBuf) {
         let (_, tail) = self.parts();
         self.at = folder;
@@ -96,7 +93,7 @@ impl Asking {
         self.changed();
     }
 
-    /// The listing of the folder and the rows that fit.
+    /// The listing of the folder, and whether it is complete. Updates the matching rows.
     fn fill(&mut self, jobs: &Jobs) -> (Arc<Listing>, bool) {
         let (folder, tail) = self.parts();
         let (purpose, of) = (self.purpose, folder.clone());
@@ -107,7 +104,7 @@ impl Asking {
             (a, b) => a.is_some() != b.is_some(),
         };
         if self.rows.0 != tail || is_old(&self.rows.1) {
-            // A file to be written has a name from the start: the folders that it may go to stay listed.
+            // A file to write has a name from the start, so folders stay listed as targets.
             let is_new = purpose.is_new();
             let up = ((tail.is_empty() || is_new) && folder.parent().is_some()).then_some(Row::Up);
             let entries = listing.iter().flat_map(|l| if is_new { l.fitting_with_folders(&tail) } else { l.fitting(&tail) });
@@ -119,9 +116,9 @@ impl Asking {
         (listing.unwrap_or_else(|| Arc::new(Listing { folder, ..Listing::default() })), is_fresh)
     }
 
-    /// What the disk says of the path that is typed; `None` while it is asked.
+    /// What the disk says about the typed path; `None` while it is checked.
     fn verdict(&mut self, jobs: &Jobs) -> Option<Verdict> {
-        // Into a folder one goes; it is chosen only where folders are asked for, or by its name.
+        // An empty field means the listed folder, which can be chosen only when a folder is wanted.
         if self.typed.trim().is_empty() && !self.purpose.is_folder() {
             return Some(Verdict::default());
         }
@@ -131,7 +128,7 @@ impl Asking {
         shown.value.filter(|_| shown.is_fresh).map(|verdict| *verdict)
     }
 
-    /// Takes a row: goes into a folder, or gives the path of a file.
+    /// Takes a row: opens a folder, or returns the path of a file.
     fn take(&mut self, row: Row, listing: &Listing) -> Option<PathBuf> {
         match row {
             Row::Up => self.go(listing.folder.parent().unwrap_or(&listing.folder).to_path_buf()),
@@ -152,7 +149,7 @@ impl Asking {
         None
     }
 
-    /// What Enter does: the row that is chosen, else what is typed, else the first row that fits it.
+    /// Handles Enter: takes the selected row, or else the typed path, or else the first matching row.
     fn enter(&mut self, verdict: Verdict, listing: &Listing) -> Option<PathBuf> {
         self.is_entered = false;
         if let Some(&row) = self.chosen.and_then(|i| self.rows.2.get(i)) {
@@ -170,7 +167,7 @@ impl Asking {
         }
     }
 
-    /// Takes the keys of the list before the field sees them. True when what is typed was changed.
+    /// Handles keys of the list before the field gets them. True when the typed text changed.
     fn keys(&mut self, ui: &Ui, listing: &Listing) -> bool {
         let count = self.rows.2.len();
         let pressed = |key| ui.input_mut(|i| i.count_and_consume_key(Modifiers::NONE, key));
@@ -186,7 +183,7 @@ impl Asking {
             }
         }
         let is_pressed = pressed(Key::Tab) > 0 || std::mem::take(&mut self.is_tab_waiting);
-        // Letters that were typed before it, in a frame that took long, are not in the field yet.
+        // Letters typed before Tab in the same slow frame are not in the field yet.
         self.is_tab_waiting = is_pressed && ui.input(|i| i.events.iter().any(|event| matches!(event, Event::Text(_))));
         if self.is_tab_waiting {
             ui.ctx().request_repaint();
@@ -211,7 +208,7 @@ impl Asking {
         }
     }
 
-    /// The line under the list: what Enter does, or why it does nothing.
+    /// The line below the list: what Enter does, or why it does nothing.
     fn hint(&self, verdict: Option<Verdict>) -> String {
         match verdict {
             _ if self.is_refused => self.purpose.refusal().to_owned(),
@@ -222,7 +219,7 @@ impl Asking {
     }
 }
 
-/// Draws the path field that lies over the window; gives the path that was chosen.
+/// Draws the path field over the window. Returns the chosen path.
 pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &Jobs) -> Outcome<PathBuf> {
     let mut path = None;
     let window = ui.ctx().content_rect().size();
@@ -250,7 +247,7 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
         let hint = asking.hint(verdict);
         let replaces = asking.purpose.is_new() && verdict.is_some_and(|v| v.exists);
         let verb = if replaces { "Replace" } else { asking.purpose.verb() };
-        // The button first: the hint has the room that it leaves, and goes over to more lines.
+        // The button first. The hint gets the remaining width and may wrap.
         ui.with_layout(Layout::right_to_left(Align::Min), |ui| {
             if Push::primary(verb).enabled(can_go).show(ui).clicked() && can_go {
                 path = Some(asking.path());
@@ -261,7 +258,7 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
             });
         });
         asking.is_entered |= ui.input(|i| i.key_pressed(Key::Enter));
-        // What was typed in the last moment is listed and looked at first.
+        // Waits until the newest text was checked and listed.
         if let (true, true, Some(verdict)) = (asking.is_entered && !asking.is_tab_waiting, is_listed, verdict) {
             path = asking.enter(verdict, &listing);
             ui.ctx().request_repaint();
@@ -274,7 +271,7 @@ pub(in crate::app) fn draw(asking: &mut Asking, ui: &mut Ui, t: &Tokens, jobs: &
     }
 }
 
-/// The field, which keeps the focus: everything can be done by keys.
+/// The text field. It keeps the focus, so that everything works by keyboard.
 fn field(ui: &mut Ui, t: &Tokens, id: Id, typed: &mut String, width: f32, to_end: bool) -> egui::Response {
     let (rect, _) = ui.allocate_exact_size(vec2(width, FIELD), Sense::hover());
     ui.painter().rect(rect, RADIUS_CONTROL, t.s1, Stroke::new(1.0, t.accent), StrokeKind::Inside);
@@ -297,7 +294,7 @@ fn field(ui: &mut Ui, t: &Tokens, id: Id, typed: &mut String, width: f32, to_end
     response
 }
 
-/// The list under the field. The row that was clicked.
+/// The list below the field. Returns the row that was clicked.
 fn list(ui: &mut Ui, t: &Tokens, asking: &mut Asking, listing: &Listing, is_listed: bool, body: Rect) -> Option<Row> {
     let frame = body;
     ui.painter().rect(frame, RADIUS_CONTROL, t.s1, Stroke::new(1.0, t.line), StrokeKind::Inside);
@@ -343,12 +340,10 @@ fn list(ui: &mut Ui, t: &Tokens, asking: &mut Asking, listing: &Listing, is_list
     clicked
 }
 
-/// The first row of a list.
 fn row_of(body: Rect) -> Rect {
     body.lines(0.0, ROW)
 }
 
-/// Icon, name, size, age.
 fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Entry>, name: &str, now: SystemTime) {
     let (icon, icon_ink, ink) = match entry.map(|e| e.kind) {
         None => (Icon::ChevronUp, t.text3, t.text2),
@@ -367,12 +362,12 @@ fn paint_row(painter: &egui::Painter, t: &Tokens, rect: Rect, entry: Option<&Ent
         right -= age_width + size_width;
     }
     let room = rect.across(rect.left() + 32.0, right - 8.0);
-    // A name of nothing but marks of direction would be a blank row.
+    // `shown` makes characters such as text direction marks visible, which would otherwise look like an empty row.
     let name = label::without_middle(painter, &shown(&name.replace(['\n', '\t'], " ")), Type::Body, room.width());
     label::text_in(painter, room, &name, Type::Body, ink);
 }
 
-/// The folder in which names that are typed belong: of the recording in front, else the one that vramscope was started in.
+/// The folder for typed relative paths: that of the recording in front, or else the current folder.
 pub(in crate::app) fn start_folder(beside: Option<&Path>) -> PathBuf {
     beside
         .map(Path::to_path_buf)
@@ -384,7 +379,6 @@ pub(in crate::app) fn start_folder(beside: Option<&Path>) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// A folder with a recording, a log and a folder of recordings.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("runs")).unwrap();

@@ -1,4 +1,4 @@
-//! What a folder holds, as the path field lists it: read off the window's thread, what is wanted first.
+//! The listing of a folder for the path field, read off the window's thread, with matching files first.
 
 use std::cmp::Reverse;
 use std::ffi::OsString;
@@ -8,24 +8,22 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::app::state::Choosing;
 use vramscope_core::model::Progress;
 
-/// What an entry is to the user who chooses.
+/// What an entry means for the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
-    /// A file of the kind that is asked for.
+    /// A file of the requested kind.
     Wanted,
     Folder,
     Other,
 }
 
-/// One file or folder.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its name, as the system has it.
     pub name: OsString,
     pub text: String,
     lower: String,
     pub kind: EntryKind,
-    /// Size and time of the last change, of files that are wanted.
+    /// Size and modification time; only for matching files.
     pub told: Option<(u64, SystemTime)>,
 }
 
@@ -33,17 +31,16 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub folder: PathBuf,
-    /// Files that are wanted, the newest first; folders; other files.
+    /// Matching files, newest first; then folders; then other files.
     pub entries: Vec<Entry>,
-    /// Why the folder cannot be listed.
     pub trouble: Option<String>,
 }
 
-/// Sizes and times of a folder on a slow disk are given up after this long; names are there by then.
+/// On a slow disk, reading sizes and times stops after this time. The names are complete by then.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Listing {
-    /// Lists a folder. `None` when cancelled.
+    /// `None` when cancelled.
     pub fn of(folder: &Path, purpose: Choosing, progress: &Progress) -> Option<Self> {
         let mut listing = Listing { folder: folder.to_path_buf(), ..Listing::default() };
         let found = match std::fs::read_dir(folder) {
@@ -65,7 +62,7 @@ impl Listing {
             let name = entry.file_name();
             let text = name.to_string_lossy().into_owned();
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            // What a link leads to has to be looked up.
+            // The target of a link has to be looked up.
             let is_folder = if is_link { entry.path().is_dir() } else { entry.file_type().is_ok_and(|kind| kind.is_dir()) };
             let kind = match (is_folder, purpose.wants(&text)) {
                 (true, _) => EntryKind::Folder,
@@ -86,7 +83,7 @@ impl Listing {
         Some(listing)
     }
 
-    /// The entries that fit what is typed so far: hidden ones only when a dot is typed, those that begin with it first.
+    /// The entries that match the typed text: first those that begin with it. Hidden files match only when a dot is typed.
     pub fn fitting(&self, typed: &str) -> Vec<u32> {
         let typed = typed.to_lowercase();
         let is_all = typed.is_empty() || typed.contains(['*', '?']);
@@ -105,7 +102,7 @@ impl Listing {
         begin
     }
 
-    /// The same, and after them every other folder.
+    /// The same, followed by all other folders.
     pub fn fitting_with_folders(&self, typed: &str) -> Vec<u32> {
         let mut fitting = self.fitting(typed);
         let is_folder = |i: &u32| self.entries.get(*i as usize).is_some_and(|entry| entry.kind == EntryKind::Folder);
@@ -114,8 +111,8 @@ impl Listing {
         fitting
     }
 
-    /// What Tab makes of the start of a name: as much as all names that begin with it have in common, and the slash of a folder
-    /// that is the only one. Upper and lower case are one, as long as what is typed fits nothing better.
+    /// What Tab completes: the common beginning of all matching names, and a slash when a folder is the only match. Case is
+    /// ignored when nothing matches exactly.
     pub fn completed(&self, typed: &str) -> Option<String> {
         let exact: Vec<&Entry> = self.entries.iter().filter(|e| e.text.starts_with(typed)).collect();
         let lower = typed.to_lowercase();
@@ -135,7 +132,7 @@ impl Listing {
     }
 }
 
-/// How long ago something was, in a few letters.
+/// An age in a few letters.
 pub fn age(then: SystemTime, now: SystemTime) -> String {
     let seconds = now.duration_since(then).unwrap_or_default().as_secs();
     match seconds {

@@ -1,4 +1,4 @@
-//! Choosing files and folders: the desktop's dialog where there is one, a path field where there is none.
+//! Choosing files and folders: with the desktop's dialog, or with a path field when there is none.
 
 pub(in crate::app) mod dialog;
 pub(in crate::app) mod field;

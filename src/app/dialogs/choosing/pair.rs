@@ -1,4 +1,4 @@
-//! Comparing with what is open: the recordings of the other tabs, before any file.
+//! Chooses what to compare with: recordings of other tabs, or files.
 
 use egui::{Role, Ui, vec2};
 
@@ -8,18 +8,16 @@ use crate::app::state::DocumentId;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{label, row};
 
-/// A recording in another tab, as it is listed.
 pub(in crate::app) struct Tab {
     pub id: DocumentId,
     pub title: String,
-    /// Its folder, and its peak.
+    /// Its folder and its peak.
     pub about: String,
 }
 
-/// Height of a row.
 const ROW: f32 = 40.0;
 
-/// Draws the list of recordings that `front` can be compared with; gives the tab that was chosen, or `None` for files.
+/// Lists the recordings that `front` can be compared with. Returns the chosen tab, or `None` to choose files.
 pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -> Outcome<Option<DocumentId>> {
     let (mut chosen, mut wants_files) = (None, false);
     let title = format!("Compare {front} with");

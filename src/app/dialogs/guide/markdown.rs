@@ -1,4 +1,5 @@
-//! The manual's Markdown as it is written there: headings, paragraphs, lists, tables and code. Not more, and nothing that is fetched.
+//! Draws the manual's Markdown: headings, paragraphs, lists, tables and code. Supports only what the manual uses and loads
+//! nothing.
 
 use egui::Ui;
 
@@ -7,16 +8,14 @@ use crate::app::widgets::{CodeWell, label};
 
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'a> {
-    /// Level and text.
     Heading(usize, String),
     Paragraph(String),
     Item(String),
     Code(&'a str, String),
-    /// The header and the rows.
     Table(Vec<String>, Vec<Vec<String>>),
 }
 
-/// Splits a page. O(text).
+/// Splits a page into parts. O(text).
 fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts: Vec<Part<'_>> = Vec::new();
     let mut lines = text.lines().peekable();
@@ -61,19 +60,19 @@ fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The text of `1. text`.
+/// The text after a list number: `1. text`.
 fn numbered(line: &str) -> Option<&str> {
     let (number, text) = line.split_once(". ")?;
     (!number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())).then_some(text)
 }
 
-/// The cells of a row; `\|` does not end a cell.
+/// The cells of a row. `\|` does not end a cell.
 fn cells(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|').trim_end_matches('|').replace("\\|", "\u{0}");
     row.split('|').map(|c| plain(&c.trim().replace('\u{0}', "|"))).collect()
 }
 
-/// The text without marks of links and emphasis; code keeps its backticks and is not changed.
+/// The text without markup for links and emphasis. Code keeps its backticks and is not changed.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, part) in text.split('`').enumerate() {
@@ -85,7 +84,7 @@ fn plain(text: &str) -> String {
         }
         out.push_str(&part.replace("**", "").replace('*', ""));
     }
-    // Links, whose text may hold code: [text](target).
+    // Links; their text may contain code: [text](target).
     while let Some(middle) = out.find("](") {
         let (Some(start), Some(end)) = (out[..middle].rfind('['), out[middle..].find(')')) else { break };
         let text = out[start + 1..middle].to_owned();
@@ -123,7 +122,7 @@ pub(super) fn draw(ui: &mut Ui, t: &Tokens, text: &str) {
     }
 }
 
-/// A row is a few lines, each named by its column: columns of prose side by side would be too narrow to read.
+/// Draws each row as a few lines named by column, because columns of prose side by side would be too narrow.
 fn table(ui: &mut Ui, t: &Tokens, header: &[String], rows: &[Vec<String>]) {
     for (i, row) in rows.iter().enumerate() {
         if i > 0 {
@@ -180,7 +179,7 @@ mod tests {
                 if let Part::Paragraph(text) | Part::Item(text) | Part::Heading(_, text) = part {
                     let prose: String = text.split('`').step_by(2).collect();
                     assert!(!prose.contains("](") && !prose.contains("**"), "{name}: {text}");
-                    // A page is named as the list beside it names it.
+                    // Pages are named as in the list beside them, not by file name.
                     let is_file = |word: &str| word.strip_suffix(".md").is_some_and(|stem| stem.len() > 1 && stem != "AGENTS");
                     let is_named = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').any(is_file);
                     assert!(!is_named, "{name}: {text}");

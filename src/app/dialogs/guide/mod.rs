@@ -1,4 +1,4 @@
-//! Help to read: how to record with each framework, the manual, and what this program is.
+//! The help pages: how to record with each framework, the manual, and about this program.
 
 mod markdown;
 mod recipes;
@@ -11,17 +11,15 @@ use crate::app::widgets::{ListRow, label, pane};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::app) enum Page {
-    /// The page about recording.
     Record,
     Chapter(usize),
-    /// What this program is.
     About,
 }
 
-/// A page that is open.
 pub(in crate::app) struct Reading {
     page: Page,
-    /// The line that a recording lacks, and how often the place that it belongs to was brought into view: the page has to be laid out first.
+    /// The line of code that the recording lacks, and how often its recipe was scrolled into view. The page needs several frames
+    /// until its layout is final.
     asked: Option<(String, u8)>,
 }
 
@@ -32,13 +30,13 @@ impl From<Page> for Reading {
 }
 
 impl Reading {
-    /// The page of recipes, at the one that a line belongs to.
+    /// Opens the page of recipes at the recipe for a line of code.
     pub(in crate::app) fn how_to_record(line: String) -> Self {
         Reading { page: Page::Record, asked: Some((line, 0)) }
     }
 }
 
-/// The chapters: the repository's own files.
+/// The chapters of the manual, embedded from the repository's docs.
 const CHAPTERS: [(&str, &str); 11] = [
     ("Manual", include_str!("../../../../docs/MANUAL.md")),
     ("Watch and catch", include_str!("../../../../docs/LIVE.md")),
@@ -67,7 +65,7 @@ impl Page {
     }
 }
 
-/// Draws the guide; true when it is to close.
+/// True when it should close.
 pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bool {
     let Reading { page, asked } = reading;
     let window = ui.ctx().content_rect().size();
@@ -89,7 +87,7 @@ pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bo
         }
         let mut right = ui.new_child(UiBuilder::new().id_salt("page").max_rect(rect.with_min_x(split)));
         ScrollArea::vertical().id_salt(page.name()).auto_shrink(false).show(&mut right, |ui| {
-            // Text keeps off the scroll bar.
+            // Keeps the text away from the scroll bar.
             ui.set_max_width(ui.available_width() - 14.0);
             match *page {
                 Page::Record => recipes::draw(ui, t, asked.as_mut()),
@@ -101,7 +99,7 @@ pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bo
     is_closed
 }
 
-/// Room for the names of pages.
+/// Width of the list of pages.
 const NAMES: f32 = 176.0;
 
 fn about(ui: &mut Ui, t: &Tokens) {

@@ -10,7 +10,7 @@ struct Recipe {
     code: &'static str,
     is_python: bool,
     text: &'static str,
-    /// A line that holds one of these belongs here. The first recipe that names one has it.
+    /// A line of code that contains one of these belongs to this recipe. The first matching recipe wins.
     of_lines: &'static [&'static str],
 }
 
@@ -95,7 +95,7 @@ const RECIPES: [Recipe; 10] = [
     },
 ];
 
-/// The recipe that a line belongs to: plain PyTorch where none names it.
+/// The recipe for a line of code; plain PyTorch when none matches.
 fn recipe_of(line: &str) -> usize {
     RECIPES.iter().position(|r| r.of_lines.iter().any(|part| line.contains(part))).unwrap_or(1)
 }
@@ -117,7 +117,7 @@ pub(super) fn draw(ui: &mut Ui, t: &Tokens, mut asked: Option<&mut (String, u8)>
         if is_wanted {
             ui.painter().rect_filled(Rect::from_min_max(top, pos2(top.x + 3.0, place.bottom())), 1.0, t.accent);
         }
-        // Twice: the heights of what stands above are known after the first frame.
+        // Several times, because heights above the recipe are final only after the first frames.
         if let Some((_, times)) = asked.filter(|(_, times)| *times < 3) {
             *times += 1;
             ui.scroll_to_rect(place.expand(10.0), Some(Align::TOP));
@@ -129,7 +129,7 @@ pub(super) fn draw(ui: &mut Ui, t: &Tokens, mut asked: Option<&mut (String, u8)>
     label::rich_paragraph(ui, lacks, Type::Body, t.text2, t.text1);
 }
 
-/// A recipe; before its code the line that a recording lacks, where that is another one.
+/// Draws a recipe. Before its code it shows the line that the recording lacks, when that is a different one.
 fn one(ui: &mut Ui, t: &Tokens, recipe: &Recipe, line: Option<&str>) {
     label::paragraph(ui, recipe.name, Type::LeadStrong, t.text1);
     ui.add_space(6.0);

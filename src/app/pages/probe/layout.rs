@@ -5,7 +5,6 @@
 pub struct Tape {
     /// Points per row.
     row: f32,
-    /// Bytes per point.
     bytes_per_point: f64,
     /// Start of each segment on the tape, in points.
     starts: Vec<f32>,
@@ -21,7 +20,6 @@ pub struct Piece {
     pub right: f32,
 }
 
-/// Points between segments.
 const GAP: f32 = 3.0;
 /// Least width of a segment in points.
 const LEAST: f32 = 2.0;

@@ -40,7 +40,6 @@ pub struct Finished {
     pub document: Option<DocumentId>,
 }
 
-/// A run in progress.
 struct UnderWay {
     /// Moments; the channel holds one, because only the newest is drawn.
     moments: Receiver<Moment>,
@@ -58,7 +57,6 @@ pub struct Replayable {
 }
 
 impl Replayable {
-    /// Number of events of the device.
     pub fn events(&self) -> u64 {
         self.recording.devices.get(self.device).map_or(0, |d| d.events.len() as u64)
     }
@@ -72,7 +70,6 @@ pub struct ProbePage {
     pub open: Vec<Replayable>,
     /// Index of the chosen scenario; `None` for the replay.
     pub chosen: Option<usize>,
-    /// The parameters as typed.
     pub parameters: Vec<String>,
     pub conf: String,
     /// The limit as typed; empty for none.
@@ -86,7 +83,6 @@ pub struct ProbePage {
     /// Why the input is invalid, or why the run did not start.
     pub complaint: Option<String>,
     pub moment: Arc<Moment>,
-    /// Outcome of the last run.
     pub outcome: Option<Result<Finished, String>>,
     under_way: Option<UnderWay>,
 }
@@ -171,7 +167,6 @@ impl ProbePage {
         Ok((job, Conditions { conf: Some(self.conf.clone()), limit, pace: PACES[self.pace.min(PACES.len() - 1)].1 }))
     }
 
-    /// Starts the chosen run.
     pub fn start(&mut self, jobs: &Jobs) {
         if self.is_running() {
             return;
@@ -200,7 +195,6 @@ impl ProbePage {
         }
     }
 
-    /// The highest reserved bytes so far.
     pub fn peak_reserved(&self) -> u64 {
         self.moment.picture.points.iter().map(|p| p.reserved).max().unwrap_or(0)
     }

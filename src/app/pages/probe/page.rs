@@ -20,9 +20,7 @@ use vramscope_core::model::BlockState;
 use vramscope_core::units::{Bytes, count, counted};
 use vramscope_live::probe::{ALL, Ending};
 
-/// Width of the left column.
 const LEFT: f32 = 320.0;
-/// Height of the page header.
 const HEAD: f32 = 78.0;
 
 pub fn page_ui(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, jobs: &Jobs, actions: &Actions) {

@@ -8,7 +8,6 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, Scale, UnitAt, byte_ticks, label, paint_flag};
 use vramscope_core::model::BlockState;
 
-/// Height of a row of the map.
 pub const ROW: f32 = 18.0;
 /// Distance between the tops of two rows.
 pub const PITCH: f32 = 22.0;

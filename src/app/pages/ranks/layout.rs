@@ -4,7 +4,6 @@ use egui::{Rangef, Rect, Vec2, pos2, vec2};
 
 use vramscope_core::compare::ranks::{Overview, RankRow};
 
-/// What the ranks table is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
     Rank,

@@ -35,7 +35,6 @@ pub struct Ranks {
     pub jobs: Vec<Job>,
     /// The name of the job that the user chose.
     pub wanted: Option<String>,
-    /// Index of the job on screen.
     shown: usize,
     /// Name of the job on screen, to find it again when rows arrive.
     on_screen: Option<String>,
@@ -152,7 +151,7 @@ impl Ranks {
             }
         }
         if is_over && !self.is_done() {
-            // A thread panicked over a file and will not answer for the remaining ones.
+            // A thread panicked over a file, so its other files will not be read.
             for row in self.jobs.iter().flat_map(|job| &job.rows).filter(|row| row.is_pending && !read.contains(&row.path)) {
                 self.errors
                     .push(format!("{} was not read: an error in vramscope; please report it with the file", row.path.display()));
@@ -222,7 +221,6 @@ impl Ranks {
         self.jobs.get(self.shown).map_or(&[], |job| &job.rows)
     }
 
-    /// Summary of the job on screen.
     pub fn overview(&self) -> &Overview {
         self.jobs.get(self.shown).map_or(&self.nothing, |job| &job.overview)
     }

@@ -23,7 +23,6 @@ pub const AXIS: f32 = 72.0;
 /// too small to see.
 const MANY_NARROW: usize = 64;
 
-/// Height of a curve's name.
 const NAME: f32 = 18.0;
 
 /// The colour of a rank's active memory. Each group of peaks has its own colour, and outliers have the next.
@@ -34,7 +33,7 @@ pub fn ink(page: &Ranks, t: &Tokens, at: usize) -> Color32 {
         Some(Division::Groups(groups)) => match groups.iter().position(has) {
             Some(group) => t.slot(group),
             None if has(&o.outliers) => t.slot(groups.len()),
-            // A file that breaks off belongs to no group.
+            // A file that is cut short belongs to no group.
             None => t.other,
         },
         _ => t.slot(usize::from(has(&o.outliers))),
@@ -46,8 +45,8 @@ pub fn plot_of(area: Rect) -> Rect {
     Rect::from_min_max(pos2(area.left() + AXIS + 8.0, area.top() + 18.0), pos2(area.right() - 16.0, area.bottom() - 24.0))
 }
 
-/// One bar per rank with its scale: active at the peak in colour, the rest of reserved hatched, a red foot where it ran out of
-/// memory, and a line at the median. The first failed rank and the highest one are named above their bars.
+/// One bar per rank with a scale: active bytes at the peak in colour, the rest of reserved memory hatched, and a red foot if the
+/// rank ran out of memory. A line marks the median. The first failed rank and the highest one are named above their bars.
 pub fn bars(painter: &Painter, t: &Tokens, area: Rect, page: &Ranks, top: u64, hovered: Option<usize>) {
     let plot = plot_of(area);
     let rows = page.rows();

@@ -9,7 +9,6 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Bar, Cell, Column, Table, Width, label};
 use vramscope_core::units::Bytes;
 
-/// Height of the header.
 pub const HEADER: f32 = 24.0;
 /// Height of a row with a bar.
 pub const ROW: f32 = 26.0;

@@ -1,29 +1,27 @@
-//! Positions of the parts of the welcome page. Pure arithmetic.
+//! Positions of the parts of the welcome page. Only arithmetic.
 
-/// A column: its left edge from the page's, and its width, in points.
+/// A column's left edge and width, in points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     pub x: f32,
     pub width: f32,
 }
 
-/// What a column holds, from top to bottom.
+/// The contents of a column, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Logo, ways to start, this machine.
     Start,
     /// Recent files and samples.
     Files,
-    /// How to record, words used everywhere.
+    /// How to record, and the glossary.
     Record,
 }
 
-/// Columns and what each holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// Free height above the columns.
+    /// Empty space above the columns.
     pub top: f32,
-    /// The columns, left to right.
     pub columns: Vec<(Span, Vec<Part>)>,
 }
 
@@ -32,10 +30,10 @@ const FILES: f32 = 520.0;
 const RECORD: f32 = 424.0;
 const GAP: f32 = 64.0;
 
-/// Lays the page out: three columns from 1,456 points on, two from 860, else one.
+/// Lays out the page: three columns from 1,456 points on, two from 860, otherwise one.
 pub fn layout(width: f32, height: f32) -> Layout {
     let wanted = START + FILES + RECORD + 2.0 * GAP;
-    // In a small window the free height is better used below.
+    // In a small window the content needs this space.
     let above = if width >= wanted + 48.0 { height * 0.14 } else { height * 0.14 - 76.0 };
     let top = above.clamp(20.0, 128.0);
     let columns = if width >= wanted + 48.0 {

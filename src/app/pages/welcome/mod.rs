@@ -1,6 +1,6 @@
 //! The welcome page: ways to start, recent files, samples, how to record, the words used everywhere.
 //!
-//! It gets all it shows as a [`WelcomeModel`] and answers with a [`WelcomeIntent`]; it opens nothing itself.
+//! It shows a [`WelcomeModel`] and returns a [`WelcomeIntent`]. It opens nothing itself.
 
 pub mod layout;
 pub mod record;
@@ -15,7 +15,6 @@ use crate::app::widgets::{Cut, Field, Push, Sparkline, label, paint_key_cap, pai
 use layout::{Part, Span};
 use vramscope_core::units::{Bytes, counted};
 
-/// What the page asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WelcomeIntent {
     Run(Command),
@@ -29,12 +28,10 @@ pub enum WelcomeIntent {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartEntry {
-    /// Title, for example "Open a recording…".
     pub title: String,
     pub text: String,
     /// Shown as a key cap; may be empty.
     pub shortcut: String,
-    /// What a click runs.
     pub command: Command,
 }
 
@@ -46,26 +43,24 @@ pub struct FileRow {
     pub path: String,
     /// What its top finding says.
     pub sentence: String,
-    /// The peak of reserved bytes; of a card that was watched, of what was used on it.
+    /// The peak of reserved bytes. For a watch of a GPU: the peak of the used bytes.
     pub peak_reserved: u64,
     pub is_watch: bool,
-    /// Events recorded. With this and the peak 0, as for a sample not yet read, no figures are shown.
+    /// When this and the peak are 0, as for a sample that was not read yet, no figures are shown.
     pub events: u64,
-    /// It in 96 x 32 points; its red end says "out of memory" too.
+    /// The recording as a sparkline. A red end means out of memory.
     pub sparkline: Sparkline,
 }
 
-/// Everything the page shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WelcomeModel {
-    /// Ways to start; the first is the one most people want.
+    /// Ways to start, the most common one first.
     pub starts: Vec<StartEntry>,
     /// Files opened before, newest first.
     pub recents: Vec<FileRow>,
-    /// Recordings inside the program.
     pub samples: Vec<FileRow>,
     pub machine: MachineState,
-    /// The folder that is watched for new recordings; empty for none.
+    /// The watched folder; empty for none.
     pub watched: String,
 }
 
@@ -76,7 +71,6 @@ struct Remembered {
     recipe: usize,
 }
 
-/// Shows the page over the available space and returns what was asked for.
 pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
     let id = ui.scope_id().with("welcome");
     let mut remembered = ui.data(|d| d.get_temp::<Remembered>(id)).unwrap_or_default();
@@ -265,7 +259,7 @@ fn files_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
     intent
 }
 
-/// What a long file name leaves to the name of its folder.
+/// Width that a long file name leaves for its folder.
 const LEAST_FOLDER: f32 = 96.0;
 
 fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
@@ -298,7 +292,7 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     };
     let peak = label::text_in_right(p, line(18.0, left, right), &peak, Type::Mono, t.text1);
     let events = label::text_in_right(p, line(35.0, left, right), &events, Type::Mono, t.text3);
-    // Two files of one name are told apart by their folders; a long name leaves a short one of it.
+    // The folder distinguishes files of the same name, so a long name leaves room for it.
     let folder = std::path::Path::new(&file.path).parent().map(|f| f.display().to_string()).unwrap_or_default();
     let end = peak.left() - 12.0;
     let dot_room = if file.sparkline.oom { 18.0 } else { 0.0 };
@@ -308,7 +302,7 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     if file.sparkline.oom {
         p.circle_filled(pos2(next + 12.0, rect.top() + 17.5), 3.0, t.red);
         next += dot_room;
-        // The dot says it too, where the folder needs the room.
+        // When the folder needs the room, the red dot alone says it.
         let words = label::width(p, "out of memory", Type::Caption) + 6.0;
         if next + words + folder_room.max(label::width(p, &folder, Type::Caption).min(2.0 * LEAST_FOLDER)) <= end {
             label::text_in(p, line(17.0, next + 4.0, end), "out of memory", Type::Caption, t.red);
@@ -327,7 +321,7 @@ fn file_row(ui: &mut Ui, file: &FileRow) -> Response {
     if file.path.is_empty() { response } else { response.on_hover_text(&file.path) }
 }
 
-/// As many of the parts between commas as fit, the first in any case: a sentence ends where it is short of room.
+/// As many of the parts between commas as fit, but at least the first.
 fn whole_parts(sentence: &str, fits: impl Fn(&str) -> bool) -> &str {
     let mut shown = sentence;
     while !fits(shown)
@@ -338,7 +332,6 @@ fn whole_parts(sentence: &str, fits: impl Fn(&str) -> bool) -> &str {
     shown
 }
 
-/// The usual first entry: the file dialog.
 pub fn open_entry(shortcut: &str) -> StartEntry {
     StartEntry {
         title: "Open a recording…".into(),

@@ -1,22 +1,20 @@
-//! The right column of the welcome page: how to record a snapshot, and the words used everywhere, with their picture.
+//! The right column of the welcome page: how to record a snapshot, and the basic terms with a picture of them.
 
 use egui::{Align2, Color32, Painter, Rangef, Rect, Role, Ui, pos2, vec2};
 
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, CodeWell, Cut, Icon, Push, button, label, pane, row};
 
-/// A way to record: its name, the lines to copy, what to do with them.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     pub name: &'static str,
     pub code: &'static str,
-    /// One or two sentences.
     pub text: &'static str,
 }
 
-/// The three ways. All use calls that PyTorch has had since 2.1; the observer is called before the exception is raised,
-/// and a dump must precede `enabled=None`, which clears the trace. Without `context="alloc"` the stacks of frees are recorded
-/// too, and PyTorch 2.11 then ends a training with `checkpoint(use_reentrant=False)` in a `SystemError`.
+/// The three ways. They use only calls that PyTorch has had since 2.1. The observer is called before the exception is raised. A
+/// dump must come before `enabled=None`, which clears the trace. Without `context="alloc"`, stacks of frees are recorded too, and
+/// PyTorch 2.11 then ends a training with `checkpoint(use_reentrant=False)` in a `SystemError`.
 pub const RECIPES: [Recipe; 3] = [
     Recipe {
         name: "Whole run",
@@ -61,7 +59,7 @@ const WORDS: [(&str, &str); 4] = [
     ("blocker", "a live block that keeps a hole small"),
 ];
 
-/// The caption of a part of the page with a 1 px line under it.
+/// The caption of a part of the page, underlined.
 pub(super) fn heading(ui: &mut Ui, title: &str, trailing: &str) {
     let t = Tokens::of(ui);
     let (rect, _) = row::told(ui, 28.0, Role::Heading, || title);
@@ -71,7 +69,7 @@ pub(super) fn heading(ui: &mut Ui, title: &str, trailing: &str) {
     ui.painter().hline(rect.x_range(), rect.bottom() - 0.5, egui::Stroke::new(1.0, t.line));
 }
 
-/// How to record: `chosen` is the recipe shown. True when more ways are asked for.
+/// Shows how to record. `chosen` is the selected recipe. True when the user asks for more recipes.
 pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) -> bool {
     let t = Tokens::of(ui);
     heading(ui, "Record a snapshot", "");
@@ -103,7 +101,7 @@ pub(super) fn record_ui(ui: &mut Ui, chosen: &mut usize) -> bool {
     asks_more
 }
 
-/// The words used everywhere, and a segment that shows them.
+/// The basic terms, and a segment that illustrates them.
 pub(super) fn words_ui(ui: &mut Ui) {
     heading(ui, "Words used everywhere", "");
     ui.add_space(14.0);
@@ -115,10 +113,10 @@ pub(super) fn words_ui(ui: &mut Ui) {
     }
 }
 
-/// The parts of the example segment: its share of the width, and its colour slot (`None` is a hole).
+/// The parts of the example segment: share of the width, and palette slot (`None` is a hole).
 const PARTS: [(f32, Option<usize>); 7] =
     [(0.139, Some(0)), (0.124, None), (0.198, Some(2)), (0.064, Some(0)), (0.144, None), (0.244, Some(2)), (0.087, None)];
-/// The part that is the blocker.
+/// Index of the part that is a blocker.
 const BLOCKER: usize = 3;
 
 fn paint_segment(p: &Painter, t: &Tokens, rect: Rect) {

@@ -54,7 +54,6 @@ fn is_program(file: &Path) -> bool {
     meta.is_file() && may_run
 }
 
-/// Editors that run in a terminal.
 const IN_A_TERMINAL: &[&str] = &["vi", "vim", "nvim", "nano", "micro", "hx", "helix", "kak", "joe", "ne", "mcedit", "pico", "ed"];
 
 /// Terminals and the option after which each takes a command. The system's default terminal comes first.
@@ -156,7 +155,7 @@ fn from_command(command: &str, file: &str, line: u32) -> Result<Option<Start>, S
     let Some(program) = words.first() else { return Ok(None) };
     if words.len() == 1 && program.contains("://") {
         let (before, _) = program.split_once("{file}").unwrap_or((program, ""));
-        // A link has no syntax for where the path ends.
+        // In a link, nothing marks the end of the path.
         refuse_colon(file, "a link")?;
         if !before.contains("://") {
             return Err("The link in Settings must begin with a scheme, such as vscode://file{file}:{line}.".to_owned());

@@ -19,7 +19,6 @@ pub struct PathPrefix {
     pub ours: String,
 }
 
-/// Why a recorded file cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// The name might not mean a file of this machine: one sentence.
@@ -44,8 +43,8 @@ pub fn shown(name: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// The absolute path of a recorded file on this machine. Tries the longest matching prefix first, and the recorded path last. The error
-/// is why it is not opened: the name could be read as more than a file, it is not a regular file, or it does not exist.
+/// The absolute path of a recorded file on this machine. Tries the longest matching prefix first, and the recorded path last. Fails
+/// when the name could be read as more than a file name, and when no regular file exists there.
 pub fn locate(recorded: &str, prefixes: &[PathPrefix]) -> Result<String, Missing> {
     let refused = |why: &str| Err(Missing::Refused(format!("{} is not opened: {why}", shown(recorded))));
     if recorded.is_empty() {

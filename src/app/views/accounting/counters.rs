@@ -1,5 +1,5 @@
-//! PyTorch's own counters beside the recording: the figures of `memory_stats()` and its relatives, and whether the snapshot
-//! tells the same story.
+//! PyTorch's own counters beside the recording: the figures of `memory_stats()` and the like, and whether the snapshot agrees
+//! with them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) struct Counters {
 const COLUMN: f32 = 84.0;
 
 impl Counters {
-    /// Draws them; a hint when none were added.
+    /// Draws the counters, or a hint when none were added.
     pub(super) fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let recording = &cx.data.recording;
         if recording.stats.is_empty() {
@@ -57,7 +57,7 @@ impl Counters {
     }
 }
 
-/// Counters without a snapshot to hold them against.
+/// Draws counters when there is no snapshot to compare with.
 pub(super) fn alone(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats) {
     section(ui, &format!("PyTorch's counters: {}", stats.kind.name()), name, false);
     if stats.values.values().any(|c| c.slack > 0) {
@@ -70,13 +70,12 @@ pub(super) fn alone(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &Memor
     table(ui, cx, name, stats, None);
 }
 
-/// A row of the table: a counter in some columns, or what it differs in.
+/// A row of the table: a counter with its columns, or what differs from the snapshot.
 #[derive(Default)]
 struct Line {
     name: String,
-    /// Text and ink of each column.
     figures: Vec<(String, Color32)>,
-    /// What is said under the pointer.
+    /// Lines of the tooltip.
     notes: Vec<String>,
     differs: bool,
 }
@@ -88,7 +87,7 @@ fn text_of(key: &str, value: u64) -> String {
     if key.contains("bytes") { Bytes(value).to_string() } else { count(value) }
 }
 
-/// The figures by group and pool; `checks` are the snapshot's, where there is one.
+/// The figures by group and pool. `checks` come from the snapshot, if there is one.
 fn table(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats, checks: Option<&[StatCheck]>) {
     let t = cx.tokens;
     let is_host = stats.kind == StatsKind::Host;
@@ -103,7 +102,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats, che
         ]
     };
     let mut lines = Vec::new();
-    // A counter under each of its keys, and below it what the snapshot has otherwise.
+    // A row for each counter, and below it the snapshot's value where it differs.
     let mut add = |name: &str, keys: Vec<String>, is_checked: bool| {
         let mut line = Line { name: name.to_owned(), ..Line::default() };
         let mut differ = Vec::new();
@@ -156,7 +155,7 @@ fn table(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStats, che
         }
         false => _ = c.text(&line.name, Type::Body, t.text2),
     });
-    // What has no room goes, the pools first.
+    // In a narrow pane columns are hidden, pools first.
     let figures = columns.iter().enumerate().map(|(i, (title, _))| {
         let column = Column::figure(*title, COLUMN, move |c, line: &&Line| {
             if let Some((text, ink)) = line.figures.get(i) {

@@ -1,4 +1,4 @@
-//! Where the bars of the waterfall begin and end. Pure.
+//! Where the bars of the waterfall begin and end. Only arithmetic.
 
 use vramscope_core::diagnose::accounting::{Part, Waterfall};
 
@@ -6,24 +6,24 @@ use vramscope_core::diagnose::accounting::{Part, Waterfall};
 pub(super) struct Step {
     pub part: Part,
     pub bytes: u64,
-    /// Where it begins, as a share of the width.
+    /// Left edge, as a share of the width.
     pub from: f64,
-    /// Where it ends, as a share of the width.
+    /// Right edge, as a share of the width.
     pub to: f64,
-    /// It is cut to a share of the width, for it is longer than all others together.
+    /// The bar is cut, because it is longer than all others together.
     pub is_broken: bool,
 }
 
-/// The share of the width that a cut bar takes.
+/// The width of a cut bar, as a share.
 const CUT: f64 = 0.2;
 
-/// The share of the width that a byte has in the bars that are not cut.
+/// The share of the width that one byte takes in bars that are not cut.
 pub(super) fn share_of_a_byte(waterfall: &Waterfall) -> f64 {
     let whole = stairs(waterfall).into_iter().filter(|s| !s.is_broken && s.bytes > 0).max_by_key(|s| s.bytes);
     whole.map_or(0.0, |s| (s.to - s.from) / s.bytes as f64)
 }
 
-/// The rows that the source tells, each beginning where the one before it ends.
+/// The rows with known bytes, each beginning where the previous one ends.
 pub(super) fn stairs(waterfall: &Waterfall) -> Vec<Step> {
     let told = || waterfall.rows.iter().filter_map(|r| Some((r.part, r.bytes?)));
     let sum = |parts: &dyn Fn(Part) -> bool| told().filter(|r| parts(r.0)).map(|r| r.1 as f64).sum::<f64>();

@@ -1,5 +1,3 @@
-//! The columns of the table, and what each shows of an allocation.
-
 use egui::Color32;
 
 use crate::app::theme::Type;
@@ -15,20 +13,21 @@ use vramscope_core::units::{Address, Bytes, Micros, count};
 
 pub struct Line {
     pub life: Lifetime,
-    /// How many tenants its address had before, once counted.
+    /// How often its address was used before; `None` until counted.
     pub generation: Option<u32>,
-    /// It is held at the cursor: what is not is quieter.
+    /// The allocation is live at the cursor. Others are drawn paler.
     pub is_live: bool,
     pub ink: Color32,
 }
 
-/// The columns that make sense for the recording. Those that say least go first when it gets narrow; the stack takes what is left.
+/// The columns that make sense for the recording. In a narrow pane the least useful ones are hidden first; the stack takes the
+/// remaining width.
 pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Column<'a, Line, Order>> {
     let t = cx.tokens;
     let device = cx.data.device();
     let events = device.events.len();
     let number_width = (count(events as u64).len() as f32 * 6.7).max(44.0).ceil() + 2.0;
-    // The number of earlier tenants tells allocations apart: in a long recording it has more digits.
+    // The number of previous uses that follows an address has more digits in a long recording.
     let address_width = 138.0 + (events / 2).to_string().len().saturating_sub(3) as f32 * 6.7;
     let sorts = |column: Column<'a, Line, Order>, by: Order| column.sorts(by).descends(by.begins_descending());
     let mut columns = vec![
@@ -48,7 +47,7 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
         .goes(8),
         sorts(Column::text("allocated at", Width::Share(1.0, 120.0), |c, l: &Line| stack(cx, c, l)), Order::Stack).goes(10),
     ];
-    // Without events nothing was born or lived for any number of them.
+    // Without events there are no birth events and no ages in events.
     if events > 0 {
         columns.extend([
             sorts(Column::figure("born", number_width, |c, l: &Line| at(c, l.life.born, "before")), Order::Born).goes(9),
@@ -63,7 +62,7 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
         ]);
     }
     if device.events.has_time {
-        // Not sorted by: the order of ages in events is another.
+        // Not sortable, because ages in events have another order.
         columns.push(Column::figure("age", 66.0, |c, l: &Line| c.figure(time_lived(cx, &l.life), t.text2)).goes(6));
     }
     if let Some(steps) = steps {
@@ -72,7 +71,7 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
                 c.figure(number(step), t.text3);
             }
         });
-        // Steps follow each other as births do.
+        // Steps are in the same order as birth events.
         columns.push(sorts(step, Order::Born).goes(5));
     }
     if device.can_show.addresses.is_known() {
@@ -87,13 +86,13 @@ pub fn columns<'a>(cx: &'a ViewContext<'_>, steps: Option<&'a Steps>) -> Vec<Col
     columns
 }
 
-/// Address and how many tenants it had before: `0x7f1dca2b7000_3`.
+/// The address and how often it was used before: `0x7f1dca2b7000_3`.
 fn name(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     let born = if l.life.born == NO_EVENT { 0 } else { l.life.born.max(cx.shared.cursor) };
     paint_square(c.p, c.rect, cx.colours.of(cx.data, l.life.id, born, c.t), l.is_live);
     let name = c.from(c.rect.left() + 14.0);
     if !cx.data.recording.addresses().is_known() {
-        // No address tells it from others.
+        // Without addresses, the allocation's number identifies it.
         name.text(vramscope_core::units::count(u64::from(l.life.id.0) + 1), Type::Mono, l.ink);
         return;
     }
@@ -103,7 +102,7 @@ fn name(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     }
 }
 
-/// The place that allocated, as every view names it, and in a wide column the line of the user's own that called it, or where it is.
+/// The code that allocated, named as in all views. A wide column also has the calling line of the user's code, or its location.
 fn stack(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     let known = if l.life.stack.is_some() { c.t.text2 } else { c.t.text3 };
     let place = place_name(cx.data, cx.roles.map(|roles| &**roles), l.life.id);
@@ -118,7 +117,7 @@ fn stack(cx: &ViewContext<'_>, c: &Cell<'_>, l: &Line) {
     }
 }
 
-/// An event, or what is said where there is none.
+/// An event number, or `none` when there is no event.
 fn at(c: &Cell<'_>, event: u32, none: &str) {
     match event {
         NO_EVENT => c.figure(none, c.t.text3),

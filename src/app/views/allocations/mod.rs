@@ -1,4 +1,4 @@
-//! Allocations: one row an allocation, those that a query holds for, sorted; what the query holds for lights up everywhere.
+//! Allocations: one row per allocation that matches the query, sorted. All other views highlight the matches too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ mod columns;
 
 use columns::{Line, columns};
 
-/// The query's field: its name, its hint, and how it is cleared.
+/// Name, hint and clear button of the query field.
 const ASKED: (&str, &str, &str) = ("Query allocations", "size>1MiB stack~attention live@peak", "Clear the query");
 
 pub const INFO: ViewInfo = ViewInfo {
@@ -43,7 +43,6 @@ pub const INFO: ViewInfo = ViewInfo {
 const ROW: f32 = 20.0;
 const SUMMARY: f32 = 24.0;
 
-/// What the order of the rows depends on.
 #[derive(Clone, Debug, PartialEq)]
 struct SortKey {
     matching: Option<Identity>,
@@ -54,19 +53,19 @@ struct SortKey {
 
 struct Allocations {
     field: QueryField,
-    /// The applied query when this view last looked.
+    /// The query that was applied when this view was last drawn.
     seen_query: Option<String>,
-    /// The query this view asked for last: what is typed without the term that cannot be read.
+    /// The last query that this view applied: the typed text without a term that does not parse.
     sent: Option<String>,
     sort: Sort<Order>,
     sorted: Derived<SortKey, Vec<u32>>,
     steps: Derived<(), Steps>,
     words: QueryWords,
-    /// How many tenants the addresses of the visible rows had before.
+    /// How often the addresses of the visible rows were used before.
     generations: Derived<(Identity, Range<usize>), Vec<u32>>,
-    /// Those rows, when they were last drawn.
+    /// The rows that were visible in the last frame.
     seen: Range<usize>,
-    /// The selection the rows were last scrolled to.
+    /// The selection that the table last scrolled to.
     followed: Option<LifetimeId>,
     is_hovering: bool,
 }
@@ -122,12 +121,12 @@ impl View for Allocations {
 
 impl Allocations {
     fn query_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        // A query asked elsewhere shows here; one that is still being typed is left alone.
+        // Shows a query that another view applied. A query that is still being typed stays.
         let in_force = cx.shared.query.as_ref().map(|q| q.text.clone());
         if self.seen_query != in_force {
             self.seen_query.clone_from(&in_force);
             let text = in_force.unwrap_or_default();
-            // The applied part of a query does not replace what is typed.
+            // The applied part of a query must not replace what is being typed.
             let is_own = self.sent.as_deref().is_some_and(|sent| sent.trim() == text.trim());
             if !is_own && self.field.text.trim() != text.trim() {
                 self.field.set(&text);
@@ -139,7 +138,7 @@ impl Allocations {
         }
     }
 
-    /// The rows in their order; the older order while a newer one is made.
+    /// The sorted rows; the previous ones while new ones are computed.
     fn rows(&mut self, ui: &Ui, cx: &ViewContext<'_>, whole: Rect) -> Option<Arc<Vec<u32>>> {
         if cx.shared.query.is_some() && cx.matching.is_none() {
             progress_line(ui, whole, None);
@@ -166,7 +165,7 @@ impl Allocations {
         shown.value
     }
 
-    /// What is shown, in one line of figures.
+    /// Figures about the shown rows, in one line.
     fn summary_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let t = cx.tokens;
         let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), SUMMARY), Sense::hover());
@@ -289,13 +288,13 @@ impl Allocations {
         cx.hover(&mut self.is_hovering, out.hovered.map(|i| Item::Lifetime(LifetimeId(rows[i]))));
     }
 
-    /// The row that another view selected, to be brought into view.
+    /// The row to bring into view because another view selected it.
     fn follow(&mut self, cx: &ViewContext<'_>, rows: &[u32]) -> Option<usize> {
         let Some(Item::Lifetime(id)) = cx.shared.selected() else { return None };
         if self.followed.replace(id) == Some(id) {
             return None;
         }
-        // In order of allocation the place is known; in another order only a short list is searched.
+        // In allocation order the row follows from the id. In any other order only a short list is searched.
         const SEARCHED: usize = 200_000;
         match self.sort.by {
             Order::Born if !self.sort.descending => rows.binary_search(&id.0).ok(),
@@ -303,7 +302,8 @@ impl Allocations {
         }
     }
 
-    /// How many tenants the addresses of the visible rows had before; an address may have had thousands, so a thread counts.
+    /// How often the addresses of the visible rows were used before. An address may have been used thousands of times, so a
+    /// thread counts.
     fn generations(&mut self, cx: &ViewContext<'_>, rows: &Arc<Vec<u32>>) -> Option<Arc<Vec<u32>>> {
         let key = (Identity::of(rows), self.seen.clone());
         let (data, rows, seen) = (Arc::clone(cx.data), Arc::clone(rows), self.seen.clone());
@@ -315,7 +315,7 @@ impl Allocations {
     }
 }
 
-/// Draws the menu of a row. Returns the query that was chosen in it.
+/// Draws a row's menu. Returns the query that was chosen in it.
 fn context_menu(ui: &mut Ui, cx: &ViewContext<'_>, id: LifetimeId) -> Option<String> {
     let life = cx.data.tables.lifetimes.get(cx.data.device(), id)?;
     let mut query = None;
@@ -353,7 +353,7 @@ fn context_menu(ui: &mut Ui, cx: &ViewContext<'_>, id: LifetimeId) -> Option<Str
     query
 }
 
-/// Moves the cursor to where an allocation was made; to the first event when that was before the trace.
+/// Moves the cursor to where an allocation was made, or to the first event when that was before the trace.
 fn go_to_birth(cx: &ViewContext<'_>, id: LifetimeId) {
     let born = cx.data.tables.lifetimes.born(id);
     cx.actions.send(Action::GoTo(if born == NO_EVENT { 0 } else { born }));

@@ -1,4 +1,4 @@
-//! The live blocks in the way, as a table with each block drawn between its holes.
+//! The table of live blocks between holes, each drawn with the holes beside it.
 
 use egui::{Rect, Ui, vec2};
 
@@ -16,21 +16,21 @@ use vramscope_core::model::{BlockState, DeviceRecording};
 use vramscope_core::tables::{LifetimeId, State};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
-/// A row of the table.
 pub(super) struct Listed {
     pub(super) blocker: Blocker,
-    /// Its place among the blockers; `None` for a block of the way out that touches no hole.
+    /// Its rank among the blockers; `None` for a block to free that touches no hole.
     rank: Option<usize>,
-    /// It is of the way out.
+    /// It is one of the blocks to free.
     is_going: bool,
-    /// Whose its segment is, where that cannot serve the request.
+    /// Who owns its segment, when that segment cannot serve the request.
     whose: Option<String>,
 }
 
-/// The blocks of the way out first where they are few, then the blockers by the bytes they strand, then what else of the way out
-/// touches no hole. O(blocks).
+/// The rows: the blocks to free if they are few, then the blockers by the bytes they strand, then blocks to free that touch no
+/// hole. O(blocks).
 pub(super) fn listed(device: &DeviceRecording, case: &Case) -> Vec<Listed> {
-    /// This many of the blocks to free come first. More would hide the ranking, in which they are marked as well.
+    /// With more blocks to free than this, they are not moved to the top, because they would hide the ranking. They are marked
+    /// there instead.
     const FEW: usize = 4;
     let going = case.room_plan().map_or(&[][..], |plan| &plan.blocks);
     let is_going = |b: &Blocker| going.binary_search(&b.block).is_ok();
@@ -51,7 +51,7 @@ pub(super) fn listed(device: &DeviceRecording, case: &Case) -> Vec<Listed> {
     rows.collect()
 }
 
-/// How many there are, in words.
+/// The table's caption: how many blockers there are.
 pub(super) fn caption(case: &Case) -> String {
     let found = case.blockers();
     let n = found.len() as u64;
@@ -59,13 +59,13 @@ pub(super) fn caption(case: &Case) -> String {
         0 => format!("{} a hole", counted(n, "live block touches", "live blocks touch")),
         _ => format!("{} a hole or a segment", counted(n, "live block keeps", "live blocks keep")),
     };
-    // A block to free comes before one that strands more.
+    // True when a block to free is above one that strands more bytes.
     let rank = |row: &Listed| row.rank.unwrap_or(usize::MAX);
     let is_first = case.listed.windows(2).any(|w| rank(&w[0]) > rank(&w[1]));
     if is_first { format!("{what} · what to free first") } else { what }
 }
 
-/// Live blocks by the bytes they strand.
+/// The blockers, sorted by the bytes they strand.
 pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (state, found) = (&case.state, &case.listed);
@@ -79,7 +79,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         let letters = first().map(|b| size.sized(of(b)).chars().count()).max().unwrap_or(0);
         (letters as f32 * LETTER).max(52.0)
     };
-    // To the scale of those that strand most; a block far larger than these, further down, is cut.
+    // The scale fits the first rows. A much larger block further down is cut.
     let greatest = found.iter().take(FIRST).map(|row| row.blocker.hole_if_freed()).max().unwrap_or(1) as f32;
     let lifetimes = &cx.data.tables.lifetimes;
     let place = if cx.data.names.is_empty() { "block" } else { "allocated at" };
@@ -91,7 +91,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         Column::text(place, Width::Share(1.0, PLACE), |c, l: &Line<'_>| {
             let is_own = cx.data.names.index(lifetimes.stack(cx.data.device(), l.id)).is_some();
             let mut left = c.text(&l.name, Type::Mono, if is_own { t.accent } else { t.text1 }).right() + 10.0;
-            // Behind the place, what there is room for.
+            // After the location, whatever fits.
             for more in l.listed.whose.iter().chain(&l.more) {
                 if left + label::width(c.p, more, Type::Caption) <= c.rect.right() {
                     left = c.from(left).text(more, Type::Caption, t.text3).right() + 10.0;
@@ -143,11 +143,11 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         let p = ui.painter().with_clip_rect(response.interact_rect);
         let (row, rect) = (&found[i], response.rect);
         if i > 0 && found[..i].iter().all(|row| row.is_going) && found[i..].iter().all(|row| !row.is_going) {
-            // Where the way out ends and the ranking begins.
+            // The line between the blocks to free and the ranking.
             p.hline(rect.x_range(), rect.top() + 0.5, egui::Stroke::new(1.0, t.line2));
         }
         if row.is_going {
-            // The bar before the words about the blocks to free.
+            // The same bar as before the text about the blocks to free.
             p.rect_filled(rect.cell(3.0, 6.0).shrink2(vec2(0.0, 4.0)), 0.0, t.accent);
         }
         let told = told(cx, state, row, named(cx, id(i), Some(row.blocker.segment)).1);
@@ -157,7 +157,7 @@ pub(super) fn blockers(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     }
 }
 
-/// A row, its block, what that is called, and what else tells it from others.
+/// A row: its block, the block's name, and what distinguishes it from others.
 struct Line<'a> {
     listed: &'a Listed,
     id: LifetimeId,
@@ -195,7 +195,6 @@ fn picture(c: &Cell<'_>, Listed { blocker: b, is_going, .. }: &Listed, colour: e
     batch.paint(c.p);
 }
 
-/// What is told of a row under the pointer.
 fn told(cx: &ViewContext<'_>, state: &State, row: &Listed, mut told: Vec<String>) -> Vec<String> {
     let block = &state.blocks[row.blocker.block];
     if cx.data.recording.addresses().is_known() {
@@ -216,8 +215,8 @@ fn told(cx: &ViewContext<'_>, state: &State, row: &Listed, mut told: Vec<String>
     told
 }
 
-/// What a block is called, as in every view: the line that made it, else what it is for; and what else tells it: its role, and the line
-/// of the user's own code that called a library's; without a stack its segment.
+/// A block's name as in all views (the line that allocated it, or else its role), followed by what distinguishes it: its role,
+/// the user's line that called a library, or, without a stack, its segment.
 pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>) -> (String, Vec<String>) {
     let roles = cx.roles.map(|roles| &**roles);
     let words = role_words(cx.data, roles, id);
@@ -230,9 +229,9 @@ pub(super) fn named(cx: &ViewContext<'_>, id: LifetimeId, segment: Option<usize>
     (made, words.into_iter().chain(own.map(|own| format!("from {own}"))).collect())
 }
 
-/// The least width of the place in the code.
+/// Least width of the location.
 const PLACE: f32 = 112.0;
-/// The rows whose pictures are never cut.
+/// The pictures of the first rows are never cut.
 const FIRST: usize = 8;
 /// Width of a letter of the figures.
 const LETTER: f32 = 6.7;

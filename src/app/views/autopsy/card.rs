@@ -1,4 +1,5 @@
-//! A full device as one bar: tensors by role, what else holds memory, what is free, and the request that is more than that.
+//! A full device as one bar: tensors by role, other holders, free memory. Below it the request, which is larger than what is
+//! free.
 
 use egui::{Align2, Color32, Sense, Ui, vec2};
 
@@ -10,12 +11,11 @@ use vramscope_core::anatomy::roles::{ByRole, Role};
 use vramscope_core::diagnose::oom::{Autopsy, FREE, INSIDE, TENSORS};
 use vramscope_core::units::Bytes;
 
-/// Header, two bars and the legend.
+/// Height of header, two bars and legend.
 pub(super) const HEIGHT: f32 = 152.0;
 
 const BAR: f32 = 30.0;
 
-/// One holder of the device's memory.
 struct Part {
     name: String,
     bytes: u64,
@@ -23,7 +23,8 @@ struct Part {
     about: &'static str,
 }
 
-/// Who holds the device, in its order: tensors by role, largest first, then others, then what PyTorch has free. Free memory is what the bar leaves open.
+/// Who holds the device, in this order: tensors by role (largest first), others, PyTorch's free memory. The device's free memory
+/// is the rest of the bar.
 fn parts(cx: &ViewContext<'_>, a: &Autopsy, by_role: Option<&ByRole>) -> Vec<Part> {
     let t = cx.tokens;
     let mut parts = Vec::new();
@@ -49,7 +50,7 @@ fn parts(cx: &ViewContext<'_>, a: &Autopsy, by_role: Option<&ByRole>) -> Vec<Par
         };
         parts.push(Part { name: name.to_owned(), bytes, swatch, about: "" });
     }
-    // A bar's hatched part is its last one.
+    // The hatched part of a bar must come last.
     parts.sort_by_key(|part| matches!(part.swatch, Swatch::Free));
     parts
 }

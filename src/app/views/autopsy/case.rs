@@ -1,5 +1,3 @@
-//! A failure or a peak, and what was found of it.
-
 use std::sync::Arc;
 
 use super::blockers::Listed;
@@ -7,10 +5,9 @@ use vramscope_core::diagnose::fragmentation::{Blocker, Holes, RoomPlan, Servers}
 use vramscope_core::diagnose::oom::{Autopsy, Closest, LiveByStack};
 use vramscope_core::tables::{LifetimeId, State};
 
-/// What is looked at.
 pub(super) enum CaseKind {
     Failure(Box<Autopsy>),
-    /// The peak of a recording in which none did.
+    /// The peak of a recording without a failure.
     Peak(Box<Closest>),
 }
 
@@ -18,19 +15,18 @@ pub(super) enum CaseKind {
 pub(super) struct Case {
     pub kind: CaseKind,
     pub state: Arc<State>,
-    /// Indices of the segments that serve such requests.
+    /// Indices of the segments that could serve the request.
     pub serving: Vec<usize>,
-    /// Those and the way out's, in the order they are drawn.
+    /// Indices of the drawn segments, in drawing order: the serving ones and those of the blocks to free.
     pub drawn: Vec<usize>,
-    /// The rows of the table of blockers.
     pub listed: Vec<Listed>,
-    /// The largest live blocks, by their places in the state.
+    /// Indices of the largest live blocks in the state.
     pub largest: Vec<usize>,
-    /// Their holes, largest first.
+    /// Sizes of the holes, largest first.
     pub hole_sizes: Vec<u64>,
-    /// By stack of what was live: its name, with the caller that tells it from another of that name.
+    /// Names of the live memory by stack. Equal names get the caller that tells them apart.
     pub live_names: Vec<String>,
-    /// Likewise its largest block, whose role its bar is coloured by.
+    /// The largest block of each stack. Its role colours the bar.
     pub live_largest: Vec<Option<LifetimeId>>,
 }
 
@@ -42,7 +38,7 @@ impl Case {
         }
     }
 
-    /// The failure, where the device was full and no few blocks were in the way.
+    /// The failure, when the device was full and freeing a few blocks would not have helped.
     pub fn simply_full(&self) -> Option<&Autopsy> {
         self.failure().filter(|a| a.is_simply_full())
     }
@@ -61,7 +57,7 @@ impl Case {
         }
     }
 
-    /// The holes of the segments that serve such requests.
+    /// The holes in the segments that could serve the request.
     pub fn holes(&self) -> &Holes {
         match &self.kind {
             CaseKind::Failure(a) => &a.holes,
@@ -83,17 +79,16 @@ impl Case {
         }
     }
 
-    /// What to free, where that is few enough blocks to be looked at.
+    /// The blocks to free, when they are few enough to look at.
     pub fn room_plan(&self) -> Option<&RoomPlan> {
         self.failure().filter(|a| a.one_instead().is_none())?.room_plan.as_ref()
     }
 
-    /// What would have to return to the device for the request, in bytes.
+    /// How many bytes the device would need free for the request.
     pub fn need(&self) -> Option<u64> {
         self.failure().map(|a| a.need)
     }
 
-    /// What failed, in bytes.
     pub fn request(&self) -> Option<u64> {
         self.failure().map(|a| a.requested)
     }

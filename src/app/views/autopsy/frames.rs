@@ -1,4 +1,4 @@
-//! Where the failed request came from: the user's own frames, framework frames folded until they are asked for.
+//! The stack of the failed request: the user's own frames; frames of frameworks are folded.
 
 use egui::Ui;
 
@@ -10,7 +10,6 @@ use vramscope_core::model::{Frame, StackId, StackTable};
 use vramscope_core::tables::is_framework;
 use vramscope_core::units::counted;
 
-/// The stack of the failed request.
 #[derive(Default)]
 pub(super) struct Frames {
     shows_framework: bool,
@@ -31,7 +30,7 @@ impl Frames {
                 return;
             }
             let is_own = |f: &Frame| !is_framework(stacks, *f);
-            // Where no frame is the user's there is nothing to fold them behind.
+            // Frames are folded only when some, but not all, are the user's.
             let folds = frames.iter().any(is_own) && !frames.iter().all(is_own);
             let mut at = 0;
             for run in frames.chunk_by(|a, b| !is_own(a) && !is_own(b)) {
@@ -51,13 +50,13 @@ impl Frames {
     }
 }
 
-/// Number, function, place; a click opens the line.
+/// A row with number, function and location. A click opens the line.
 fn row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, own: bool) {
     let (t, stacks) = (cx.tokens, &cx.data.recording.stacks);
     let (rect, response) = row::clicked(ui, 20.0, egui::Role::Link, || stacks.location(frame));
     label::text_in(ui.painter(), rect, &index.to_string(), Type::Mono, t.text3);
     let place = if own { t.accent } else { t.text3 };
-    // The line number at its end tells most.
+    // Keeps the end, because the line number matters most.
     let location = label::without_start(ui.painter(), &stacks.location(frame), Type::Mono, rect.width() * 0.7);
     let location = label::text_in_right(ui.painter(), rect, &location, Type::Mono, place);
     let room = rect.across(rect.left() + 20.0, location.left() - 8.0);
@@ -77,8 +76,8 @@ fn fold(ui: &mut Ui, cx: &ViewContext<'_>, text: &str) -> bool {
     response.clicked()
 }
 
-/// What is said of a frame under the pointer, and whether its line can be opened. Of C++ the recorder often knew no file: then it is the
-/// whole name, which the row may have cut.
+/// A frame's tooltip, and whether its line can be opened. For C++ the file is often unknown; the tooltip is then the whole name,
+/// which the row may have cut.
 pub(super) fn tip_of(stacks: &StackTable, frame: Frame) -> (&str, bool) {
     match stacks.text(frame.file) {
         "" | "??" => (stacks.text(frame.name), false),

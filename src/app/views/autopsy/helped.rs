@@ -1,4 +1,4 @@
-//! What would have helped: the recorded requests served again under other settings, those that pass first.
+//! What would have helped: the recorded requests, simulated under other settings. Settings that work come first.
 
 use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
 
@@ -13,18 +13,18 @@ use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
 const ROW: f32 = 24.0;
 
-/// What the pane can say by now.
+/// What the pane can show so far.
 pub(super) enum Ready<'a> {
-    /// The allocator model is at work; how far, when it says so.
+    /// The simulation runs, with its progress if known.
     Running(Option<f32>),
     /// The recording is so long that the user is asked first.
     Waiting,
-    /// It does not apply to this device.
+    /// Simulation does not apply to this device.
     DoesNotApply(&'static str),
     Done(&'a Helped),
 }
 
-/// Draws the pane. `chosen` is the setting the user clicked. True when the user wants settings tried on a long recording.
+/// Draws the pane. `chosen` is the setting that the user clicked. True when the user asks to simulate a long recording.
 pub(super) fn ui(ui: &mut Ui, cx: &ViewContext<'_>, ready: &Ready<'_>, failed: bool, chosen: &mut Option<String>) -> bool {
     let caption = match ready {
         Ready::Done(h) if failed => counted(h.requests, "request", "requests"),
@@ -80,13 +80,13 @@ struct Columns {
 }
 
 impl Columns {
-    /// `outcome` is the width that the longest outcome takes.
+    /// `outcome` is the width of the longest outcome.
     fn of(width: f32, outcome: f32) -> Self {
         let right = width - 36.0;
-        // A setting's name keeps the half.
+        // At least half of the width stays for names.
         let outcome = (right - outcome.clamp(80.0, (width * 0.4).max(104.0)), right);
         let peak = (outcome.0 - 60.0, outcome.0 - 8.0);
-        // Where it is narrow the names matter more than the bars.
+        // In a narrow pane names matter more than bars.
         let bar_width = if width < 600.0 { 0.0 } else { (width * 0.2).clamp(36.0, 110.0) };
         let bar = (peak.0 - bar_width, if bar_width > 0.0 { peak.0 - 8.0 } else { peak.0 });
         Columns { name: (16.0, bar.0 - 10.0), bar, peak, outcome }
@@ -128,7 +128,7 @@ impl Settings<'_> {
         self.columns.bar.1 > self.columns.bar.0
     }
 
-    /// The limit that the bars are held against.
+    /// The limit that the bars are compared with.
     fn limit(&self) -> Option<u64> {
         self.h.remedies.limit_bytes.filter(|_| self.failed)
     }
@@ -143,13 +143,13 @@ impl Settings<'_> {
             words.push((caption, Term::Reserved));
             if let Some(limit) = self.limit() {
                 let room = head.across(caption.right() + 6.0, head.left() + columns.peak.1 - 30.0);
-                // Where no cap is known it is the device that was full: what it had for this process.
+                // Without a known cap, the device itself was full. The limit is then what it had for this process.
                 let bound = if h.is_of_device() { "device" } else { "cap" };
                 let text = match h.limit.filter(|range| !range.is_known()) {
                     Some(range) => format!("{bound} {range}"),
                     None => format!("{bound} {}", Bytes(limit)),
                 };
-                // A figure cut in half says something else.
+                // A number must not be cut.
                 let text = if label::width(p, &text, Type::Caption) < room.width() { text.as_str() } else { bound };
                 words.push((label::text_in(p, room, text, Type::Caption, t.red), Term::Cap));
             }
@@ -163,7 +163,8 @@ impl Settings<'_> {
         }
     }
 
-    /// The recording's own settings, then the others: by what becomes of the failed request, or by their peak.
+    /// The recording's own settings, then the others, grouped by whether the failed request succeeds; without a failure, by their
+    /// peak.
     fn rows(&self, ui: &mut Ui, chosen: &mut Option<String>) {
         let (h, failed) = (self.h, self.failed);
         let tone = if h.own.oom || failed { RowTone::Fails } else { RowTone::Plain };
@@ -183,7 +184,7 @@ impl Settings<'_> {
             Some(_) => "serves all recorded requests",
             None => "helps",
         };
-        // From which cap on stands in each row.
+        // Each row says from which cap on it works.
         let doubtful = h.remedies.tried.iter().find(|r| !r.oom && !r.certain);
         let doubt = match (doubtful, h.limit.filter(|limit| !limit.is_known())) {
             (Some(r), Some(limit)) if h.passes_from(r).is_some() => {
@@ -193,7 +194,7 @@ impl Settings<'_> {
             (None, _) => String::new(),
         };
         let varies = "may fail: it depends on where the driver puts segments";
-        // Red is the run that failed: a wall of it would hide what helps.
+        // Only the run that failed is red. More red would hide what helps.
         let groups: [(&str, RowTone, fn(&Remedy) -> bool); 4] = [
             (helps, RowTone::Passes, |r| !r.oom && r.certain),
             (&format!("may help: {doubt}"), RowTone::Passes, |r| !r.oom && !r.certain),
@@ -207,7 +208,7 @@ impl Settings<'_> {
         }
     }
 
-    /// A row of another setting, which can be chosen, copied and tried.
+    /// A row of another setting, which can be selected, copied and tried.
     fn remedy(&self, ui: &mut Ui, r: &Remedy, tone: RowTone, chosen: &mut Option<String>) {
         let (h, cx) = (self.h, self.cx);
         let name = if r.conf.is_empty() { "PyTorch's defaults" } else { &r.conf };
@@ -238,13 +239,13 @@ impl Settings<'_> {
         response.on_hover_text(lines.join("\n"));
     }
 
-    /// A row that nothing can be done with.
+    /// A row without actions.
     fn row(&self, ui: &mut Ui, name: &str, peak: u64, outcome: &str, tone: RowTone) {
         let response = self.list_row(ui, name, false);
         self.paint(ui, response.rect, name, peak, outcome, tone);
     }
 
-    /// A long list of settings takes two lines.
+    /// A row of a list of settings. Long settings take two lines.
     fn list_row(&self, ui: &mut Ui, name: &str, is_chosen: bool) -> egui::Response {
         let is_long = label::width(ui.painter(), name, Type::Body) > self.columns.name.1 - self.columns.name.0;
         let height = if is_long && name.contains(',') { ROW + 12.0 } else { ROW };
@@ -276,17 +277,17 @@ impl Settings<'_> {
     }
 }
 
-/// What becomes of the requests as they were recorded.
+/// The outcome of the requests under the recorded settings.
 fn own_outcome(h: &Helped, failed: bool) -> String {
     match h.own.oom_request {
         Some(request) => format!("fails after {}", count(request)),
-        // The model serves what the recording could not.
+        // The model serves the request that the recording could not.
         None if failed => "failed".to_owned(),
         None => format!("all {} served", count(h.requests)),
     }
 }
 
-/// What becomes of them under another setting; without a failure, how much more or less it reserves.
+/// The outcome under another setting. Without a failure: how much more or less it reserves.
 fn outcome(h: &Helped, r: &Remedy, failed: bool) -> String {
     if !failed {
         let change = r.peak_reserved_bytes as i128 - h.own.peak_reserved_bytes as i128;
@@ -313,7 +314,6 @@ fn peak(h: &Helped, r: &Remedy) -> u64 {
     h.passes_from(r).filter(|_| !r.oom).map_or(r.peak_reserved_bytes, |from| from.min(r.peak_reserved_bytes))
 }
 
-/// How a row is set.
 #[derive(Clone, Copy, PartialEq)]
 enum RowTone {
     Passes,
@@ -338,7 +338,7 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     let r = &h.remedies;
     let mut lines = Vec::new();
     let least = |n: &vramscope_core::inference::Needed| Bytes(n.smallest_limit_bytes);
-    // Of two figures in one sentence neither is in another unit than the other.
+    // Both figures of a sentence use the same unit.
     let is_fine = [&r.needed, &r.needed_with_best].into_iter().flatten().any(|n| least(n).least_beside().ends_with("MiB"));
     let with = |n: vramscope_core::inference::Needed, name: &str| {
         let least = least(&n);
@@ -352,8 +352,7 @@ fn needed(ui: &mut Ui, cx: &ViewContext<'_>, h: &Helped) {
     });
     let least: Vec<String> = own.into_iter().chain(best).collect();
     if !least.is_empty() {
-        // The table's peaks are another figure: under no cap, or under the recording's.
-        // A full device has no cap to set.
+        // The peaks in the table are another figure: with no cap, or with the recorded one. A full device has no cap to set.
         let what = if h.is_of_device() { "Least memory" } else { "Smallest cap" };
         lines.push(format!(
             "{what} with which every recorded request is served: {}. Near its cap the allocator gives cached segments back, so this may be less than a peak above.",

@@ -1,46 +1,45 @@
-//! Positions of the parts of the autopsy: side by side in a wide pane, one under the other in a narrow one. Pure.
+//! Positions of the parts of the autopsy: side by side in a wide pane, otherwise one below the other. Only arithmetic.
 
 use egui::Rect;
 
 use super::segments::FEW;
 use crate::app::widgets::Cut;
 
-/// From this width on the verdict has a column of its own.
+/// From this width on, the verdict has its own column.
 const WIDE: f32 = 860.0;
-/// From this width on the table and the settings are side by side.
+/// From this width on, the table and the settings are side by side.
 const SIDE_BY_SIDE: f32 = 820.0;
-/// The least height at which the request's four bars can be told apart.
+/// The least height at which the four bars of the request are distinguishable.
 const REQUEST: f32 = 180.0;
-/// The least height of the segments, without the way out under them.
+/// The least height of the segments, without the text about what to free.
 const SEGMENTS: f32 = 120.0;
-/// The least height of a table.
 const TABLE: f32 = 190.0;
 
-/// What there is to show.
+/// What has to be shown.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// True if the file has segments; without them there are no pictures.
+    /// False for a file without segments, which has no pictures.
     pub has_segments: bool,
-    /// Where the holes are is shown: not of a full device.
+    /// False for a full device, where holes do not matter.
     pub has_holes: bool,
-    /// Segments that could serve the request, a row each.
+    /// Number of segments that could serve the request, one row each.
     pub rows: usize,
-    /// Height of the words about the cheapest way out.
+    /// Height of the text about what to free.
     pub room_plan: f32,
 }
 
-/// Heights of the pictures in a column of their own, and of the tables under them.
+/// Rectangles of the pictures, and of the tables below them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Parts {
     pub request: Option<Rect>,
     pub holes: Option<Rect>,
     pub table: Rect,
     pub settings: Rect,
-    /// The height of all of it: more than the pane's where that is low, and then it scrolls.
+    /// The height of everything. When it exceeds the pane, the pane scrolls.
     pub height: f32,
 }
 
-/// The verdict's column and the room for the rest, where they stand side by side.
+/// The verdict's column and the rest, when the pane is wide enough for both.
 pub(super) fn columns(pane: Rect) -> Option<(Rect, Rect)> {
     (pane.width() >= WIDE).then(|| {
         let x = pane.left() + 320.0f32.min(pane.width() * 0.4);
@@ -48,18 +47,18 @@ pub(super) fn columns(pane: Rect) -> Option<(Rect, Rect)> {
     })
 }
 
-/// Divides `room`, of which `seen` points can be seen at once.
+/// Divides `room`, of which `seen` points are visible at once.
 pub(super) fn parts(room: Rect, seen: f32, wanted: Wanted) -> Parts {
     let request = if wanted.has_segments { 250.0f32.min(seen * 0.30).max(REQUEST) } else { 0.0 };
     let holes = match (wanted.has_holes, wanted.rows) {
         (false, _) => 0.0,
-        // A header, a sentence and the way out.
+        // A header, a sentence, and what to free.
         (true, 0) => 28.0 + 34.0 + wanted.room_plan,
-        // Few rows need no more than their own height.
+        // With few rows, their own height is enough.
         (true, rows) => {
             let enough = 28.0 + 14.0 + if rows <= FEW { 42.0 } else { 22.0 } * rows as f32 + wanted.room_plan;
             let share = 260.0f32.min(seen * 0.32).max(28.0 + SEGMENTS + wanted.room_plan);
-            // A few rows are shown whole wherever the tables keep their room.
+            // Few rows are shown in full as long as the tables keep enough room.
             enough.min(if rows <= FEW { share.max(seen - request - 1.5 * TABLE) } else { share })
         }
     };

@@ -1,4 +1,4 @@
-//! What was live at that instant, by call stack and by role.
+//! Live memory at the examined event, by call stack and by role.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use vramscope_core::units::{Address, Bytes, SizeColumn, count};
 /// A row: name, colour, bytes, blocks.
 type Line = (String, Color32, u64, u64);
 
-/// The columns of live memory by what `title` says.
+/// Columns of live memory, grouped by what `title` says.
 fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column<'a, Line>> {
     let t = Tokens::of(ui);
     let (unit, greatest) = (SizeColumn::of(sizes.iter().copied()), sizes.iter().copied().max().unwrap_or(0));
-    // Where it is narrow the names matter more than the bars.
+    // In a narrow pane names matter more than bars.
     let width = ui.available_width();
     let names = if width < 640.0 { (width - 252.0).max(90.0) } else { (width * 0.42).min(340.0) - PAD_PANE };
     vec![
-        // The line number at its end tells most.
+        // Keeps the end, because the line number matters most.
         Column::text(title, Width::Exact(names), |c, line: &Line| {
             c.text(label::without_start(c.p, &line.0, Type::Mono, c.rect.width()), Type::Mono, t.text1);
         }),
@@ -46,7 +46,7 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column
     ]
 }
 
-/// Live memory by the place in the code that asked for it.
+/// Live memory by the code that allocated it.
 pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let found = case.top_live();
     if found.is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     }
 }
 
-/// By call stack and, in the room that leaves, block by block.
+/// By call stack, and block by block in the remaining room.
 pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let rect = ui.available_rect_before_wrap();
     let wanted = ROW * (case.top_live().len() + 1) as f32 + 8.0;
@@ -93,10 +93,9 @@ pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case)
     });
 }
 
-/// Live blocks that are listed one by one.
 const BLOCKS: usize = 200;
 
-/// The largest live blocks, by their places in the state. O(blocks log blocks).
+/// Indices of the largest live blocks. O(blocks log blocks).
 pub(super) fn largest(state: &State) -> Vec<usize> {
     let mut live: Vec<usize> = (0..state.blocks.len()).filter(|&i| state.blocks[i].state != BlockState::Inactive).collect();
     live.sort_by_key(|&i| (std::cmp::Reverse(state.blocks[i].size), i));
@@ -117,10 +116,10 @@ pub(super) fn largest_by_stack(data: &DeviceData, case: &Case) -> Vec<Option<Lif
     case.top_live().iter().map(|live| found.get(&live.stack).map(|largest| largest.1)).collect()
 }
 
-/// A block, what it is called, and what else tells it from others.
+/// A block, its name, and what distinguishes it from others.
 type Named<'a> = (&'a BlockAt, String, Vec<String>);
 
-/// A row a block: what it is called, bar, bytes, age, and what else tells it from others.
+/// One row per block: name, bar, bytes, age, and what distinguishes it from others.
 fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let t = cx.tokens;
     let (device, lifetimes, state) = (cx.data.device(), &cx.data.tables.lifetimes, &case.state);
@@ -158,7 +157,7 @@ fn blocks(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     }
 }
 
-/// Live memory by role, once it is counted. The roles are those of the whole window, so the user's own rules count here too.
+/// Live memory by role, once computed. Uses the roles of the whole window, so the user's own rules apply.
 pub(super) fn held_by_role(
     cx: &ViewContext<'_>,
     case: &Case,
@@ -170,7 +169,6 @@ pub(super) fn held_by_role(
     held.get(cx.jobs, "live by role", &key, move |_| Some(roles.live_by_role(data.device(), &data.tables, event))).value
 }
 
-/// Live memory by what it is for.
 pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByRole>) {
     let Some(held) = held_by_role(cx, case, held) else {
         pane::progress_line(ui, ui.max_rect(), None);

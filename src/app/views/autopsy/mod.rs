@@ -1,5 +1,5 @@
-//! OOM autopsy: why the request failed, where the free memory is, what keeps it in pieces, the cheapest way out and what would
-//! have helped. A recording without a failure gets the same for its peak.
+//! OOM autopsy: why the request failed, where the free memory is, what fragments it, what to free, and which settings would have
+//! helped. A recording without a failure gets the same for its peak.
 
 mod blockers;
 mod card;
@@ -53,25 +53,25 @@ pub const INFO: ViewInfo = ViewInfo {
 
 #[derive(Default)]
 struct AutopsyView {
-    /// Which out-of-memory event, when there are several; the last until one is chosen.
+    /// The chosen out-of-memory event, when there are several; the last one by default.
     chosen: Option<u32>,
-    /// Where the cursor was: a failure that it is moved to is chosen.
+    /// The cursor in the last frame. When it moves to a failure, that failure is chosen.
     cursor: Option<u32>,
-    /// The cap, as the user knows it.
+    /// The memory cap, as entered by the user.
     cap: Option<u64>,
     cap_text: String,
     cap_error: Option<String>,
-    /// Which table the user chose, by its name.
+    /// Name of the table that the user chose.
     table: Option<&'static str>,
-    /// The user wants settings tried on a long recording.
+    /// The user wants settings to be simulated on a long recording.
     tries: bool,
     setting: Option<String>,
     case: Derived<(Option<u32>, Option<u64>), Option<Case>>,
     helped: Derived<Option<u64>, Helped>,
-    /// The classes of colour in the segments drawn, those with most bytes first, and the instant and colours they are of. These are
-    /// kept, so that none later made can be taken for them.
+    /// The colour classes in the drawn segments, those with most bytes first, with the event and the colours they belong to.
+    /// Holding the colours keeps their address from being reused.
     classes: Option<(u32, Arc<Colours>, Vec<u8>)>,
-    /// Keyed by the instant and where the roles lie in memory.
+    /// Keyed by the event and the roles.
     by_role: Derived<(u32, Identity), ByRole>,
     /// Keyed like [`by_role`](Self::by_role).
     smaller: Derived<(u32, Identity), Vec<Advice>>,
@@ -79,7 +79,7 @@ struct AutopsyView {
 }
 
 impl Case {
-    /// Examines a failure, or the peak without one. `None` when there is nothing to examine.
+    /// Examines a failure, or the peak when `event` is `None`. Returns `None` when there is nothing to examine.
     fn examine(data: &DeviceData, event: Option<u32>, cap: Option<u64>, progress: &Progress) -> Option<Case> {
         let (device, tables) = (data.device(), &data.tables);
         let (kind, at) = match event {
@@ -196,9 +196,9 @@ impl AutopsyView {
                 "There are no requests to replay: only a GPU's trace can be tried under other settings.",
             ),
         };
-        // The figures of this view are those of its own instant.
+        // Glossary terms in this view use the figures of its own event.
         term::speak_of(ui.ctx(), cx.data, Some(&case.state));
-        // If nothing can be freed and no setting helps, the pane shows what was live.
+        // When nothing can be freed and no setting helps, the pane shows live memory instead.
         let is_settled = matches!(ready, helped::Ready::DoesNotApply(_));
         let rect = ui.max_rect();
         if let Some((left, right)) = layout::columns(rect) {
@@ -210,7 +210,7 @@ impl AutopsyView {
                 });
             });
         } else {
-            // One under the other: what happened and what to do first, then the pictures, then how it is known.
+            // In one column: first what happened and what to try, then the pictures, then the evidence.
             self.header(ui, cx, case, events);
             let seen = ui.available_height();
             ScrollArea::vertical().id_salt("autopsy").auto_shrink(false).show(ui, |ui| {
@@ -223,7 +223,7 @@ impl AutopsyView {
         }
     }
 
-    /// Pictures and tables, in the width there is; `seen` points of their height can be seen at once.
+    /// Pictures and tables in the available width. `seen` is the visible height.
     fn right(
         &mut self,
         ui: &mut Ui,
@@ -234,7 +234,7 @@ impl AutopsyView {
         mut seen: f32,
     ) {
         let mut room = Rect::from_min_size(ui.cursor().min, egui::vec2(ui.available_width(), seen));
-        // A full device: who holds it comes first. Its few holes are not why the request failed.
+        // For a full device, show first who holds it. It has few holes, and they are not why the request failed.
         if let Some(a) = case.simply_full() {
             ui.allocate_ui(egui::vec2(room.width(), card::HEIGHT), |ui| {
                 card::card(ui, cx, a, live_blocks::held_by_role(cx, case, &mut self.by_role).as_deref());
@@ -279,7 +279,7 @@ impl AutopsyView {
         });
     }
 
-    /// What was live, by role, if no setting is shown; the reason is above it.
+    /// Live memory by role, with the reason why no settings are shown.
     fn for_what(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &helped::Ready<'_>) {
         PaneHeader::new("Live memory").caption("by what it is for").show(ui, |_| {});
         if let helped::Ready::DoesNotApply(why) = ready {
@@ -306,7 +306,7 @@ impl AutopsyView {
         });
     }
 
-    /// Blockers, and what was live, one at a time; `is_settled` where the pane beside shows the latter by role.
+    /// The tables of blockers and live memory, one at a time. `is_settled` when live memory by role is already beside them.
     fn tables(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, is_settled: bool) {
         let tables: &[&str] = match (case.has_segments(), is_settled) {
             (true, false) => &["Blockers", "By stack", "By role"],
@@ -314,7 +314,7 @@ impl AutopsyView {
             (false, false) => &["By stack", "By role"],
             (false, true) => &["By stack"],
         };
-        // Until the user chooses: for a full device what holds it, otherwise the blockers if there are any.
+        // The default table: live memory by stack for a full device, otherwise the blockers, if there are any.
         let first = if case.listed.is_empty() || case.simply_full().is_some() { "By stack" } else { "Blockers" };
         let chosen = self.table.filter(|name| tables.contains(name)).unwrap_or(first);
         let (title, caption) = match chosen {

@@ -1,4 +1,4 @@
-//! A request that is too large, in parts: from how many on one fits.
+//! A request that is too large, split into parts: how many parts are needed so that each fits.
 
 use egui::Ui;
 
@@ -8,7 +8,8 @@ use crate::app::widgets::{Bar, Column, PaneHeader, Table, Width, label};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Part};
 use vramscope_core::units::{Bytes, count};
 
-/// The size of one part for each number of parts, against what this process could get. Nothing for requests that are not split.
+/// The size of one part for each number of parts, compared with what this process could get. Empty for requests that cannot be
+/// split.
 pub(super) fn parts(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     if a.parts.is_empty() {
         return;

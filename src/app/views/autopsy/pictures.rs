@@ -1,4 +1,4 @@
-//! The request against the holes, as bars on one scale.
+//! The request compared with the holes, as bars on one scale.
 
 use egui::{Align2, Rect, Sense, Ui, pos2, vec2};
 
@@ -10,19 +10,17 @@ use vramscope_core::diagnose::fragmentation::Holes;
 use vramscope_core::diagnose::oom::{Autopsy, Closest, RoomFrom};
 use vramscope_core::units::{Bytes, counted};
 
-/// How a bar is drawn.
 #[derive(Clone, Copy, PartialEq)]
 enum Fill {
     Request,
-    /// Every hole, end to end.
     Holes,
     /// Hatched with a strong outline: one hole.
     Hole,
     /// Hatched: holes that serve other requests.
     Others,
-    /// An outline: what could still be taken.
+    /// An outline: memory that could still be reserved.
     Room,
-    /// A dashed outline: it ends somewhere between these bytes and the row's.
+    /// A dashed outline: the bar ends somewhere between these bytes and the row's bytes.
     RoomFrom(u64),
 }
 
@@ -30,19 +28,18 @@ enum Fill {
 struct BarRow {
     name: &'static str,
     detail: String,
-    /// Length of the bar, in bytes.
     bytes: u64,
-    /// Told at the right end.
+    /// Text at the right end.
     figure: String,
     note: String,
     fill: Fill,
 }
 
-/// What of the free memory counts for one block.
+/// The part of the free memory that a single block can use.
 const LARGEST: &str = "all that one block can use";
 
 impl BarRow {
-    /// With its bytes told at the right.
+    /// A row with its bytes at the right end.
     fn new(name: &'static str, detail: impl Into<String>, bytes: u64, fill: Fill) -> Self {
         Self { name, detail: detail.into(), bytes, figure: Bytes(bytes).to_string(), note: String::new(), fill }
     }
@@ -56,8 +53,8 @@ impl BarRow {
     }
 }
 
-/// Bars on one scale: the request, all holes end to end, the largest hole, the room for one more segment; without a failure
-/// the largest request that would have been served.
+/// The bars: the request, all holes end to end, the largest hole, the room for one more segment. Without a failure, the first bar
+/// is the largest request that would have succeeded.
 pub(super) fn request_against_holes(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let rows = match &case.kind {
         CaseKind::Failure(a) => failure_rows(a),
@@ -105,7 +102,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     );
     let name = if a.limit.is_some() { "Room under the cap" } else { "Free on the device" };
     let detail = if is_span && room > 0 { "the solid part is certain" } else { "for one more segment" };
-    // Of a full device the bar above says it.
+    // For a full device the bar above already says this.
     let note = if a.is_simply_full() { String::new() } else { room_text };
     let room_row = if a.limit.is_none() && a.device_free_known().is_none() {
         device_row(a)
@@ -125,7 +122,7 @@ fn failure_rows(a: &Autopsy) -> Vec<BarRow> {
     rows
 }
 
-/// Puts the holes of other pools behind those of this one, which are then not all free memory.
+/// Adds the holes of other pools below those of this pool, which is then renamed because it is not all free memory.
 fn with_elsewhere(rows: &mut Vec<BarRow>, elsewhere: Option<BarRow>) {
     if elsewhere.is_some() {
         rows[1].name = "Free in this pool";
@@ -133,12 +130,12 @@ fn with_elsewhere(rows: &mut Vec<BarRow>, elsewhere: Option<BarRow>) {
     rows.splice(3..3, elsewhere);
 }
 
-/// Free memory that such a request is never served from, where it is more than that which it is.
+/// Free memory in other pools, which cannot serve the request. Shown when it is more than the free memory that can.
 fn elsewhere_row(bytes: u64, own: &Holes, note: &str) -> Option<BarRow> {
     (bytes > own.bytes).then(|| BarRow::new("Free in other pools", "of no use to it", bytes, Fill::Others).note(note))
 }
 
-/// All the device has, where the source does not tell what of it was free.
+/// The whole device, when the source does not record how much of it was free.
 fn device_row(a: &Autopsy) -> BarRow {
     let name = if a.capacity.is_some() { "The whole device" } else { "Free on the device" };
     let row = BarRow::new(name, "what was free is unknown", a.capacity.unwrap_or(0), Fill::Room);
@@ -181,7 +178,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     let t = cx.tokens;
     let rect = ui.available_rect_before_wrap();
     let painter = ui.painter_at(rect);
-    // Room far beyond the rest would leave nothing of it to see: its bar is cut, its figure is not.
+    // A bar that is much longer than the others is cut, so that the others stay visible. Its figure is not cut.
     let rest = rows.iter().filter(|r| !matches!(r.fill, Fill::Room | Fill::RoomFrom(_))).map(|r| r.bytes).max().unwrap_or(0);
     let all = rows.iter().map(|r| r.bytes).max().unwrap_or(0);
     let greatest = (if rest == 0 { all } else { all.min(rest.saturating_mul(2)).max(rest) }).max(1) as f64 * 1.08;
@@ -191,7 +188,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     }
     let scale = Scale::horizontal(0.0, greatest, plot.x_range());
     let pitch = plot.height() / rows.len() as f32;
-    // A line of text fits between two bars.
+    // Leaves room for a line of text between two bars.
     let bar_height = (pitch * 0.58).min(pitch - 16.0).clamp(10.0, 34.0);
     let place = |i: usize, from: f64, to: f64| {
         let y = plot.top() + pitch * i as f32 + (pitch - bar_height) / 2.0;
@@ -210,7 +207,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
             }
             Fill::Room if row.bytes > 0 => batch.outline(bar, 1.0, t.text2),
             Fill::RoomFrom(least) if row.bytes > 0 => {
-                // So much there surely was; where it ended is not told.
+                // The certain part gets a solid outline. The dashed part is unknown.
                 batch.outline(place(i, 0.0, least as f64), 1.0, t.text2);
                 let (sides, dash) = (egui::Rangef::new(bar.left(), bar.right()), (4.0, 3.0));
                 batch.dashed_hline(sides, bar.top(), 1.0, dash, t.text2);
@@ -232,7 +229,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
     ticks.paint_across(&painter, t, &scale, strip, axis::UnitAt::Last);
     for (i, row) in rows.iter().enumerate() {
         let y = place(i, 0.0, 0.0).center().y;
-        // Rows too low for two lines keep the name.
+        // Low rows show only the name.
         let has_detail = pitch >= 34.0;
         let at = pos2(plot.left() - 12.0, if has_detail { y - 8.0 } else { y });
         let name = label::text(&painter, at, Align2::RIGHT_CENTER, row.name, Type::Strong, t.text1);
@@ -247,7 +244,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         if row.note.is_empty() {
             continue;
         }
-        // A note is after its bar, beyond the request's line; without room there it is above or below the bar.
+        // The note goes after its bar, beyond the request's line. Without room there it goes above or below the bar.
         let bar = place(i, 0.0, row.bytes as f64);
         let width = label::width(&painter, &row.note, Type::Body);
         let figure = rect.right() - 16.0 - label::width(&painter, &row.figure, Type::MonoStrong) - 12.0;
@@ -256,17 +253,17 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         let fits = |x: f32| x + width < figure;
         let crosses = (beside[0]..beside[0] + width).contains(&line);
         let last = i + 1 == rows.len();
-        // Off the bar's own line: before the request's line if it fits there, otherwise after it.
+        // Off the bar's row: before the request's line if it fits there, otherwise after it.
         let off = y + pitch / 2.0 * if last { -1.0 } else { 1.0 };
         let before = line - 8.0 - width;
-        // A dashed outline has room for words in its open part.
+        // The open part of a dashed outline has room for text.
         let inside = match row.fill {
             Fill::RoomFrom(least) => {
                 Some(place(i, 0.0, least as f64).right() + 6.0).filter(|x| x + width < bar.right().min(line) - 4.0)
             }
             _ => None,
         };
-        // Between two bars it would read as a word about the other: a long bar has it itself.
+        // Between two bars a note could be read as belonging to the other bar, so a long bar has its note on itself.
         let after = if line + width + 20.0 < bar.right() { line } else { bar.left() };
         let on_bar = bar.width() > width + 20.0 && !fits(beside[1]) && (crosses || !fits(beside[0]));
         let at = if on_bar {
@@ -286,7 +283,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         } else {
             pos2((figure - width).max(plot.left()), off)
         };
-        // On a ground of its own, where it fits on no side of the line: that does not run through the words.
+        // When the note fits on neither side of the line, it gets a background, so that the line does not run through it.
         let ground = Rect::from_min_size(at - vec2(3.0, 7.0), vec2(width + 6.0, 14.0));
         if on_bar || ground.x_range().contains(line) {
             painter.rect_filled(ground, 0.0, t.s1);
@@ -297,7 +294,7 @@ fn bars(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, rows: &[BarRow], mark: O
         .widget_info(|| egui::WidgetInfo::labeled(egui::Role::Canvas, true, "Request against holes"));
 }
 
-/// The holes end to end, largest first; slices under 5 px merge into one run.
+/// The holes end to end, largest first. Slices under 5 px are merged.
 fn slices(batch: &mut Batch, cx: &ViewContext<'_>, case: &Case, place: impl Fn(f64, f64) -> Rect, scale: &Scale) {
     let t = cx.tokens;
     let mut at = 0u64;

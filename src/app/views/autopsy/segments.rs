@@ -1,5 +1,5 @@
-//! The segments that could have served the request, and those of the way out, blocks to scale; what the colours mean; the words
-//! about the way out.
+//! The segments that could have served the request and those with blocks to free, drawn to scale, with their legend and the text
+//! about what to free.
 
 use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
@@ -19,13 +19,13 @@ pub(super) fn servers(case: &Case) -> Vec<usize> {
     (0..case.state.segments.len()).filter(|&i| case.servers().take(&case.state.segments[i])).collect()
 }
 
-/// Indices of the segments that are drawn: those that serve such requests, those of the way out, and others where one block keeps
-/// more from the device than the largest hole has. By address when all can be seen at once, else the way out's first, then those
-/// with most free bytes.
+/// Indices of the drawn segments: those that could serve the request, those with blocks to free, and others in which one block pins
+/// more memory than the largest hole has. In order of address when all fit. Otherwise those with blocks to free come first, then
+/// those with most free bytes.
 pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
     let state = &case.state;
     let plan = case.room_plan().map_or(&[][..], |w| &w.segments);
-    /// Segments of other streams and pools that one block pins.
+    /// Most segments of other streams and pools that are drawn because one block pins them.
     const PINNED: usize = 3;
     let hole = case.holes().largest;
     let pinned = case.blockers().iter().filter(|b| !b.serves && b.returns > hole).map(|b| b.segment);
@@ -42,7 +42,6 @@ pub(super) fn drawn(case: &Case, serving: &[usize]) -> Vec<usize> {
     found
 }
 
-/// What is drawn, in the words of a caption.
 pub(super) fn caption(case: &Case) -> String {
     let pool = case.servers().class.name();
     let (serving, drawn) = (case.serving.len(), case.drawn.len());
@@ -64,15 +63,15 @@ pub(super) fn caption(case: &Case) -> String {
     format!("{own}{others}{order}{unit}")
 }
 
-/// How the sizes of blocks are written where there is room for them.
+/// The unit of the block sizes in the picture.
 fn sizes(case: &Case) -> SizeColumn {
     SizeColumn::of(case.drawn.iter().map(|&i| case.state.segments[i].size))
 }
 
-/// Segments that get rows with labels of their own.
+/// Up to this many segments get rows with their own labels.
 pub(super) const FEW: usize = 6;
 
-/// The classes of colour in the segments drawn, those with most bytes first. Reads all their blocks.
+/// The colour classes in the drawn segments, those with most bytes first. Reads all their blocks.
 pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
     let mut bytes = [0u64; 256];
     for block in case.drawn.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i])) {
@@ -85,11 +84,10 @@ pub(super) fn classes(cx: &ViewContext<'_>, case: &Case) -> Vec<u8> {
     classes
 }
 
-/// What the colours of the blocks mean, right to left: free memory, then every class in these segments, those with most bytes
-/// first. Where their names do not fit they get shorter together; where even that is too little the last are counted, and the
-/// hover names them.
+/// The legend, from right to left: free memory, then every class in these segments, those with most bytes first. When the names
+/// do not fit, all are shortened together. When that is not enough, the last ones are only counted; the tooltip lists them.
 pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
-    /// What the title and its caption keep.
+    /// Width that is kept for the title and its caption.
     const TITLE: f32 = 330.0;
     if classes.is_empty() {
         return;
@@ -100,14 +98,14 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
         let name = cx.colours.classes.get(usize::from(class))?.name.clone();
         Some((Swatch::Fill(cx.colours.colour(class, t)), name))
     }));
-    // The least room a name is worth having in: of a place the end tells enough, of a range of sizes no part does.
+    // The least useful width of a name: the end of a location is enough, but a range of sizes is useless when cut.
     let least = if entries.iter().any(|e| e.1.contains(".py:")) { 60.0 } else { 100.0 };
     let gap = ui.spacing().item_spacing.x + 8.0;
     let around = |(swatch, _): &(Swatch, String)| swatch.size().x + 6.0 + gap;
     let text = |ui: &Ui, name: &str| label::width(ui.painter(), name, Type::Caption) + 1.0;
     let room = ui.available_width() - TITLE;
     let names: Vec<f32> = entries.iter().map(|e| text(ui, &e.1)).collect();
-    // The widest that a name may be, so that all fit.
+    // The total width when no name is wider than `most`.
     let sum = |most: f32, n: usize| (0..n).map(|i| around(&entries[i]) + names[i].min(most)).sum::<f32>();
     let mut shown = entries.len();
     let more = |n: usize| format!("{n} more");
@@ -123,7 +121,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     }
     let most = if sum(high, shown) + kept > room { low } else { high };
     let all = entries.iter().map(|e| e.1.as_str()).collect::<Vec<_>>().join("\n");
-    // The header is laid out from its right end, and free memory stands there; the classes follow with the largest at the left.
+    // The header is laid out from its right end: free memory first, then the classes. The largest class is at the left.
     let write = |ui: &mut Ui, width: f32, swatch: Option<Swatch>, name: &str, whole: &str| {
         let (rect, response) = ui.allocate_exact_size(vec2(width, 16.0), Sense::hover());
         let left = swatch.map_or(rect.left(), |swatch| swatch.paint(ui.painter(), t, rect.left_center()).right() + 6.0);
@@ -133,7 +131,7 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     };
     let entry = |ui: &mut Ui, i: usize| {
         let width = around(&entries[i]) - gap + names[i].min(most) + 8.0;
-        // The line of a place is what tells it from another of the same file.
+        // The line number distinguishes locations in one file, so it is kept.
         let whole = &entries[i].1;
         let fits = (6..whole.chars().count()).rev().map(|n| shorten_place(whole, n)).find(|cut| text(ui, cut) <= most);
         let name = if names[i] > most { fits } else { None };
@@ -150,24 +148,23 @@ pub(super) fn colours(ui: &mut Ui, cx: &ViewContext<'_>, classes: &[u8]) {
     }
 }
 
-/// The words about what to free, set for the width there is.
+/// The text about what to free, laid out for the available width.
 pub(super) struct PlanText {
     galley: std::sync::Arc<egui::Galley>,
     text: String,
-    /// How it was searched.
     search: String,
-    /// Where its words begin, from the left edge of the pane.
+    /// Left edge of the text, from the left edge of the pane.
     left: f32,
 }
 
 impl PlanText {
-    /// With the room around it.
+    /// Includes the space around the text.
     pub fn height(&self) -> f32 {
         self.galley.size().y + 14.0
     }
 }
 
-/// What to free, or why nothing helps; nothing at a peak.
+/// What to free, or why freeing does not help; `None` at a peak.
 pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) -> Option<PlanText> {
     let a = case.failure()?;
     let (text, search) = match case.room_plan() {
@@ -177,7 +174,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
             let needs = cx.roles.as_ref().and_then(|roles| a.room_plan_needs(&case.state, |id| roles.of(id)));
             let needs = needs.map_or(String::new(), |needs| format!(" {needs}"));
             let these = format!("{}{needs}", plan.sentence(a.words));
-            // One large block is easier to do without than a long list of small ones.
+            // One large block is easier to avoid than a long list of small ones.
             let text = match a.is_simply_full() && !alone.is_empty() {
                 true => format!("What to free:{} {these}", alone.replacen(" instead is also enough", " is enough", 1)),
                 false => format!("What to free: {these}{alone}"),
@@ -194,7 +191,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
     Some(PlanText { galley: ui.painter().layout_job(job), text, search, left })
 }
 
-/// Marks a block to free: an outline in the colour of the words about it, or a line below if it is too narrow.
+/// Marks a block to free with an outline in the colour of the text about it, or with a line below when the block is too narrow.
 pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
     if block.width() >= 5.0 {
         batch.outline(block.shrink(0.5), 1.0, t.s1);
@@ -204,7 +201,7 @@ pub(super) fn mark_going(batch: &mut Batch, t: &Tokens, block: Rect) {
     }
 }
 
-/// The segments, blocks to scale, the cheapest way out marked.
+/// The segments with their blocks to scale; blocks to free are marked.
 pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, room_plan: Option<PlanText>) {
     let t = cx.tokens;
     let state = &case.state;
@@ -222,7 +219,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     } else {
         (((list.height() - 8.0) / order.len() as f32 - 2.0).floor().clamp(14.0, 20.0), 2.0)
     };
-    // A row cut in half reads as a row of another height.
+    // Shows whole rows only, because a cut row looks like a row of another height.
     let list = if few || list.height() < 3.0 * (row_height + gap) {
         list
     } else {
@@ -284,7 +281,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 batch.rect(Rect::from_min_size(pos2(plot.left() - 6.0, top), vec2(3.0, row_height)), t.accent);
             }
             if few {
-                // Two lines each, where the rows are high enough for them.
+                // Two lines each, when rows are high enough.
                 let y = top + row_height / 2.0;
                 let two = pitch >= 34.0;
                 let (first, second) = if two { (y - 7.0, y + 8.0) } else { (y, y) };
@@ -295,7 +292,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                 write(left, first, &format!("segment {}", i + 1), Type::Strong, t.text1);
                 write(right, first, &counted(live.0, "block", "blocks"), Type::Mono, t.text2);
                 if two {
-                    // Whose it is, where that is why it does not serve the request.
+                    // Who owns the segment, when that is why it cannot serve the request.
                     match &whose {
                         Some(whose) => write(left, second, whose, Type::Body, t.text2),
                         None => write(left, second, &Address(segment.address).to_string(), Type::Mono, t.text3),
@@ -303,7 +300,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     write(right, second, &Bytes(live.1).to_string(), Type::Mono, t.text3);
                 }
             } else if n % every == 0 {
-                // As many rows as their letters leave room for: which segment it is, and what of it is free.
+                // Labels as many rows as there is room for: the segment and its free bytes.
                 let y = top + row_height / 2.0;
                 let write =
                     |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);

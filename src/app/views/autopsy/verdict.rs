@@ -1,4 +1,4 @@
-//! The left column: verdict, sentence, the tests in their order, figures, the stack, what to try first.
+//! The left column: verdict, explanation, the tests in their order, figures, the stack, what to try first.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use vramscope_core::tables::Quantity;
 use vramscope_core::tables::{frame_text, user_frame};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
-/// The line that catches the next failure.
+/// The line of code that records the next failure.
 const OBSERVER: &str =
     "torch._C._cuda_attach_out_of_memory_observer(lambda *a: torch.cuda.memory._dump_snapshot(\"oom.pickle\"))";
 
@@ -34,7 +34,7 @@ impl AutopsyView {
         self.header(ui, cx, case, events);
         let smaller = self.smaller(cx, case);
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
-        // Another document begins at its top.
+        // Each document has its own scroll position.
         let document = (&cx.data.recording.source.name, cx.data.index);
         ScrollArea::vertical().id_salt(("verdict", document)).auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -45,7 +45,7 @@ impl AutopsyView {
                     padded(ui, |ui| plan_link(ui, cx));
                     holders(ui, a);
                     if !smaller.is_empty() {
-                        // Where memory is short what to make smaller is the answer.
+                        // When memory itself is short, the answer is what to make smaller.
                         try_first(ui, cx, a, ready, smaller);
                     }
                     tests(ui, cx, a);
@@ -65,7 +65,7 @@ impl AutopsyView {
         });
     }
 
-    /// The header: which failure of how many, and what came after it. Going to another takes all views there.
+    /// The header: which failure of how many, and what happened afterwards. Choosing another failure moves all views there.
     pub(super) fn header(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, events: &[u32]) {
         let Some(a) = case.failure() else {
             PaneHeader::new("Peak").caption("nothing failed").show(ui, |_| {});
@@ -96,7 +96,7 @@ impl AutopsyView {
         });
     }
 
-    /// The first part if all is in one column: the verdict and what to try.
+    /// The first part in a one-column layout: the verdict and what to try.
     pub(super) fn answer(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, ready: &Ready<'_>, events: &[u32]) {
         let smaller = self.smaller(cx, case);
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
@@ -112,7 +112,7 @@ impl AutopsyView {
         }
     }
 
-    /// The last part there: how it is known, the figures, the stack.
+    /// The last part in a one-column layout: the tests, the figures, the stack.
     pub(super) fn details(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
         match &case.kind {
             CaseKind::Failure(a) => {
@@ -128,7 +128,8 @@ impl AutopsyView {
         ui.add_space(16.0);
     }
 
-    /// What to make smaller where memory is short; worked out off the window's thread. `None` until it is known, and for other failures.
+    /// What to make smaller when memory is short, computed off the window's thread. `None` until it is known, and for other
+    /// failures.
     fn smaller(&mut self, cx: &ViewContext<'_>, case: &Case) -> Option<Arc<Vec<Advice>>> {
         let a = case.failure()?;
         let (data, roles, a) = (Arc::clone(cx.data), Arc::clone(cx.roles?), Autopsy::clone(a));
@@ -142,7 +143,7 @@ impl AutopsyView {
         found.value.filter(|_| found.is_fresh)
     }
 
-    /// The figures of a peak, and the cap where only the user may know it.
+    /// The figures of a peak, and a field for the cap when the file does not record it.
     fn peak_figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         peak_figures(ui, cx, c);
         let is_told = c.room.is_some_and(|room| room.from == RoomFrom::Cap);
@@ -163,7 +164,7 @@ impl AutopsyView {
         }
     }
 
-    /// Where the file does not tell the cap, the user may: everything is worked out again with it.
+    /// A field for the cap, for files that do not record it. The analysis is repeated with the cap that the user enters.
     fn cap_field(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, failure: Option<&Autopsy>, reserved: u64, when: &str) {
         ui.add_space(6.0);
         padded(ui, |ui| {
@@ -193,7 +194,8 @@ impl AutopsyView {
         });
     }
 
-    /// Takes the cap that was typed, unless it is below `least`: `reserved` was held at the instant that `when` names.
+    /// Takes the cap that was typed, unless it is below `least`. The process had `reserved` bytes at the instant that `when`
+    /// describes.
     fn take_cap(&mut self, reserved: u64, least: u64, when: &str) {
         if self.cap_text.trim().is_empty() {
             (self.cap, self.cap_error) = (None, None);
@@ -213,8 +215,7 @@ impl AutopsyView {
     }
 }
 
-/// Why a cap that the user gives cannot be the recording's: it exceeds the card, or a failed request would have succeeded under
-/// it.
+/// Why a cap that the user entered cannot be right: it exceeds the card, or a failed request would have succeeded under it.
 fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<String> {
     if let Some(all) = cx.data.device().capacity.filter(|&all| all < cap) {
         return Some(format!("The device has {} in all, so the cap was not above that.", Bytes(all)));
@@ -227,7 +228,7 @@ fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<S
     })
 }
 
-/// Why a request failed and, where it is one of several, what came after it.
+/// Why a request failed and, when it is one of several, what happened afterwards.
 fn with_fate(a: &Autopsy, events: &[u32]) -> String {
     let fate = match (events.len() > 1, events.last() == Some(&a.event), a.survived) {
         (false, ..) => "",
@@ -248,7 +249,7 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
     });
 }
 
-/// The user's own line that made the request; a click opens it.
+/// The user's line that made the request. A click opens it.
 fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
     let stacks = &cx.data.recording.stacks;
     let Some(frame) = user_frame(stacks, stack) else { return };
@@ -267,7 +268,6 @@ fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
     });
 }
 
-/// Who holds a full device.
 fn holders(ui: &mut Ui, a: &Autopsy) {
     let held = a.holders();
     if held.is_empty() {
@@ -302,7 +302,7 @@ fn tests(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
             Some(_) if test.bytes >= vramscope_core::model::EventTable::FREE_UNBOUNDED => "unknown".to_owned(),
             Some(_) => Bytes(test.bytes).to_string(),
         };
-        // Red is for tests that failed, not for those that hold or are unknown.
+        // Only tests that failed are red.
         let ink = if test.decides && test.holds == Some(false) { t.red } else { t.text1 };
         let value = label::text_in_right(ui.painter(), room, &figure, Type::Mono, ink);
         let room = room.with_max_x(value.left() - 8.0);
@@ -403,9 +403,9 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     }
 }
 
-/// The best supported advice: a setting that was tried, else what the figures force.
+/// The best supported advice: a simulated setting, or else what the figures imply.
 fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, smaller: &[Advice]) {
-    // Advice with a line to paste is about an attempt that is held or a graph that nothing needs, not about sizes.
+    // Advice with a line to paste is about retained memory or an unneeded graph, not about sizes.
     let is_smaller = smaller.first().is_some_and(|advice| advice.setting.is_none());
     section(ui, if is_smaller { "What to make smaller" } else { "Try first" }, "", false);
     padded(ui, |ui| {
@@ -431,7 +431,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         match best {
             Some(best) => {
                 said(ui, cx, best);
-                // Where no setting helps, that is said as well.
+                // Also says when no setting helps.
                 for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
                     ui.add_space(6.0);
                     label::paragraph(ui, &other.sentence, Type::Body, t.text2);

@@ -1,4 +1,4 @@
-//! The memory in use on both sides, laid over each other by step, by a range of the program's own, from the start, or by time.
+//! The memory in use on both sides in one plot, aligned by step, by an annotation's ranges, from the start, or by time.
 
 use std::sync::Arc;
 
@@ -18,27 +18,25 @@ use vramscope_core::anatomy::steps::{kind, number};
 use vramscope_core::tables::{Cell, Quantity};
 use vramscope_core::units::{Bytes, count};
 
-/// How the two curves are laid over each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Align {
-    /// The step that holds each side's instant.
+    /// The step that contains each side's instant.
     Step,
-    /// All steps, step by step.
     Steps,
-    /// From the first event on.
+    /// From the first event.
     Start,
     /// By time since the first event.
     Time,
-    /// By ranges of this name: within one recording the one before each side's instant up to the next, between two recordings
-    /// all of them, one after the other.
+    /// By the ranges of an annotation. Within one recording: from the range before each side's instant to the next range. Between
+    /// two recordings: all ranges, one after the other.
     Annotation(String),
 }
 
 impl Align {
-    /// Those that need no annotation, in menu order.
+    /// Alignments that need no annotation, in menu order.
     const PLAIN: [Align; 4] = [Align::Step, Align::Steps, Align::Start, Align::Time];
 
-    /// Those that tell something, in menu order: within one recording most would lay the curve over itself.
+    /// The useful alignments, in menu order. Within one recording most would draw the same curve twice.
     pub fn choices(is_one: bool, kinds: &[String]) -> Vec<Align> {
         let plain = if is_one { &Self::PLAIN[..1] } else { &Self::PLAIN[..] };
         plain.iter().cloned().chain(kinds.iter().cloned().map(Align::Annotation)).collect()
@@ -55,10 +53,11 @@ impl Align {
     }
 }
 
-/// Names of annotations offered at most.
+/// Most names of annotations offered.
 const KINDS: usize = 24;
 
-/// Names of annotations that both sides have, numbers left off, the rarest first: a step comes less often than what is in it.
+/// Names of annotations that both sides have, without their numbers. The rarest come first, because a step is rarer than the
+/// ranges inside it.
 pub(super) fn kinds(compared: &Compared) -> Vec<String> {
     let count = |side: &Side| {
         let mut found: FxHashMap<String, usize> = FxHashMap::default();
@@ -78,7 +77,7 @@ pub(super) fn kinds(compared: &Compared) -> Vec<String> {
     both.into_iter().take(KINDS).map(|(_, name)| name).collect()
 }
 
-/// Where the ranges of a name begin, and where the last one ends; a range inside another of its name is part of that.
+/// The starts of all ranges of a name, and the end of the last one. A range inside another of the same name is not counted.
 fn places(data: &DeviceData, name: &str) -> Vec<u32> {
     let device = data.device();
     let times = &device.events.time_us;
@@ -106,7 +105,6 @@ fn places(data: &DeviceData, name: &str) -> Vec<u32> {
     bounds
 }
 
-/// What the curves depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     compared: Identity,
@@ -118,29 +116,29 @@ pub(super) struct Key {
 pub(super) struct Lines {
     /// Length of the axis, in its units.
     length: f64,
-    /// For A and B: a cell a column; `None` past the end.
+    /// For A and B: one cell per column; `None` past the end.
     cells: [Vec<Option<Cell>>; 2],
     /// Positions of A and B on the axis.
     marks: [f64; 2],
     unit: Unit,
-    /// Why the wanted alignment could not be had, or what it leaves out.
+    /// Why the wanted alignment is not possible, or what it leaves out.
     note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Events,
-    /// Steps, or ranges of a name.
+    /// Steps, or ranges of an annotation.
     Steps,
     Time,
 }
 
-/// One side's axis: where each place lies among its events.
+/// One side's axis: which event belongs to each position.
 struct Course<'a> {
     data: &'a DeviceData,
-    /// Where its steps, or its ranges of the wanted name, begin, and where the last one ends.
+    /// The starts of its steps or ranges, and the end of the last one.
     bounds: &'a [u32],
-    /// The step that holds the side's instant.
+    /// The step that contains the side's instant.
     step: (u32, u32),
     event: u32,
 }
@@ -165,7 +163,7 @@ impl Course<'_> {
         }
     }
 
-    /// The first event at or after a place; past the end the number of events of its part.
+    /// The first event at or after a position. Past the end it is the end of the side's events.
     fn event_at(&self, align: &Align, x: f64) -> u32 {
         match align {
             Align::Step => self.step.0.saturating_add(x.ceil() as u32).min(self.step.1),
@@ -184,7 +182,7 @@ impl Course<'_> {
         }
     }
 
-    /// Position of its instant on the axis.
+    /// Position of the side's instant on the axis.
     fn mark(&self, align: &Align) -> f64 {
         match align {
             Align::Step => f64::from(self.event.saturating_sub(self.step.0)) + 0.5,
@@ -192,7 +190,7 @@ impl Course<'_> {
                 let after = self.bounds.partition_point(|&b| b <= self.event);
                 match (after.checked_sub(1).and_then(|at| self.bounds.get(at)), self.bounds.get(after)) {
                     (Some(&from), Some(&to)) => (after - 1) as f64 + f64::from(self.event - from) / f64::from((to - from).max(1)),
-                    // Outside all of them: at the edge it lies beyond.
+                    // The instant is outside all ranges, so its mark is at the edge.
                     (Some(_), None) => self.length(align),
                     (None, _) => 0.0,
                 }
@@ -202,7 +200,7 @@ impl Course<'_> {
         }
     }
 
-    /// A cell for each of `columns` columns over `length`.
+    /// One cell for each of `columns` columns over `length`.
     fn cells(&self, align: &Align, length: f64, columns: usize) -> Vec<Option<Cell>> {
         let place = |i: usize| length * i as f64 / columns as f64;
         let bounds: Vec<u32> = (0..=columns).map(|i| self.event_at(align, place(i))).collect();
@@ -316,7 +314,7 @@ pub(super) fn show(
     let painter = ui.painter().clone();
     let top = lines.cells.iter().flatten().flatten().map(|c| c.max).max().unwrap_or(1).max(1) as f64 * 1.08;
     let (x, y) = (Scale::horizontal(0.0, lines.length, plot.x_range()), Scale::vertical(0.0, top, plot.y_range()));
-    // The first step is number 1.
+    // Step numbers start at 1.
     let first = if lines.unit == Unit::Steps { 1.0 } else { 0.0 };
     let numbered = Scale::horizontal(first, lines.length + first, plot.x_range());
     let mut batch = Batch::new(&painter);
@@ -339,7 +337,7 @@ pub(super) fn show(
     batch.vline(x.at(lines.marks[1]), plot.y_range(), 1.0, t.text1);
     batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line2);
     batch.paint(&painter);
-    // Side by side if they would overlap.
+    // Labels that would overlap move apart.
     let feet = [x.at(lines.marks[0]), x.at(lines.marks[1])];
     let (gap, middle) = ((feet[1] - feet[0]).abs(), f32::midpoint(feet[0], feet[1]));
     let side = if feet[0] <= feet[1] { 9.0 } else { -9.0 };
@@ -372,7 +370,7 @@ pub(super) fn show(
     }
 }
 
-/// What a curve shows, which is more than the instant of its flag.
+/// The name of a curve, which shows more than the instant of its flag.
 fn of_curve(title: &str, name: &str, is_one: bool) -> String {
     match split_title(title) {
         Some((whole, instant)) => format!("in use, {whole}; {name} stands {instant}"),
@@ -383,7 +381,7 @@ fn of_curve(title: &str, name: &str, is_one: bool) -> String {
 
 fn legend(painter: &egui::Painter, t: &Tokens, compared: &Compared, lines: &Lines, at: egui::Pos2, inks: [egui::Color32; 2]) {
     let mut y = at.y;
-    // On a ground of its own: the curves run behind the words, not through them.
+    // The text gets a background, so that the curves do not run through it.
     let ground = |left: f32, y: f32, text: &str, most: f32| {
         let width = label::width(painter, text, Type::Caption).min(most);
         let rect = Rect::from_min_max(pos2(at.x - 6.0, y - 9.0), pos2(left + width + 6.0, y + 9.0));

@@ -1,4 +1,4 @@
-//! Rows of Compare and the words for them. Pure.
+//! Rows of Compare and their texts. Only arithmetic.
 
 use egui::Rect;
 
@@ -6,7 +6,6 @@ use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
-/// What the groups can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     A,
@@ -16,7 +15,7 @@ pub(super) enum Order {
     Blocks,
 }
 
-/// The summary at the left, the table at the right; one under the other where it is narrow.
+/// The summary at the left and the table at the right; one below the other in a narrow pane.
 pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
     if pane.width() >= 760.0 {
         let left = (pane.width() * 0.285).clamp(300.0, 452.0);
@@ -28,7 +27,7 @@ pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
     }
 }
 
-/// `+2,145.83 MiB`, `−3 KiB`, `no change`.
+/// For example `+2,145.83 MiB`, `−3 KiB` or `no change`.
 pub(super) fn signed(bytes: i64) -> String {
     match bytes {
         0 => "no change".to_owned(),
@@ -37,17 +36,17 @@ pub(super) fn signed(bytes: i64) -> String {
     }
 }
 
-/// A change that is nothing beside what the two sides hold.
+/// True for a change below a thousandth of what the larger side holds.
 pub(super) fn is_slight(c: &Comparison, change: u64) -> bool {
     change > 0 && change.saturating_mul(1000) < c.a.bytes.max(c.b.bytes)
 }
 
-/// What is said of blocks without a stack, beside the parts they are in none of.
+/// A note on blocks without a stack, which are not part of the comparison by block.
 pub(super) fn without_stack(parts: &Parts) -> Option<String> {
     let [a, b] = parts.without_stack;
     (a.bytes + b.bytes > 0).then(|| {
         let of = |h: Held| match h.count {
-            // No blocks are known of what a trace's total held before profiling.
+            // For memory that a trace's total held before profiling, no blocks are known.
             0 if h.bytes > 0 => format!("*{}*", Bytes(h.bytes)),
             n => format!("*{}* in {}", Bytes(h.bytes), counted(n, "block", "blocks")),
         };
@@ -55,7 +54,7 @@ pub(super) fn without_stack(parts: &Parts) -> Option<String> {
     })
 }
 
-/// As [`signed`], without the unit; `same` for none.
+/// Like [`signed`], without the unit; `same` for no change.
 pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
     match bytes {
         0 => "same".to_owned(),
@@ -64,13 +63,14 @@ pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
     }
 }
 
-/// `2.67`, or nothing where A has nothing. Above a thousand times the exact figure says nothing more.
+/// `2.67`, or `None` when A holds nothing. Above a thousand the exact figure is useless.
 pub(super) fn ratio(a: u64, b: u64) -> Option<String> {
     let times = b as f64 / a.max(1) as f64;
     (a > 0).then(|| if times >= 1000.0 { "> 999".to_owned() } else { format!("{times:.2}") })
 }
 
-/// The line beside the change: `2.67 × A, 335 blocks in each, same stacks`. Two recordings seldom share whole stacks, so there places count.
+/// The line beside the change: `2.67 × A, 335 blocks in each, same stacks`. Different recordings rarely share whole stacks, so
+/// they are compared by place in the code.
 pub(super) fn beside(c: &Comparison, groups: &[Group], is_backward: bool) -> String {
     let mut parts = Vec::new();
     if let Some(times) = ratio(c.a.bytes, c.b.bytes) {
@@ -99,7 +99,7 @@ pub(super) fn beside(c: &Comparison, groups: &[Group], is_backward: bool) -> Str
     parts.join(", ")
 }
 
-/// What the figures say: which place changed most, and how that compares with the rest.
+/// A sentence on the figures: which place changed most, and how that compares with the rest.
 pub(super) fn reading(c: &Comparison, groups: &[Group], name: impl Fn(&Group) -> String) -> String {
     let change = c.change();
     let Some(first) = groups.first().filter(|g| g.change() != 0) else {
@@ -120,14 +120,14 @@ pub(super) fn reading(c: &Comparison, groups: &[Group], name: impl Fn(&Group) ->
     text
 }
 
-/// The purposes of a place, the largest first: by the larger of its two sides.
+/// The roles of a place, sorted by the larger of their two sides.
 pub(super) fn by_weight(purposes: &[Purpose]) -> Vec<Purpose> {
     let mut order = purposes.to_vec();
     order.sort_by_key(|p| (std::cmp::Reverse(p.1.bytes.max(p.2.bytes)), p.0));
     order
 }
 
-/// The two largest purposes of a place, where it has several.
+/// The two largest roles of a place that has several.
 pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Role, Role)> {
     match by_weight(purposes).as_slice() {
         [first, second, ..] => Some((first.0, second.0)),
@@ -135,7 +135,7 @@ pub(super) fn two_largest(purposes: &[Purpose]) -> Option<(Role, Role)> {
     }
 }
 
-/// What each purpose of a place grew by, where there are several and none shrank: together they are its change.
+/// How much each role of a place grew. `None` when there is only one role or when one shrank.
 pub(super) fn grown_parts(purposes: &[Purpose]) -> Option<Vec<(Role, u64)>> {
     let grown = |p: &Purpose| Some((p.0, p.2.bytes.checked_sub(p.1.bytes)?));
     if purposes.len() > 1 { by_weight(purposes).iter().map(grown).collect() } else { None }

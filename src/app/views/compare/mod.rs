@@ -34,17 +34,17 @@ pub const INFO: ViewInfo = ViewInfo {
 };
 
 struct CompareView {
-    /// A pair was proposed once; after that the user decides.
+    /// The view proposes a pair once; after that the user decides.
     has_proposed: bool,
-    /// The pair that was proposed, while nothing else was chosen.
+    /// The proposed pair, as long as nothing else was chosen.
     proposed: Option<Suggestion>,
     /// 0: stacks. 1: curves.
     show: usize,
-    /// 0: what changed, and the rest from 1 MiB on. 1: everything.
+    /// 0: rows that changed, and all others from 1 MiB on. 1: all rows.
     least: usize,
     sort: Sort<Order>,
     align: Option<Align>,
-    /// Names of annotations that both sides have, by the comparison.
+    /// Names of annotations that both sides have, keyed by the comparison.
     kinds: Derived<Identity, Vec<String>>,
     curves: Derived<curves::Key, curves::Lines>,
     dialog: sources::Dialog,
@@ -138,7 +138,7 @@ impl View for CompareView {
 }
 
 impl CompareView {
-    /// How the curves are laid over each other, until the user says: by step within a recording with steps, else from the start.
+    /// How the curves are aligned when the user has not chosen: by step for one recording with steps, otherwise from the start.
     fn align_of(&self, outcome: &Outcome) -> Align {
         let is_one = matches!(outcome, Outcome::Ready(c, _) if curves::is_one(c));
         match &self.align {
@@ -148,7 +148,6 @@ impl CompareView {
         }
     }
 
-    /// Names of annotations that both sides have.
     fn kinds(&mut self, cx: &ViewContext<'_>, outcome: &Outcome) -> Arc<Vec<String>> {
         let Outcome::Ready(compared, _) = outcome else { return Arc::default() };
         let of = Arc::clone(compared);
@@ -156,7 +155,7 @@ impl CompareView {
         self.kinds.get(cx.jobs, "annotations of both sides", &key, move |_| Some(curves::kinds(&of))).value.unwrap_or_default()
     }
 
-    /// Compares a pair worth looking at once; afterwards says how to set them.
+    /// Proposes a pair worth looking at once. Afterwards shows how to choose A and B.
     fn propose(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let events = cx.data.device().events.len() as u32;
         if events == 0 && !cx.data.device().samples.is_empty() {
@@ -179,7 +178,7 @@ impl CompareView {
         };
         let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
         if !self.has_proposed && is_untouched {
-            // Markers belong to the user: a pair chosen by default stays in the comparison and sets none.
+            // Markers belong to the user, so a proposed pair sets none.
             cx.actions.send(Action::Compare(0, Source::At(pair.a)));
             cx.actions.send(Action::Compare(1, Source::At(pair.b)));
             self.has_proposed = true;
@@ -203,7 +202,7 @@ impl CompareView {
         });
     }
 
-    /// How A and B were chosen, while they are the pair that was proposed.
+    /// Why A and B were chosen, while they are still the proposed pair.
     fn why(&self, cx: &ViewContext<'_>) -> Option<&str> {
         let p = self.proposed.as_ref()?;
         (cx.shared.compared == [Source::At(p.a), Source::At(p.b)]).then_some(p.why.as_str())

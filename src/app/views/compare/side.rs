@@ -1,4 +1,4 @@
-//! The summary at the left: the change, what it is for, which blocks, what is reserved, what the figures say.
+//! The summary at the left: the change, its roles, its blocks, reserved memory, and what the figures mean.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use vramscope_core::units::{Bytes, NBSP, SizeColumn, capital, counted};
 
 const PAD: f32 = 16.0;
 
-/// `why` says how A and B were chosen, if the user did not choose them.
+/// `why` says how A and B were chosen, when the user did not choose them.
 pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, why: Option<&str>) {
     ScrollArea::vertical().id_salt("summary").auto_shrink(false).show(ui, |ui| {
         ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -49,7 +49,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
     });
 }
 
-/// A is an instant after B, of the same run: what is only at B was freed, not made.
+/// True when A is after B in the same run: blocks only at B were freed, not allocated.
 pub(super) fn is_backward(compared: &Compared) -> bool {
     compared.diff.blocks.is_some() && compared.sides[0].event > compared.sides[1].event
 }
@@ -67,7 +67,7 @@ fn asked(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
     ui.add_space(6.0);
 }
 
-/// The change, large, and a line beside it that says what it is made of.
+/// The change in large type, and a line that says what it consists of.
 fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(10.0);
     let change = layout::signed(compared.diff.change());
@@ -88,7 +88,7 @@ fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     ui.add_space(6.0);
 }
 
-/// A and B as bars by role, then each role's figures.
+/// Bars of A and B by role, followed by each role's figures.
 fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     let c = &compared.diff;
     let greatest = c.a.bytes.max(c.b.bytes) as f64;
@@ -122,12 +122,12 @@ fn by_role(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     }
 }
 
-/// A row: swatch, name, three figures.
+/// A row with swatch, name and three figures.
 fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [&str; 3], inks: [Color32; 3], kind: Type) {
     let (rect, _) = row::told(ui, 20.0, Role::Label, || format!("{name}: A {}, B {}, {}", texts[0], texts[1], texts[2]));
     let inner = rect.shrink2(vec2(PAD, 0.0));
     let p = ui.painter();
-    // Names of roles are long, figures of what is reserved are.
+    // Role names are long; for reserved memory the figures are.
     let names = if swatch.is_some() || kind == Type::Column { 150.0 } else { 110.0 };
     let column = ((inner.width() - names) / 3.0).clamp(54.0, 92.0);
     for (i, (text, ink)) in texts.iter().zip(inks).enumerate() {
@@ -143,7 +143,7 @@ fn figures(ui: &mut Ui, t: &Tokens, swatch: Option<Swatch>, name: &str, texts: [
     label::text_in(p, room, name, Type::Body, t.text1);
 }
 
-/// One bar in three parts, and their figures.
+/// A bar in three parts, with their figures.
 fn parts(ui: &mut Ui, t: &Tokens, names: [&str; 3], bytes: [u64; 3], notes: [String; 3]) {
     let rect = row::line(ui, 22.0);
     let area = Rect::from_center_size(rect.center(), vec2(rect.width() - 2.0 * PAD, 16.0));

@@ -29,7 +29,7 @@ impl Dialog {
         self.0 = Some((which, cx.jobs.spawn("dialog", pick)));
     }
 
-    /// Takes the answer, when there is one.
+    /// Takes the chosen file, once there is one.
     pub fn poll(&mut self, cx: &ViewContext<'_>) {
         let Some((which, answer)) = &self.0 else { return };
         match answer.try_recv() {
@@ -49,7 +49,7 @@ impl Dialog {
     }
 }
 
-/// Puts something else on a side, and brings the other one to the same phase; who wants another instant chooses it then.
+/// Sets one side, and moves the other side to the same phase. The user can choose another instant afterwards.
 fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
     let against = 1 - which;
     let held = held_against(&cx.shared.compared[against], moment, cx.data);
@@ -60,7 +60,7 @@ fn choose(cx: &ViewContext<'_>, which: usize, other: Other, moment: Moment) {
     cx.actions.send(Action::Compare(against, held));
 }
 
-/// What is said where the other side was moved too: it is not what one clicked.
+/// A message when the other side was moved too, because the user did not click that one.
 fn moved(cx: &ViewContext<'_>, side: usize, to: &Source, moment: Moment) -> Option<String> {
     let was = match (&cx.shared.compared[side], cx.shared.markers[side]) {
         (Source::At(event), _) => *event,
@@ -75,7 +75,7 @@ fn moved(cx: &ViewContext<'_>, side: usize, to: &Source, moment: Moment) -> Opti
     })
 }
 
-/// Steps that the menu of a side offers by their peaks: all where they are few, else the first, those around the cursor, the last.
+/// The steps whose peaks a side's menu offers: all when they are few, otherwise the first, those around the cursor, and the last.
 fn offered_steps(steps: usize, here: Option<usize>) -> Vec<usize> {
     const ALL: usize = 12;
     if steps <= ALL {
@@ -89,7 +89,7 @@ fn offered_steps(steps: usize, here: Option<usize>) -> Vec<usize> {
     offered
 }
 
-/// Puts the marker of a side at an event of this device.
+/// Sets a side to its marker, and the marker to an event of this device.
 pub(super) fn place(cx: &ViewContext<'_>, which: usize, event: u32) {
     cx.actions.send(Action::Compare(which, Source::Marker));
     cx.actions.send(Action::SetMarker(which, Some(event)));
@@ -101,7 +101,7 @@ pub(super) fn selector(ui: &mut Ui, cx: &ViewContext<'_>, dialog: &mut Dialog, w
     Popup::menu(&response).gap(4.0).show(|ui| {
         ui.set_width(340.0);
         let steps = cx.comparing.steps(&cx.here());
-        // Several names may mean one event; the first one bears the tick.
+        // Several entries may stand for the same event. Only the first one gets the tick.
         let mut is_ticked = false;
         let mut at = |ui: &mut Ui, text: &str, event: Option<u32>| {
             let Some(event) = event else { return };

@@ -1,4 +1,4 @@
-//! The table of places by change.
+//! The table of places in the code, by change.
 
 use std::sync::Arc;
 
@@ -19,9 +19,7 @@ use vramscope_core::compare::diff::{Group, Held, purpose_words, purposes_text};
 use vramscope_core::model::StackTable;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, count, counted};
 
-/// Height of a row, and of the header over them.
 const ROW: f32 = 24.0;
-/// The column of the bars.
 const BARS: usize = 5;
 
 impl CompareView {
@@ -33,15 +31,15 @@ impl CompareView {
         }
         let asked = cx.comparing.asked(&cx.here(), compared);
         let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));
-        // All that changed, and the others that hold enough.
+        // All places that changed, and the others that hold enough.
         let least = if self.least == 0 { MEBIBYTE } else { 0 };
         let rows: Vec<&Group> = compared.groups.iter().filter(|g| g.change() != 0 || g.b.bytes >= least).collect();
         let greatest = rows.iter().map(|g| g.change().unsigned_abs()).max().unwrap_or(0) as f64;
         let hidden = compared.groups.len() - rows.len();
         let stacks = compared.stacks();
-        // Where A comes after B nothing is born from A to B.
+        // When A is after B, nothing was allocated between them.
         let (born, gone) = if super::side::is_backward(compared) { ("only B", "only A") } else { ("new", "gone") };
-        // This many rows decide how the columns are written.
+        // The first 2,000 rows decide the unit of the columns.
         let size = SizeColumn::of(rows.iter().take(2_000).flat_map(|g| [g.a.bytes, g.b.bytes]));
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("allocated in", Width::Share(1.4, 130.0), |c, l: &Line<'_>| {
@@ -56,12 +54,12 @@ impl CompareView {
                 .goes(6),
             Column::figure(size.head("change"), 84.0, |c, Line { group: g, .. }: &Line<'_>| {
                 let change = g.change();
-                // Equal sums of blocks without a stack are no sign that they are the same.
+                // For blocks without a stack, equal sums do not mean that they are the same blocks.
                 let is_known = change != 0 || g.is_comparable(&compared.diff) || compared.diff.alike_in(g) == g.b.bytes;
                 let text = if is_known { layout::signed_figure(change, size) } else { "±0".to_owned() };
                 c.figure(text, if change == 0 || !is_lit(g) { t.text3 } else { t.text1 });
             })
-            // Both directions are changes: the largest of either kind come first.
+            // Sorts by the size of the change in either direction.
             .by(Order::Change, |i| rows[i].change().unsigned_abs() as f64),
             Column::text("", Width::Share(0.5, 60.0), |c, l: &Line<'_>| change_bar(c, l, greatest)).goes(2),
             Column::figure("B / A", 48.0, |c, l: &Line<'_>| {
@@ -74,7 +72,7 @@ impl CompareView {
                 .by(Order::Blocks, |i| rows[i].b.count as f64)
                 .goes(1),
         ];
-        // Where nothing changed there is no bar.
+        // When nothing changed, the column of bars is hidden.
         let columns = columns.into_iter().enumerate().filter(|(i, _)| *i != BARS || greatest > 0.0).map(|(_, column)| column);
         let selected = match cx.shared.selected() {
             Some(Item::Stack(s)) => {
@@ -83,11 +81,11 @@ impl CompareView {
             _ => None,
         };
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
-        // Whole rows under the header: what is cut in half cannot be read.
+        // Shows whole rows only, because a cut row is unreadable.
         let high = ui.max_rect().height() - footer;
         let high = if (rows.len() + 1) as f32 * ROW > high && high > 3.0 * ROW { (high / ROW).floor() * ROW } else { high };
         let body = ui.max_rect().with_max_y(ui.max_rect().top() + high);
-        // A click in the flame graph above marks its row and leaves the rest where it is.
+        // A click in the flame graph above selects a row here, and the table must not scroll then.
         let table = Table::sorted("changes", columns.collect(), &mut self.sort).of(compared).selected(selected).still();
         let mut out = TableOutput::default();
         pane::inside(ui, body, "rows", |ui| {
@@ -108,7 +106,7 @@ impl CompareView {
             label::text_in(ui.painter(), place, &text, Type::Caption, t.text3);
         }
         if let Some(row) = out.hovered {
-            // Only once the pointer rests: a card on every row it crosses would hide the rows.
+            // Cards appear only when the pointer rests. Otherwise a card for every crossed row would hide the table.
             const REST: f32 = 0.35;
             let still = ui.input(|i| i.pointer.time_since_last_movement());
             if still < REST {
@@ -131,7 +129,7 @@ impl CompareView {
 struct Line<'a> {
     group: &'a Group,
     names: StackCells,
-    /// What is asked for holds for it.
+    /// The row matches the query.
     is_lit: bool,
 }
 
@@ -151,12 +149,12 @@ fn change_bar(c: &Cell<'_>, Line { group, is_lit, .. }: &Line<'_>, greatest: f64
     let amount = change.unsigned_abs() as f64;
     let ink = |role| role_ink(role, c.t, *is_lit);
     if let Some(parts) = layout::grown_parts(&group.purposes) {
-        // Every kind of memory of the place grew: the bar is made of them.
+        // All roles of the place grew, so the bar is made of them.
         c.bar(&parts.iter().fold(bar, |bar, &(role, grown)| bar.part(grown as f64, ink(role))));
     } else if change >= 0 {
         c.bar(&bar.part(amount, ink(group.role)));
     } else {
-        // Memory that is gone is drawn as an outline.
+        // Memory that was freed is drawn as an outline.
         let right = bar.end(c.rect, amount).x.max(c.rect.left() + 2.0);
         let y = c.rect.center().y;
         let mut batch = Batch::new(c.p);
@@ -165,13 +163,13 @@ fn change_bar(c: &Cell<'_>, Line { group, is_lit, .. }: &Line<'_>, greatest: f64
     }
 }
 
-/// The colour of a role; pale where what is asked for does not hold.
+/// The colour of a role; pale when the row does not match the query.
 fn role_ink(role: Role, t: &Tokens, is_lit: bool) -> Color32 {
     let colour = role_paint(role).colour(t);
     if is_lit { colour } else { Tokens::over(colour, t.s1, 0.3) }
 }
 
-/// The colour of a place is that of its role; with several roles, the two colours of the largest.
+/// A place has the colour of its role, or the colours of its two largest roles.
 fn swatch(g: &Group, t: &Tokens, is_lit: bool) -> Swatch {
     let ink = |role| role_ink(role, t, is_lit);
     match layout::two_largest(&g.purposes) {
@@ -180,7 +178,7 @@ fn swatch(g: &Group, t: &Tokens, is_lit: bool) -> Swatch {
     }
 }
 
-/// What a row is made of: each kind of memory it holds, at A and at B.
+/// The tooltip: the roles of a row, at A and at B.
 fn tip(g: &Group, stacks: &StackTable, t: &Tokens) -> Tip {
     let names = StackCells::of(stacks, g.stack);
     let mut tip = Tip::new(names.allocated_in.line()).swatch(role_paint(g.role).colour(t)).width(340.0);

@@ -36,27 +36,26 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Events::default()),
 };
 
-/// Height of a row.
 const ROW: f32 = 20.0;
-/// The filter's field: its name, its hint, and how it is cleared.
+/// Name, hint and clear button of the filter field.
 const ASKED: (&str, &str, &str) = ("Filter events", "alloc size>1MiB train.py", "Clear the filter");
 
 #[derive(Default)]
 struct Events {
     field: QueryField,
     words: QueryWords,
-    /// The applied filter, as typed and as parsed: the last one that could be parsed.
+    /// The applied filter: the last one that parsed.
     in_force: String,
     query: Query,
     left: Derived<(Query, Option<Identity>, Option<u32>, [Option<u32>; 2]), Vec<u32>>,
-    /// The cursor the rows were last scrolled to; `None` before the first frame.
+    /// The cursor to which the table last scrolled; `None` before the first frame.
     followed: Option<u32>,
-    /// The list the rows were last scrolled in.
+    /// The list in which the table last scrolled.
     seen_list: Option<Identity>,
     is_hovering: bool,
 }
 
-/// The rows of the table: all events, or those a filter leaves.
+/// The rows of the table: all events, or those that match a filter.
 enum Rows {
     All(usize),
     Some(Arc<Vec<u32>>),
@@ -77,7 +76,7 @@ impl Rows {
         }
     }
 
-    /// The row of an event, else of the last before it.
+    /// The row of an event, or of the last row before it.
     fn row_of(&self, event: u32) -> usize {
         match self {
             Rows::All(_) => event as usize,
@@ -117,15 +116,15 @@ impl View for Events {
     }
 }
 
-/// Frames a row shows at most.
+/// Most frames that a row shows.
 const FRAMES: usize = 4;
 
-/// The user's own frames of a stack as far as there is room, the one that allocates first.
+/// As many of the user's own frames as fit, the allocating one first.
 fn stack_cell(painter: &Painter, cx: &ViewContext<'_>, stack: StackId, cell: Rect) {
     let t = cx.tokens;
     let mut rest = cell;
     for (i, frame) in telling_frames(&cx.data.recording.stacks, stack, FRAMES).iter().enumerate() {
-        // A caller cut to a few letters is useless.
+        // A caller that is cut to a few letters is useless.
         if i > 0 && rest.width() < 110.0 {
             break;
         }
@@ -140,7 +139,7 @@ fn stack_cell(painter: &Painter, cx: &ViewContext<'_>, stack: StackId, cell: Rec
     }
 }
 
-/// `5,176.123`: events of one step differ by microseconds.
+/// `5,176.123`, because events of one step differ by microseconds.
 fn milliseconds(us: i64) -> String {
     let sign = if us < 0 { "-" } else { "" };
     let us = us.unsigned_abs();
@@ -155,7 +154,7 @@ impl Events {
         }
     }
 
-    /// Takes a filter that can be read.
+    /// Applies a filter if it parses.
     fn read(&mut self, text: String) {
         if let Ok(query) = Query::parse(&text) {
             self.query = query;
@@ -261,7 +260,7 @@ impl Events {
         }
     }
 
-    /// The cursor's row, to be brought into view when the cursor or the list has changed.
+    /// The row to scroll to when the cursor or the list has changed.
     fn follow(&mut self, cx: &ViewContext<'_>, rows: &Rows) -> Option<usize> {
         let list = match rows {
             Rows::All(_) => None,
@@ -276,7 +275,7 @@ impl Events {
     }
 }
 
-/// The columns. Those that say least go first when it gets narrow; the stack takes what is left.
+/// The columns. In a narrow pane the least useful ones are hidden first; the stack takes the remaining width.
 fn columns<'a>(cx: &'a ViewContext<'_>) -> Vec<Column<'a, u32>> {
     let t = cx.tokens;
     let events = &cx.data.device().events;
@@ -289,7 +288,7 @@ fn columns<'a>(cx: &'a ViewContext<'_>) -> Vec<Column<'a, u32>> {
         columns.push(Column::figure("time, ms", 82.0, time).goes(3));
     }
     columns.extend([
-        // "segment unmap", the longest, after its swatch.
+        // Fits "segment unmap", the longest text, after its swatch.
         Column::text("action", Width::Exact(116.0), move |c, &event: &u32| {
             let (action, lifetime) = (events.action[event as usize], cx.data.tables.lifetimes.of_event(event));
             if lifetime.is_some() {
@@ -305,7 +304,7 @@ fn columns<'a>(cx: &'a ViewContext<'_>) -> Vec<Column<'a, u32>> {
         Column::figure("size", 76.0, move |c, &event: &u32| {
             c.figure(Bytes(events.size[event as usize]).with_decimals(), if is_oom(event) { t.red } else { t.text1 });
         }),
-        // An address, or what the device had free beside a request that failed.
+        // The address; for a failed request, the device's free memory.
         Column::text("address", Width::Exact(104.0), move |c, &event: &u32| {
             let text = match events.device_free_known(event) {
                 Some(free) => format!("{} free", Bytes(free)),
@@ -330,7 +329,7 @@ fn columns<'a>(cx: &'a ViewContext<'_>) -> Vec<Column<'a, u32>> {
     columns
 }
 
-/// Draws the menu of a row. Returns the filter that was chosen in it.
+/// Draws a row's menu. Returns the filter that was chosen in it.
 fn context_menu(ui: &mut Ui, cx: &ViewContext<'_>, event: u32) -> Option<String> {
     let events = &cx.data.device().events;
     let i = event as usize;

@@ -1,4 +1,4 @@
-//! A failure or a leak in short, above where the memory is: the cause in a sentence, what to try first with its figure, and where to go on.
+//! The short form of a failure or a leak, shown above the memory tables: the cause in one sentence, what to try first, and links.
 
 use egui::{Align, Layout, Ui, UiBuilder, vec2};
 
@@ -10,13 +10,12 @@ use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{Verdict, advice, best_advice};
 use vramscope_core::units::NBSP;
 
-/// A cause and a remedy of more characters than this are cut at their colon.
+/// A cause or remedy with more characters than this is cut at its colon.
 const LONG: usize = 150;
 const LONG_REMEDY: usize = 90;
 
-/// What to try first.
 enum Remedy {
-    /// Settings are being tried.
+    /// The settings are being simulated.
     Trying,
     Known {
         line: Option<String>,
@@ -24,7 +23,7 @@ enum Remedy {
     },
 }
 
-/// The cause alone: the first sentence, without asides and without what only explains it.
+/// The cause alone: the first sentence, without parentheses and without explanations.
 pub(super) fn cause(text: &str) -> String {
     first_sentence(text, LONG)
 }
@@ -41,7 +40,7 @@ fn first_sentence(text: &str, long: usize) -> String {
     said
 }
 
-/// A sentence without what stands in brackets.
+/// Removes parentheses from a sentence.
 fn without_asides(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -53,7 +52,7 @@ fn without_asides(text: &str) -> String {
     out + rest
 }
 
-/// The sentence that has a figure, after "May help." where it begins so; otherwise the cause.
+/// The sentence with a figure (kept after "May help." when the text begins with that), or else the cause.
 fn with_figure(text: &str) -> String {
     let sentences = || text.split_inclusive(". ").map(str::trim_end);
     let doubt = if text.starts_with("May help.") { "May help. " } else { "" };
@@ -63,7 +62,7 @@ fn with_figure(text: &str) -> String {
     }
 }
 
-/// What would take most off the peak, where memory itself is short; else the best advice on the failure.
+/// What would reduce the peak most, when memory itself is short; otherwise the best advice on the failure.
 fn remedy(found: &Findings, f: &Finding, helped: &Tried) -> Remedy {
     let own = || Remedy::Known { line: f.remedy.clone(), sentence: with_figure(&f.advice) };
     let autopsy = found.ooms.iter().find(|a| f.class == Class::OutOfMemory && Some(a.event) == f.place.event);
@@ -87,7 +86,7 @@ fn remedy(found: &Findings, f: &Finding, helped: &Tried) -> Remedy {
     }
 }
 
-/// What to try first, and where to go on; true when the rest is asked for.
+/// What to try first, and links to more. True when the rest was requested.
 pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped: &Tried) -> bool {
     let t = cx.tokens;
     if let Some(found) = cx.findings {
@@ -96,7 +95,7 @@ pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usi
         match remedy(found, f, helped) {
             Remedy::Trying => {
                 label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);
-                // About as much as the answer takes, so that no button moves under the pointer.
+                // Reserves about the height of the answer, so that no button moves under the pointer.
                 ui.add_space(32.0);
             }
             Remedy::Known { line, sentence } => {

@@ -115,8 +115,8 @@ impl FlameView {
         self.opened.extend(layout::frames_of(&built.flame, cell).filter_map(|node| built.keys.get(node as usize)));
     }
 
-    /// Where the match stands that a step through the matches led to, once: its chain is opened, and the graph zooms to it where it
-    /// has no room or lies outside of the zoom.
+    /// The cell of a match that "next" or "previous" led to, once. Opens its folded chain, and zooms when the match is outside
+    /// the zoom or too narrow.
     fn match_in(&mut self, built: &Built, laid: &Layout, width: f32) -> Option<Cell> {
         let node = self.at_match.filter(|_| self.shows_match).and_then(|key| built.node_of(key))?;
         let cell = laid.cells.iter().copied().find(|&cell| layout::frames_of(&built.flame, cell).any(|inside| inside == node));
@@ -154,7 +154,7 @@ impl FlameView {
             let is_hit = |f: &Found| layout::frames_of(flame, *cell).any(|n| f.hits.get(n as usize).copied().unwrap_or(false));
             let hit = found.is_none_or(is_hit);
             let base = canvas.colour(node);
-            // What was searched for stands out of the rest at a glance.
+            // Search hits must stand out clearly.
             let (solid, pale) = match (found.is_some() && hit, t.dark) {
                 (true, _) => (0.8, 0.4),
                 (false, true) => (0.56, 0.26),
@@ -170,7 +170,7 @@ impl FlameView {
                 batch.rect(r.across(x1, x2), Tokens::over(base, t.s1, pale * dim));
                 if r.right() - x2 >= 2.0 {
                     let gone = r.with_min_x(x2);
-                    // Its figure ends before the outline, if most of it is still there.
+                    // The figure ends before the outline, when most of its room remains.
                     told = if x2 > r.center().x { r.with_max_x(x2) } else { r };
                     batch.outline(gone, 1.0, Tokens::over(base, t.s1, solid * dim));
                 }
@@ -179,7 +179,7 @@ impl FlameView {
             }
             canvas.mix(&mut batch, node, r, dim);
             if cell.frames > 1 {
-                // Like sheets on each other: between its edges lie more frames.
+                // Dashed lines near the edges show that more frames are folded into this one.
                 for y in [r.top() + 3.5, r.bottom() - 3.5] {
                     batch.dashed_hline(r.x_range(), y, 1.0, (3.0, 2.0), Tokens::at(t.text2, if hit { 1.0 } else { 0.25 }));
                 }
@@ -376,7 +376,7 @@ impl FlameView {
         told_at(ui, rect, "notes", Sense::hover(), egui::Role::Label, || &notes).on_hover_text(&notes);
         let is_two = rect.height() > 30.0;
         let (first, inner) = if is_two { inner.split_top_bottom_at_fraction(0.5) } else { (inner, inner) };
-        // The colours come before the notes, which are cut where both do not fit. From right to left, as far as there is room.
+        // The legend has priority over the notes, which are cut. It is filled from right to left as far as there is room.
         let least = inner.left();
         let mut right = inner.right();
         let mut put = |swatch: Swatch, name: &str| {
@@ -485,7 +485,6 @@ impl Canvas<'_> {
         self.built.flame.leaf_of(self.stacks, stack, self.built.shape)
     }
 
-    /// The tooltip of a frame.
     pub fn tip(&self, node: &Node, figure: impl Fn(u64) -> String) -> Tip {
         let (name, place) = node_text(self.stacks, node);
         let all = &self.built.flame.nodes[0];

@@ -64,8 +64,8 @@ pub fn taken_away(flame: &Flame, hidden: &[u32]) -> HashMap<u32, u64> {
     away
 }
 
-/// The frames from `first` on that only hand on to the next one: those before the frame at the chain's end, where memory ends or
-/// paths part. Returns the innermost of them and their number.
+/// The frames from `first` on that each call only the next one, up to where memory is allocated or paths split. Returns the last
+/// of them and their number.
 pub fn chain(flame: &Flame, first: u32) -> (u32, u32) {
     let only = |node: u32| match flame.nodes.get(node as usize) {
         Some(n) if n.own == 0 && n.children.len() == 1 => n.children.first().copied(),
@@ -153,7 +153,6 @@ pub fn hit(layout: &Layout, row: u32, x: f64) -> Option<Cell> {
     (x < cells[at].to).then_some(cells[at])
 }
 
-/// Sort orders of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Weight of a frame with its descendants.
@@ -173,7 +172,6 @@ pub struct TreeRow {
     /// Index into [`Flame::nodes`].
     pub node: u32,
     pub depth: u32,
-    /// The children are shown below.
     pub is_open: bool,
 }
 
@@ -289,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_long_chain_is_one_row_until_it_is_opened() {
-        // All, a chain of twenty frames, and the two frames that the last of them calls.
+        // The root, a chain of twenty frames, and two frames that the last of them calls.
         let mut nodes: Vec<Node> = (0..=20).map(|i| node(u32::max(i, 1) - 1, i, 10, &[i + 1])).collect();
         nodes.iter_mut().for_each(|n| n.own = 0);
         nodes[20].children = vec![21, 22];

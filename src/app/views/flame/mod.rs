@@ -52,7 +52,6 @@ pub const INFO: ViewInfo = ViewInfo {
 const MEASURES: [&str; 6] =
     ["at B, against A", "live at the cursor", "live at the peak", "allocated", "churn: freed again", "bytes × lifetime"];
 
-/// What a graph depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
     /// `None` for the comparison of A and B.
@@ -91,7 +90,6 @@ impl Built {
 /// What the rows of the tree depend on.
 type RowsKey = (Identity, u32, Order, bool, u64);
 
-/// The result of a search.
 struct Found {
     hits: Vec<bool>,
     /// Bytes of the matches, each counted once: through them, at A, at B.
@@ -116,11 +114,11 @@ struct FlameView {
     /// Keys of the frames of long chains that the user opened.
     opened: HashSet<u64>,
     find: String,
-    /// Steps to take through what the search found: 1 to the next match, -1 to the one before.
+    /// Steps still to go through the matches: 1 to the next one, -1 to the previous one.
     steps: i32,
-    /// Key of the match that the steps led to.
+    /// Key of the current match.
     at_match: Option<u64>,
-    /// It has yet to be brought into view.
+    /// The current match must still be brought into view.
     shows_match: bool,
     sort: Sort<Order>,
     toggled: HashSet<u64>,
@@ -169,7 +167,6 @@ impl Default for FlameView {
     }
 }
 
-/// The comparison, when it is ready.
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {
     match cx.comparing.get(&cx.here()) {
         Outcome::Ready(compared, _) => Some(compared),
@@ -211,7 +208,6 @@ impl FlameView {
         }
     }
 
-    /// A weight as text.
     fn figure(&self, weight: u64) -> String {
         if self.measure == Some(5) { format!("{} × events", Bytes(weight)) } else { Bytes(weight).to_string() }
     }
@@ -338,7 +334,7 @@ impl View for FlameView {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        // In a narrow pane those that matter least go first; the title keeps its room.
+        // In a narrow pane the least important controls are hidden first, so that the title keeps its room.
         let room = ui.available_width() - 90.0;
         if room > 360.0 {
             check(ui, "tree", &mut self.shows_tree);
@@ -378,7 +374,7 @@ impl View for FlameView {
                 self.at_match = None;
             }
             if field.lost_focus() && ui.input(|i| i.key_pressed(egui::Key::Enter)) {
-                // As the key was pressed, not as the frame ends.
+                // Reads Shift when the key was pressed, not at the end of the frame.
                 let is_back = |e: &egui::Event| matches!(e, egui::Event::Key { key: egui::Key::Enter, pressed: true, modifiers, .. } if modifiers.shift);
                 self.steps += if ui.input(|i| i.events.iter().any(is_back)) { -1 } else { 1 };
                 field.request_focus();

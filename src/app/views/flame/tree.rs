@@ -16,7 +16,7 @@ use vramscope_core::units::{Bytes, SizeColumn, count};
 
 const INDENT: f32 = 14.0;
 
-/// A row, its frame, and the ink of what the filter holds for.
+/// A row, its frame, and its text colour, which is paler when it does not match.
 type Line<'a> = (TreeRow, &'a Node, Color32);
 
 impl FlameView {

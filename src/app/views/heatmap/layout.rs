@@ -11,9 +11,7 @@ const STRIP_LOW: f32 = 44.0;
 const AXIS: f32 = 18.0;
 /// Height of the legend's first row.
 pub(super) const LEGEND: f32 = 20.0;
-/// Height of each further row.
 pub(super) const LEGEND_ROW: f32 = 16.0;
-/// Least height of the map.
 const MAP_LEAST: f32 = 64.0;
 
 /// The parts of the view. A part without room has no rectangle.
@@ -24,7 +22,6 @@ pub(super) struct Areas {
     /// The largest hole over time.
     pub strip: Option<Rect>,
     pub map: Rect,
-    /// Labels of the time axis.
     pub axis: Option<Rect>,
     pub legend: Option<Rect>,
 }

@@ -76,7 +76,6 @@ struct Place {
     offset: Option<u64>,
 }
 
-/// A block or hole under the pointer.
 #[derive(Clone, Copy, Debug)]
 struct Under {
     item: Item,

@@ -408,11 +408,9 @@ fn mark_ink(t: &Tokens, mark: Mark) -> egui::Color32 {
     }
 }
 
-/// Space between two entries of the legend.
 const ENTRY_GAP: f32 = 14.0;
 /// Space for the swatch before the text of an entry.
 const ENTRY_SWATCH: f32 = 16.0;
-/// Most rows of the legend.
 const LEGEND_ROWS: usize = 3;
 /// Distance from the end of the ramp to the name of the largest hole, swatch included.
 const HOLE_GAP: f32 = 32.0;

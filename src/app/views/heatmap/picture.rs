@@ -44,7 +44,6 @@ impl Mode {
     }
 }
 
-/// What a picture depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key {
     pub axis: Axis,
@@ -96,7 +95,6 @@ pub(super) struct Picture {
 /// A kind of mark, in ascending order: a column shows only the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Mark {
-    /// Segments were released.
     Freed,
     /// Segments were released, and the next event took a segment or failed, so the allocator retried.
     Retry,

@@ -70,7 +70,7 @@ pub fn say_role(data: &DeviceData, roles: &Roles, id: LifetimeId, card: &mut Car
     if why.role == Role::Unknown {
         fact = fact.tone(Tone::Quiet);
     }
-    // Where no stack names it, what it is for does.
+    // Without a stack, the role names the block.
     if why.role != Role::Unknown && card.claim == NO_STACK {
         card.claim = why.role.words(why.is_probable);
     }

@@ -22,11 +22,9 @@ pub enum Tone {
 pub enum Lead {
     /// Moves the cursor to an event.
     Event(u32),
-    /// Selects another item.
     Item(Item),
 }
 
-/// A label and its figure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fact {
     pub label: &'static str,
@@ -101,7 +99,6 @@ pub struct List {
     pub lines: Vec<Line>,
 }
 
-/// The peak of a training step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
     pub step: usize,
@@ -143,7 +140,6 @@ pub struct Why {
     pub sentence: String,
 }
 
-/// The whole card of one thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
     /// `Block`, `Segment`, `Event`.
@@ -157,14 +153,12 @@ pub struct Card {
     /// The title is about an out-of-memory error.
     pub is_red: bool,
     pub around: Option<Around>,
-    /// Facts in reading order.
     pub facts: Vec<Fact>,
     /// Call stacks, each with the action it performed; [`StackId::NONE`] when none was recorded.
     pub stacks: Vec<(&'static str, StackId)>,
     /// Facts about all allocations with the same stack.
     pub same: Vec<Fact>,
     pub lists: Vec<List>,
-    /// Why blocks have their roles.
     pub reasons: Vec<Why>,
     pub peaks: Vec<Peak>,
     /// The largest live blocks, grouped.
@@ -177,7 +171,6 @@ pub struct Card {
 
 pub use vramscope_core::diagnose::source_limits::NO_TIMES;
 
-/// Microseconds since the first event.
 pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {
     let events = &data.device().events;
     let (first, _) = events.time_range()?;

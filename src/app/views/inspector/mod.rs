@@ -168,7 +168,6 @@ fn name_blocks(data: &DeviceData, roles: Option<&Roles>, card: &mut Card) {
     }
 }
 
-/// A line with space above and below.
 fn rule(ui: &mut Ui) {
     ui.add_space(10.0);
     crate::app::widgets::pane::rule(ui);
@@ -269,7 +268,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             let galley = ui.painter().layout_job(job);
             let (hint_rect, _) = crate::app::widgets::row::told(ui, galley.size().y, Role::Label, || hint);
             ui.painter().galley(pos2(x, hint_rect.top()), galley, t.text3);
-            // Why a role is known lacks nothing, and what another program wrote is recorded in its own way.
+            // The hint to record more does not apply to roles, nor to files of other programs, which are recorded differently.
             if fact.label != "role" && allocator_name(&cx.data.recording) == "PyTorch" {
                 ui.horizontal(|ui| {
                     ui.add_space(x - rect.left());

@@ -28,7 +28,6 @@ const BEYOND: u64 = 6;
 
 /// Width drawn of a live neighbour.
 pub const STUB: f32 = 14.0;
-/// Least width of a part that exists.
 const LEAST: f32 = 4.0;
 
 /// Divides `width` points to scale. Parts that exist are at least 4 points wide.
@@ -40,7 +39,7 @@ pub fn parts(around: &Around, width: f32) -> Parts {
     let scale = |bytes: u64| (bytes as f64 / whole * f64::from(room)) as f32;
     let least = |bytes: u64| if bytes == 0 { 0.0 } else { scale(bytes).max(LEAST) };
     let (a, b, c) = (least(around.before), least(around.block), least(around.after));
-    // What the least widths added is taken from the widest part.
+    // Takes the width that the minimums added from the widest part.
     let excess = (a + b + c - scale(around.if_freed())).max(0.0);
     let shrink = |v: f32| if v >= a && v >= b && v >= c { (v - excess).max(LEAST) } else { v };
     let (a, b, c) = (shrink(a), shrink(b), shrink(c));
@@ -53,7 +52,6 @@ pub fn parts(around: &Around, width: f32) -> Parts {
     }
 }
 
-/// Draws the picture over the available width.
 pub fn show(ui: &mut Ui, data: &DeviceData, colours: &Colours, tokens: &Tokens, around: &Around, event: u32) {
     let height = 70.0 + if around.request.is_some() { 24.0 } else { 0.0 };
     let (outer, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::hover());

@@ -17,7 +17,6 @@ use vramscope_core::model::{BlockState, CATEGORIES, CategoryBands};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity, State};
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
-/// Most groups of live blocks listed.
 const GROUPS: usize = 14;
 /// Most steps listed; with more steps the highest are.
 const STEPS: usize = 8;
@@ -165,7 +164,7 @@ pub(super) fn reasons(data: &DeviceData, state: &State, roles: &Roles, asked: im
     found.into_iter().take(REASONS).map(why).collect()
 }
 
-/// The blocks that the program holds, grouped by place, role and size, largest first; and how many of all blocks are listed.
+/// The blocks that the program holds, grouped by place, role and size, largest first; and how many of them the groups cover.
 pub(super) fn largest_held(
     data: &DeviceData,
     state: &State,
@@ -230,7 +229,6 @@ fn categories(bands: &CategoryBands) -> Option<Card> {
     })
 }
 
-/// A role's name as text.
 fn category_label(name: &'static str) -> &'static str {
     match name {
         "optimizer_state" => "optimizer state",

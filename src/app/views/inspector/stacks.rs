@@ -26,7 +26,8 @@ pub enum Part {
     Framework(usize, usize),
 }
 
-/// Groups frames: each own frame alone, and so the frame that names the stack, `line`; framework frames in runs.
+/// Groups frames: the user's frames and `line` (the frame that names the stack) are listed singly, other framework frames in
+/// runs.
 pub fn parts(stacks: &StackTable, frames: &[Frame], line: Option<Frame>) -> Vec<Part> {
     let mut out: Vec<Part> = Vec::new();
     let line = line.and_then(|line| frames.iter().position(|f| *f == line));
@@ -60,10 +61,8 @@ pub fn middle(parts: usize) -> std::ops::Range<usize> {
     if parts > MOST { FIRST..parts - LAST } else { 0..0 }
 }
 
-/// The stack section of the inspector.
 #[derive(Default)]
 pub struct Stacks {
-    /// Index of the stack that is shown.
     chosen: usize,
     shows_framework: bool,
     /// The middle of a long stack is shown.
@@ -90,7 +89,6 @@ impl Stacks {
                     if stack.is_some() && icon_button(ui, Icon::Copy, "Copy the stack").clicked() {
                         cx.actions.send(Action::Copy(stack_text(table, stack)));
                     }
-                    // Only if there is room beside the tabs.
                     if ui.available_width() > 110.0 {
                         ui.label(Type::Caption.text("most recent first").color(t.text3));
                     }
@@ -179,7 +177,6 @@ impl Stacks {
     }
 }
 
-/// Draws a frame: number, function, location.
 fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim: bool) {
     let t = cx.tokens;
     let table = &cx.data.recording.stacks;
@@ -201,7 +198,7 @@ fn frame_row(ui: &mut Ui, cx: &ViewContext<'_>, index: usize, frame: Frame, dim:
     );
     let file = table.text(frame.file);
     let can_open = !table.frame_is_unresolved(frame) && frame.line > 0;
-    // The line number at its end tells most; the link's arrow takes 18 points.
+    // Keeps the end with the line number, which matters most. The link's arrow takes 18 points.
     let location = label::without_start(ui.painter(), &location, Type::Mono, half - 18.0);
     let taken = if dim || !can_open {
         label::text_in_right(ui.painter(), link_room, &location, Type::Mono, t.text3).width()
@@ -252,7 +249,7 @@ mod tests {
         let own = frame("/home/me/train.py");
         let frames = [torch, torch, own, torch, own];
         assert_eq!(parts(b.table(), &frames, None), [Part::Framework(0, 2), Part::Own(2), Part::Framework(3, 4), Part::Own(4)]);
-        // The library's line that names the stack is not folded.
+        // The framework frame that names the stack is not folded.
         assert_eq!(parts(b.table(), &frames, Some(torch))[..3], [Part::Own(0), Part::Framework(1, 2), Part::Own(2)]);
     }
 }

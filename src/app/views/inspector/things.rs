@@ -207,7 +207,7 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
             Fact::missing("reserved", why_no_segments(data.device()))
         });
         facts.push(Fact::new("allocated", at(Quantity::Allocated)));
-        // What was free and where answers more than the event itself.
+        // Free memory and its place explain more than the event itself.
         if state.event == e && has_segments(&data.tables) {
             let (mut number, mut free, mut largest) = (0u64, 0u64, 0u64);
             for hole in state.holes() {
@@ -228,7 +228,7 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
     match device.pool_key(events.pool[i]) {
         Some((0, 0)) => facts.push(Fact::new("pool", "default")),
         Some((a, b)) => facts.push(Fact::new("pool", format!("private ({a}, {b})"))),
-        // Of a failure the pool is the last thing one asks.
+        // The pool does not matter for a failure.
         None if events.pool[i] == PoolId::UNKNOWN && !is_oom => {
             facts.push(Fact::missing("pool", "PyTorch 2.12 and later write the pool of each event."));
         }

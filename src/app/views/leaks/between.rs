@@ -1,4 +1,4 @@
-//! What was allocated after A and is alive at B.
+//! Memory allocated after A that is live at B.
 
 use std::sync::Arc;
 
@@ -13,13 +13,12 @@ use crate::app::widgets::{Bar, Column, Push, Table, Width, label, pane};
 use vramscope_core::diagnose::leaks::{Survivors, between};
 use vramscope_core::units::{Bytes, SizeColumn, count, counted};
 
-/// One call stack with its names.
 pub(super) struct BetweenRow {
     pub found: Survivors,
     pub cells: StackCells,
 }
 
-/// Everything between two instants.
+/// All survivors between two instants.
 pub(super) struct Between {
     pub rows: Vec<BetweenRow>,
     bytes: u64,
@@ -104,7 +103,7 @@ impl LeaksView {
         select(cx, &out, |i| (r[i].found.stack, r[i].found.examples.first().copied()));
     }
 
-    /// How to set A and B, and a pair that is most often asked for.
+    /// Shows how to set A and B, and offers the most common pair.
     fn no_markers(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         pane::empty_state(
             ui,
@@ -116,7 +115,7 @@ impl LeaksView {
             ui.add_space(((ui.available_width() - 260.0) / 2.0).max(16.0));
             if Push::plain("A after the first steps, B at the end").show(ui).clicked() {
                 let last = cx.data.device().events.len().saturating_sub(1) as u32;
-                // The third step is past what warms up; without steps a quarter of the recording is.
+                // Step 3 is past the warm-up. Without steps, so is a quarter of the recording.
                 let warm = self.found.latest().filter(|f| f.cannot_tell.is_none()).and_then(|f| f.bounds.get(2).copied());
                 let a = warm.unwrap_or(last / 4);
                 cx.actions.send(Action::SetMarker(0, Some(a)));

@@ -1,6 +1,6 @@
-//! Positions of the bars of the floors and of the small curves of a row. Pure.
+//! Positions of the step bars and of the small curves in rows. Only arithmetic.
 
-/// The value of each of `columns` equal columns over `values`: the least of those that fall into it.
+/// Divides `values` into `columns` equal columns, each with the least of its values.
 pub(super) fn columns(values: &[u64], columns: usize) -> Vec<u64> {
     if values.is_empty() {
         return Vec::new();
@@ -14,7 +14,7 @@ pub(super) fn columns(values: &[u64], columns: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The range of values that is drawn: from zero, unless all of them are far above it.
+/// The range of values to draw. It starts at zero unless all values are far above zero.
 pub(super) fn range(values: &[u64]) -> (f64, f64) {
     let low = values.iter().copied().min().unwrap_or(0) as f64;
     let high = (values.iter().copied().max().unwrap_or(0) as f64).max(1.0);
@@ -22,7 +22,7 @@ pub(super) fn range(values: &[u64]) -> (f64, f64) {
     if low < high * 0.6 { (0.0, high + margin) } else { ((low - margin).max(0.0), high + margin) }
 }
 
-/// Every how many of `n` bars across `width` points has its number under it, where a number takes `each`: 1, 2, 5, 10 and so on.
+/// How many bars to advance per number, so that numbers `each` points wide do not overlap: 1, 2, 5, 10 and so on.
 pub(super) fn every(n: usize, width: f32, each: f32) -> usize {
     let fits = (width / each.max(1.0)).max(1.0) as usize;
     let mut step = 1;
@@ -43,7 +43,7 @@ pub(super) fn every(n: usize, width: f32, each: f32) -> usize {
     step
 }
 
-/// The running sum, from 0 to 1.
+/// The running sum, scaled to 0 to 1.
 pub(super) fn climb(by_step: &[u64]) -> Vec<f32> {
     let whole = by_step.iter().sum::<u64>().max(1) as f64;
     let mut sum = 0u64;

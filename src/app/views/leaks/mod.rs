@@ -1,4 +1,5 @@
-//! Leaks: what survives its step, by call stack, with slope and confidence; and what was allocated after A and is alive at B.
+//! Leaks: memory that survives its step, by call stack, with slope and confidence; and memory allocated after A that is live at
+//! B.
 
 mod between;
 mod layout;
@@ -46,12 +47,12 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(LeaksView::default()),
 };
 
-/// What grows, and over which steps it was looked for.
+/// What grows, and the steps that were examined.
 struct Found {
     bounds: Vec<u32>,
-    /// What it was looked for in, in words.
+    /// A description of the range that was examined.
     looked_at: String,
-    /// Why the recording cannot tell what grows.
+    /// Why the recording cannot tell whether memory grows.
     cannot_tell: Option<String>,
     floors: Vec<u64>,
     saw: Option<SawTooth>,
@@ -138,7 +139,7 @@ impl View for LeaksView {
 }
 
 impl LeaksView {
-    /// The answer in two lines.
+    /// The result in two lines.
     fn verdict(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let leaks: Vec<&Growth> = found.grown.iter().map(|g| &g.0).filter(|g| g.is_leak()).collect();
@@ -189,7 +190,7 @@ impl LeaksView {
         } else {
             let rest = match found.grown.first() {
                 Some((_, cells)) => {
-                    // Several stacks may end in one line.
+                    // Several stacks may end in the same line.
                     let line = cells.allocated_in.line();
                     let of_it = found.grown.iter().filter(|(_, cells)| cells.allocated_in.line() == line);
                     let bytes = of_it.map(|(g, _)| g.bytes).sum();
@@ -208,9 +209,9 @@ impl LeaksView {
         });
     }
 
-    /// The floor of every step as bars; a click goes to the step.
+    /// The lowest memory of every step, as bars. A click goes to the step.
     fn floors_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
-        // In a low pane the list matters more.
+        // In a low pane the list has priority.
         if ui.available_height() < 200.0 {
             return;
         }
@@ -247,7 +248,7 @@ impl LeaksView {
         let under = plot.down(plot.bottom() + 2.0, plot.bottom() + 20.0);
         let what = "least in use in each step";
         label::text(&p, under.right_bottom(), egui::Align2::RIGHT_TOP, what, Type::Caption, t.text3);
-        // Numbers of the bars, as many as there is room for; their unit is below.
+        // As many bar numbers as fit; their unit is below.
         let widest = label::width(&p, &number(n - 1), Type::Mono) + 16.0;
         let every = layout::every(n, plot.width(), widest);
         for step in (0..n).step_by(every) {
@@ -276,7 +277,7 @@ impl LeaksView {
         let t = cx.tokens;
         if found.grown.is_empty() {
             let (step, steps) = ("step", "steps");
-            // It belongs to the picture above, not to the middle of what is left of the pane.
+            // Placed right below the picture that it explains.
             ui.add_space(10.0);
             pane::padded(ui, |ui| {
                 let text = if found.saw.is_some() {
@@ -290,7 +291,7 @@ impl LeaksView {
         }
         let g = &found.grown;
         let size = SizeColumn::of(g.iter().take(2_000).map(|g| g.0.bytes));
-        // A line that does not fit tells no pace.
+        // Without a good fit, growth per step means nothing.
         let has_trend = |g: &Growth| g.is_leak() || g.confidence >= 0.5;
         let trend = |g: &Growth, figure: String| if has_trend(g) { figure } else { "\u{2013}".to_owned() };
         let a_step = |g: &Growth| trend(g, size.figure(g.bytes_per_step.max(0.0).round() as u64));
@@ -342,7 +343,7 @@ impl LeaksView {
     }
 }
 
-/// A row: what grows, and its names.
+/// A row: its growth and its names.
 type Grown<'a> = &'a (Growth, StackCells);
 
 /// A click selects the stack of a row, a double click its oldest block.
@@ -355,7 +356,7 @@ fn select(cx: &ViewContext<'_>, out: &TableOutput, of: impl Fn(usize) -> (StackI
     }
 }
 
-/// What has survived, step by step, as a little area.
+/// The memory that survived, step by step, as a small area plot.
 fn climb(c: &Cell<'_>, by_step: &[u64], colour: egui::Color32) {
     let area = Rect::from_center_size(c.rect.center(), vec2(c.rect.width(), 14.0));
     let heights = layout::climb(by_step);

@@ -15,7 +15,7 @@ use vramscope_core::units::{Bytes, time_of_day};
 /// Shortest visible window, µs.
 const LEAST_US: f64 = 0.2e6;
 
-/// Draws the bands over time in place of a timeline.
+/// Draws the bands over time instead of a timeline.
 #[derive(Default)]
 pub(in crate::app::views) struct SamplesAlone {
     range: Option<PanZoom>,

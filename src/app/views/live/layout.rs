@@ -5,7 +5,6 @@ use egui::Rect;
 use crate::app::widgets::{Cut, byte_ticks};
 use vramscope_core::model::{Bands, Gap, LiveMark, MarkKind, Sample};
 
-/// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
     /// The bar of the card, with its legend.
@@ -139,16 +138,16 @@ const MIB: f64 = 1024.0 * 1024.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MarkPlace {
     pub mark: usize,
-    /// x of its line.
+    /// x of the mark's line.
     pub x: f32,
     /// The row of its label (0 is the upper one); `None` when only the line is drawn because there is no room.
     pub row: Option<usize>,
-    /// The label is left of the line.
     pub is_left: bool,
 }
 
-/// Places labels in two rows. A label that would touch another goes to the other row, and is dropped when both are full. Marks in
-/// one pixel share a line. `range` is that of the lines, and where labels end; processes that come and go each have a label while there is room.
+/// Places labels in two rows. A label that would touch another goes to the other row; when both are full, it is dropped. Marks in
+/// one pixel share a line. When a process ends and another starts there, both get a label while there is room.
+/// `range` is the left and right end of the lines, and the right end of the labels.
 pub(super) fn mark_places(
     marks: &[LiveMark],
     x_of: impl Fn(i64) -> f32,
@@ -182,7 +181,7 @@ pub(super) fn mark_places(
     out
 }
 
-/// The mark of the line at `x`, or within a few points of it.
+/// The mark at `x` or within a few points of it.
 pub(super) fn nearest(places: &[MarkPlace], x: f32) -> Option<usize> {
     let near = places.iter().map(|place| ((place.x - x).abs(), place.mark)).filter(|near| near.0 <= 4.0);
     near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|near| near.1)

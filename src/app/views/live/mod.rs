@@ -39,7 +39,7 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(LiveView::default()),
 };
 
-/// A watch shows everything until it is this old (µs), and then this much of the latest time.
+/// A watch shows everything up to this length (µs), and later only this much of the newest time.
 const FOLLOWED_US: f64 = 120e6;
 /// Shortest visible window, µs.
 const LEAST_US: f64 = 0.2e6;
@@ -64,7 +64,7 @@ struct LiveView {
     takes_keyboard: bool,
     mark_text: String,
     rate: usize,
-    /// What this machine has to watch.
+    /// The GPUs that can be watched on this machine.
     machine: Derived<(), MachineState>,
 }
 
@@ -187,7 +187,7 @@ fn inside(ui: &mut Ui, rect: Rect, name: &str, draw: impl FnOnce(&mut Ui)) {
     draw(&mut child);
 }
 
-/// What a machine without a GPU can open in place of a watch: there it is the way on.
+/// Offers a bundled sample on a machine without a GPU. With `is_main` it is the main action.
 fn see_sample(ui: &mut Ui, cx: &ViewContext<'_>, is_main: bool) {
     ui.add_space(20.0);
     let sentence = "To see what a watch shows, open one that comes with vramscope. It needs no GPU.";
@@ -226,7 +226,6 @@ fn card(ui: &mut Ui, cx: &ViewContext<'_>, device: &DeviceRecording, track: &Liv
 }
 
 impl LiveView {
-    /// The visible window, µs since the first sample.
     fn visible(&self, first_us: i64, now_us: i64, follows: bool) -> (f64, f64) {
         let whole = ((now_us - first_us) as f64).max(1e6);
         match self.window {
@@ -297,7 +296,7 @@ impl LiveView {
             let mut batch = crate::app::widgets::mesh::Batch::new(ui.painter());
             batch.vline(at.x, plot_rect.y_range(), 1.0, Tokens::at(t.text1, 0.4));
             batch.paint(ui.painter());
-            // The name of a line, also where there was no room for it.
+            // The name of the mark under the pointer, also when its label had no room.
             if let Some(mark) = nearest(&named, at.x).and_then(|mark| track.marks.get(mark)) {
                 Tip::new(mark.text.to_string()).row("time", format!("{} UTC", time_of_day(mark.time_us))).show(&response);
             }

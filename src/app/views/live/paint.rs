@@ -74,7 +74,6 @@ pub(super) fn device_bar(ui: &Ui, t: &Tokens, rect: Rect, bands: &Bands, capacit
     }
 }
 
-/// Geometry of the chart.
 pub(super) struct Plot {
     pub area: Rect,
     pub x: Scale,
@@ -84,7 +83,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// Over a window of µs since the first sample, as high as what is in it.
+    /// A window in µs since the first sample. Its height fits the samples in it.
     pub fn of(area: Rect, (from, to): (f64, f64), device: &DeviceRecording, peaks: &Peaks) -> Self {
         let samples = &device.samples;
         let zero_us = samples.first().map_or(0, |s| s.time_us);
@@ -105,7 +104,7 @@ impl Plot {
     }
 }
 
-/// The widest stretch in which a band has room for its name.
+/// The widest part in which a band has room for its name.
 struct Room {
     now: Rect,
     widest: Rect,
@@ -118,7 +117,6 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Height of a line of text.
     const LEAST: f32 = 16.0;
 
     /// Adds the band's part of the next columns.
@@ -161,7 +159,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
         if let Some(bands) = bands {
             let (mut at, used) = (0u64, bands.used());
             for (band, room) in Band::ALL.into_iter().zip(&mut rooms) {
-                // What is counted twice is not drawn.
+                // Bytes that two bands both count are drawn once.
                 let bytes = band.bytes(&bands).min(used - at);
                 let top = plot.y.at((at + bytes) as f64).max(plot.area.top());
                 let part = Rect::from_x_y_ranges(left..=right, top..=plot.y.at(at as f64));
@@ -188,7 +186,7 @@ pub(super) fn chart(ui: &Ui, t: &Tokens, plot: &Plot, device: &DeviceRecording, 
     batch.hline(plot.area.x_range(), plot.area.bottom(), 1.0, t.line);
     batch.paint(&p);
     let last = shown.iter().rev().find_map(|s| device.samples[(*s)?].bands(capacity)).unwrap_or_default();
-    // What is there at the end has its name beside the chart.
+    // Bands that exist at the end are named beside the chart.
     for (band, room) in Band::ALL.into_iter().zip(&rooms).filter(|(band, _)| band.bytes(&last) == 0) {
         let place = room.widest;
         if label::width(&p, band.name(), Type::Caption) + 12.0 < place.width() {
@@ -224,7 +222,7 @@ pub(super) fn alarm_line(ui: &Ui, t: &Tokens, plot: &Plot, capacity: u64, limit:
     paint_chip(p, t, at, Align2::LEFT_CENTER, &text);
 }
 
-/// Draws lines of marks, and their labels in two rows above the plot, which reach to `right`. Gives where they are.
+/// Draws lines of marks, and their labels in two rows above the plot, up to `right`. Returns their positions.
 pub(super) fn marks(ui: &Ui, t: &Tokens, plot: &Plot, track: &LiveTrack, right: f32) -> Vec<MarkPlace> {
     let p = ui.painter();
     let range = (plot.area.left(), plot.area.right(), right);

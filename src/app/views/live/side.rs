@@ -185,8 +185,8 @@ impl LiveView {
             });
             return;
         }
-        // Other programs than Python have no use for lines of Python.
-        // Nothing is known of a process that is not visible from here, so all ways are shown with their obstacles.
+        // Only Python programs get lines of Python. When the process cannot be examined from here, all ways to attach are shown
+        // with their obstacles.
         let is_unseen = survey.command.is_empty() && survey.obstacle.is_some();
         let rungs = if process.has_helper || is_unseen || survey.is_python() { 3 } else { 1 };
         let mut ladder = ladder(&survey, process.has_helper);
@@ -313,17 +313,17 @@ fn rung_ui(ui: &mut Ui, cx: &ViewContext<'_>, pid: u32, rung: &Rung) {
     });
 }
 
-/// Draws how much the process holds outside PyTorch, and the largest jump of that.
+/// Draws how much the process holds outside PyTorch, and the largest jump of it.
 fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, at_us: i64, ink: egui::Color32) {
     let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
     key_value(ui, when, &Bytes(shown.unwrap_or(now)).to_string());
-    // Looks back a limited number of samples, as the screen is about the last minutes.
+    // Examines a limited number of samples, because the screen shows the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
     let series: Vec<u64> = recent.iter().filter_map(figure).collect();
-    // The driver and PyTorch are not read at one instant: what is gone in the next sample was none.
+    // The driver and PyTorch are not read at the same instant. A jump that is gone in the next sample is ignored.
     let step = series.windows(3).map(|w| (w[1].min(w[2]).saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
     if let Some((grown, before)) = step {
         key_value(ui, "before its largest step", &Bytes(before).to_string());

@@ -12,24 +12,24 @@ use crate::app::widgets::{Bar, Cell, Column, PaneHeader, Push, Table, Width, lab
 use vramscope_core::model::{Bands, HelperState, LiveTrack, ProcessTrack};
 use vramscope_core::units::{Bytes, SizeColumn, time_of_day};
 
-/// A row: a process, what the driver holds, or the whole device.
+/// A row: a process, the driver's memory, or the whole device.
 struct Line<'a> {
-    /// Its index among all processes, and itself.
+    /// The process and its index among all processes.
     process: Option<(usize, &'a ProcessTrack)>,
     name: (String, Type, Color32),
     bar: Option<Bar>,
     /// Used, allocated, cached, outside PyTorch, and the peaks of allocated and used.
     figures: [Option<u64>; 6],
-    /// Why it is not split.
+    /// Why the figures of this process are missing.
     not_split: &'static str,
-    /// Who gave the figures; `None` where a helper can be attached.
+    /// Where the figures come from; `None` when a helper can be attached.
     source: Option<(String, Color32)>,
 }
 
-/// Where it is told who gave the figures.
+/// Index of the column with the source.
 const SOURCE: usize = 9;
 
-/// From this width on there is room for more than what is used and the source.
+/// Narrower tables show only used memory and the source.
 const WIDE: f32 = 860.0;
 
 fn columns<'a>(t: &'a Tokens, size: SizeColumn, is_wide: bool) -> Vec<Column<'a, &'a Line<'a>>> {
@@ -62,7 +62,7 @@ fn columns<'a>(t: &'a Tokens, size: SizeColumn, is_wide: bool) -> Vec<Column<'a,
         figure("peak NVML", 5, 80.0).from(WIDE),
         Column::figure("source", if is_wide { 80.0 } else { 124.0 }, move |c, l: &&Line<'_>| {
             if let Some((text, ink)) = &l.source {
-                // It may be longer than its column where the columns beside it are empty.
+                // The text may extend into empty columns beside it.
                 c.from(c.rect.left() - if is_wide && l.process.is_none() { 180.0 } else { 0.0 }).right(text, Type::Body, *ink);
             }
         }),
@@ -164,8 +164,8 @@ impl LiveView {
     }
 }
 
-/// True if one process alone tells PyTorch's figures: its parts are those of the picture, which are of one instant. Those of its own last
-/// point may be a moment older.
+/// True when exactly one process has PyTorch figures. Its row then shows the parts of the chart, which are all of one instant;
+/// the process's own last figures may be slightly older.
 pub(super) fn only_split(track: &LiveTrack, bands: &Bands, time_us: i64) -> bool {
     let is_known = bands.unsplit == 0 && bands.outside + bands.allocated + bands.cached > 0;
     is_known && track.processes.iter().filter(|p| p.at(time_us).is_some_and(|x| x.torch.is_some())).count() == 1
@@ -180,7 +180,7 @@ fn process_line<'a>(
     can_attach: bool,
 ) -> Option<Line<'a>> {
     let point = process.at(time_us)?;
-    // What PyTorch has and what is outside of it.
+    // Split into PyTorch's memory and the rest.
     let split = point.torch.map(|m| match is_only {
         true => (bands.allocated, bands.cached, bands.outside),
         false => {

@@ -1,4 +1,4 @@
-//! What is worked out for an instant off the window's thread.
+//! What the memory view computes for an instant, off the window's thread.
 
 use rustc_hash::FxHashMap;
 
@@ -12,22 +12,22 @@ use vramscope_core::model::Beyond;
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, count, counted};
 
-/// What the recording says of itself, whatever the instant.
+/// Facts about the recording that do not depend on the instant.
 pub struct Whole {
-    /// The roles that hold something at some time.
+    /// Roles that hold memory at some time.
     pub elsewhere: Vec<Role>,
-    /// That memory does not grow, where it does not.
+    /// A sentence that memory does not grow; `None` when it does.
     pub health: Option<String>,
-    /// True for a trace without totals: all figures are only of the blocks in it.
+    /// True for a trace without totals: all figures then cover only blocks in the trace.
     is_relative: bool,
     /// True for a file whose end is missing.
     is_cut: bool,
-    /// Allocations of the recording, and those without a stack.
+    /// Number of allocations, and how many of them have no stack.
     made: (u64, u64),
 }
 
 impl Whole {
-    /// Of a device. O(lifetimes).
+    /// O(lifetimes).
     pub fn of(data: &DeviceData, roles: &Roles) -> Self {
         let (device, tables) = (data.device(), &data.tables);
         let lifetimes = &tables.lifetimes;
@@ -43,7 +43,7 @@ impl Whole {
         }
     }
 
-    /// How many allocations have no stack, where that is some and not all.
+    /// How many allocations have no stack; `None` when all or none have one.
     pub fn without_stacks(&self, found: &Found) -> Option<String> {
         let (made, bare) = self.made;
         (found.has_stacks && bare > 0).then(|| {
@@ -55,10 +55,10 @@ impl Whole {
         })
     }
 
-    /// Whether the recording has all that was live.
+    /// Whether the recording has all live blocks.
     pub fn complete(&self, found: &Found) -> Option<String> {
         match found.older {
-            // It is shown above already.
+            // It is already shown above.
             _ if found.limit.is_some() => None,
             _ if self.is_relative => Some(RELATIVE.to_owned()),
             _ if self.made.0 == 0 => Some("It tells what was live, and no allocation or free before that.".to_owned()),
@@ -76,30 +76,29 @@ impl Whole {
     }
 }
 
-/// What is held at an instant.
+/// The memory held at an instant.
 pub struct Found {
-    /// By role, line and module.
     pub held: Composition,
-    /// Lines, or sizes where no stacks were recorded.
+    /// Lines, or sizes when no stacks were recorded.
     pub lines: Vec<LineHeld>,
-    /// Some block has a stack.
+    /// At least one block has a stack.
     pub has_stacks: bool,
-    /// Some of it is held by modules: else a table of them would only repeat roles and lines.
+    /// Modules hold some of it. Otherwise a table of modules would only repeat roles and lines.
     pub has_modules: bool,
-    /// Some module has a name; else the lines that call modules stand for them.
+    /// At least one module has a name. Otherwise modules are shown by the lines that call them.
     pub names_modules: bool,
-    /// What the program did, after "at the peak, ".
+    /// What the program was doing, as words after "at the peak, ".
     pub doing: String,
-    /// What was reserved at that instant, where the file tells it.
+    /// Reserved bytes at that instant, if the file records them.
     pub reserved: Option<u64>,
-    /// What the recording lacks, where that decides the answer.
+    /// What the recording lacks, when that limits the answer.
     pub limit: Option<Limit>,
-    /// Live blocks that are older than the recording, and their bytes.
+    /// Live blocks from before the recording, and their bytes.
     older: (u64, u64),
 }
 
 impl Found {
-    /// At an event, of some roles or of all. O(live blocks).
+    /// Memory at an event, of `only` some roles or of all when empty. O(live blocks).
     pub fn at(data: &DeviceData, roles: &Roles, event: u32, only: &[Role]) -> Self {
         let (device, tables) = (data.device(), &data.tables);
         let is_role = |role: Role| only.is_empty() || only.contains(&role);
@@ -131,7 +130,7 @@ impl Found {
         }
     }
 
-    /// What most of it is.
+    /// A sentence on what most of it is.
     pub fn lead(&self) -> String {
         let said = self.held.sentence();
         if !said.is_empty() {
@@ -145,14 +144,14 @@ impl Found {
         format!("The recording does not show what {much} of it is for.")
     }
 
-    /// The table of modules says more than that of roles, and than that of lines.
+    /// True when modules are the most useful table.
     pub fn is_by_modules(&self, has_history: bool) -> bool {
         let is_known = has_history || self.held.role(Role::Unknown).bytes * 2 < self.held.bytes;
         is_known && self.has_modules
     }
 }
 
-/// Blocks by their size, most bytes first, with what a trace's total holds `beyond` them.
+/// Blocks by size, most bytes first, and what a trace's total holds `beyond` them.
 fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, beyond: Beyond) -> Vec<LineHeld> {
     let mut of_size: FxHashMap<u64, LineHeld> = FxHashMap::default();
     for id in live {
@@ -163,7 +162,7 @@ fn sizes(data: &DeviceData, live: impl Iterator<Item = LifetimeId>, beyond: Beyo
             line.lifetimes.push(id);
         }
     }
-    // Sizes with equal text are written to the byte.
+    // Different sizes with the same rounded text are written exactly, to the byte.
     let mut alike: FxHashMap<String, u32> = FxHashMap::default();
     of_size.keys().for_each(|&size| *alike.entry(Bytes(size).to_string()).or_default() += 1);
     let of = |(size, line)| {

@@ -1,4 +1,4 @@
-//! What the memory column says, before it is drawn: figures, shares that add up as printed, rows, the widths of the bar's parts.
+//! What the memory view shows, before it is drawn: figures, rounded shares that add up, rows, widths of the bar's parts.
 
 use crate::app::state::ViewKind;
 use std::collections::HashSet;
@@ -7,38 +7,35 @@ use vramscope_core::anatomy::{Composition, LineHeld, ModuleHeld, Role, RoleHeld,
 use vramscope_core::model::FrameId;
 use vramscope_core::units::{GIBIBYTE, MEBIBYTE, count};
 
-/// Height of the bar.
 pub(super) const BAR: f32 = 16.0;
-/// Where the column of shares, or of blocks, ends: this far from the right edge.
+/// Right edge of the column of shares or blocks, as a distance from the right edge of the row.
 pub(super) const SECOND: f32 = 72.0;
-/// From this width on modules and lines say their share too.
+/// From this width on, modules and lines show their share too.
 pub(super) const WIDE: f32 = 340.0;
-/// Below it they have no room for the number of blocks.
+/// Below this width the number of blocks is hidden.
 pub(super) const NARROW: f32 = 250.0;
-/// Height of the row of links.
 pub(super) const LINKS: f32 = 27.0;
-/// What the row of links opens.
 pub(super) const LINKED: [ViewKind; 5] =
     [ViewKind::Accounting, ViewKind::Leaks, ViewKind::Steps, ViewKind::Allocations, ViewKind::Events];
 
-/// Which rows of a table are shown.
 #[derive(Clone, Copy)]
 pub struct Folds<'a> {
     /// The keys of the rows that are open.
     pub open: &'a HashSet<String>,
-    /// Rows of a level before the rest is folded into one.
+    /// Most rows of one level; the rest is folded into one row.
     pub most: usize,
 }
 
-/// Rows of a level in a pane of a height: fewer where the findings below would not be seen.
+/// The number of rows per level for a pane's height. Fewer in a low pane, so that the findings below stay visible.
 pub fn most(height: f32) -> usize {
     (((height - 600.0) / 20.0).max(0.0) as usize + 2).clamp(2, 9)
 }
 
-/// What is narrower is left out of the bar.
+/// Narrower parts are left out of the bar.
 const NARROWEST: f32 = 2.0;
 
-/// Shares `units` among parts by their size, so that what is printed adds up: the largest remainders get what rounding down leaves.
+/// Distributes `units` among parts by size, so that the printed shares add up. The largest remainders get the units that rounding
+/// down leaves.
 pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
     let sum: u128 = parts.iter().map(|&p| u128::from(p)).sum();
     if sum == 0 {
@@ -53,18 +50,19 @@ pub fn apportion(parts: &[u64], units: u64) -> Vec<u64> {
     shares
 }
 
-/// The unit of a table with `all` bytes, by its size and name: one for all its rows, and that of the figure and the findings beside it.
+/// The unit of a table with `all` bytes, as its size and name. All rows use it, and so do the figure and the findings beside the
+/// table.
 fn unit_of(all: u64) -> (u64, &'static str) {
     if all < GIBIBYTE { (MEBIBYTE, "MiB") } else { (GIBIBYTE, "GiB") }
 }
 
-/// The unit of a table with `all` bytes, for its head.
+/// The unit for the table's header.
 pub fn unit(all: u64) -> &'static str {
     unit_of(all).1
 }
 
-/// Bytes as a figure of a column, `1,572.00`, in the unit of a table with `all` bytes. Each is rounded on its own, as a finding
-/// beside the table rounds it: the sum of the rows may differ by a hundredth from the last line.
+/// Bytes in the unit of a table with `all` bytes: `1,572.00`. Each figure is rounded on its own, like in a finding beside the
+/// table, so the rows may differ from the total by a hundredth.
 fn figure(bytes: u64, all: u64) -> String {
     let unit = u128::from(unit_of(all).0);
     let hundredths = ((u128::from(bytes) * 100 + unit / 2) / unit) as u64;
@@ -75,7 +73,7 @@ fn figure(bytes: u64, all: u64) -> String {
     }
 }
 
-/// Tenths of a percent as a figure of a column: `49.5`.
+/// Tenths of a percent as text: `49.5`.
 fn percent(tenths: u64, bytes: u64) -> String {
     match (tenths, bytes) {
         (0, 0) => "0".to_owned(),
@@ -87,26 +85,24 @@ fn percent(tenths: u64, bytes: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRow {
     pub role: Role,
-    /// The role in words, or what a trace's total holds beyond its blocks.
+    /// The role's name, or a name for what a trace's total holds beyond its blocks.
     pub name: &'static str,
-    /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
     pub count: u64,
     /// Most of it is inferred.
     pub is_probable: bool,
-    /// Its share in percent.
     pub share: String,
     /// Its size in the unit of the table.
     pub figure: String,
 }
 
-/// The table by role, most bytes first, what is not known after what is, and last the roles that hold something only at other times.
+/// The table by role, most bytes first. Unknown comes after the known roles, and last come the roles that hold memory only at
+/// other times.
 pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
     let absent = elsewhere.iter().filter(|&&role| role != Role::Unknown && held.role(role).count == 0);
     let known = held.roles.iter().copied().chain(absent.map(|&role| held.role(role)));
     let mut all: Vec<_> = known.map(|r| (r, r.role.text())).collect();
-    // What a trace's total holds beyond its blocks has the name that it has everywhere.
+    // What a trace's total holds beyond its blocks gets its own rows, with the same names as in other views.
     if let Some((unknown, _)) = all.iter_mut().find(|(r, _)| r.role == Role::Unknown) {
         unknown.bytes = unknown.bytes.saturating_sub(held.beyond.all());
     }
@@ -127,12 +123,12 @@ pub fn role_rows(held: &Composition, elsewhere: &[Role]) -> Vec<RoleRow> {
     .collect()
 }
 
-/// The table's last line: all bytes.
+/// The total in the table's last line.
 pub fn whole(held: &Composition) -> String {
     figure(held.bytes, held.bytes)
 }
 
-/// Where the parts of a bar of this width begin and end; `None` for those too narrow to be seen.
+/// Left and right ends of the bar's parts; `None` for parts too narrow to see.
 pub fn bar(parts: &[u64], width: f32) -> Vec<Option<(f32, f32)>> {
     let sum = parts.iter().sum::<u64>().max(1) as f64;
     let mut before = 0u64;
@@ -148,40 +144,37 @@ pub fn bar(parts: &[u64], width: f32) -> Vec<Option<(f32, f32)>> {
 /// A row of the tables of modules, lines and sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// What tells it from all others, also after the figures changed.
+    /// Identifies the row, also after its figures changed.
     pub key: String,
     /// Depth inside other modules, 0 for the outermost.
     pub depth: usize,
     pub name: String,
     /// The line of code that the row is about.
     pub line: Option<FrameId>,
-    /// The role of most of it, where it has one.
+    /// The role of most of its bytes.
     pub role: Option<Role>,
-    /// All its roles in words, largest first.
+    /// All its roles as text, largest first.
     pub roles: String,
-    /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of live blocks.
     pub count: u64,
     /// Its size in the unit of the table.
     pub figure: String,
-    /// Whether it is open; `None` where there is nothing inside.
+    /// `None` when there is nothing inside to open.
     pub is_open: Option<bool>,
-    /// Which blocks are its own.
     pub which: Option<Which>,
-    /// What its name is, where that is a line and one may wonder.
+    /// An explanation of the name, when it needs one.
     pub about: &'static str,
 }
 
-/// Said of what stands beside the modules: weights, state, the backward pass.
+/// The note on rows beside the modules: weights, optimizer state, the backward pass.
 pub const NO_MODULE: &str = "These blocks are of no module.";
 
-/// The key of the row for everything that is folded.
+/// The key of the row that holds everything folded.
 fn folded(prefix: &str) -> String {
     format!("{prefix}/\u{2026}")
 }
 
-/// What a module holds outside of its parts.
+/// What a module holds outside its submodules.
 #[derive(Default)]
 struct Own {
     bytes: u64,
@@ -189,8 +182,8 @@ struct Own {
     which: Option<Which>,
 }
 
-/// Rows of one level of a table of `whole` bytes, one for what is folded, and one for the `own` bytes and blocks of their module that are in
-/// none of them.
+/// The rows of one level in a table of `whole` bytes: the visible ones, one for everything folded, and one for the module's `own`
+/// memory, which is in none of them.
 fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), folds: Folds<'_>) -> Vec<Row> {
     let rest_key = folded(prefix);
     let is_folded = all.len() > folds.most + 1 && !folds.open.contains(&rest_key);
@@ -209,7 +202,7 @@ fn level(all: Vec<Row>, own: Own, whole: u64, (depth, prefix): (usize, &str), fo
     rows.into_iter().map(|row| Row { figure: figure(row.bytes, whole), ..row }).collect()
 }
 
-/// The rows of modules, with those inside the open ones.
+/// The rows of modules, with those inside open modules.
 pub fn module_rows(held: &Composition, folds: Folds<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     within(&held.modules, Own::default(), held.bytes, (0, ""), folds, &mut rows);
@@ -218,7 +211,7 @@ pub fn module_rows(held: &Composition, folds: Folds<'_>) -> Vec<Row> {
 
 fn within(parts: &[ModuleHeld], own: Own, whole: u64, (depth, prefix): (usize, &str), folds: Folds<'_>, rows: &mut Vec<Row>) {
     let all = parts.iter().map(|m| {
-        // Two modules may have collapsed into parts of one name: their paths differ.
+        // Two modules may be shown under the same name, but their paths differ.
         let key = format!("{prefix}/{}{}", m.path.join("/"), if m.is_rest { "/" } else { "" });
         Row {
             depth,
@@ -299,7 +292,7 @@ mod tests {
         assert_eq!(apportion(&[0, 0], 100), [0, 0]);
         assert_eq!(apportion(&[u64::MAX / 2, u64::MAX / 2, 1], 1000), [500, 500, 0]);
         let role = |role, bytes| RoleHeld { role, bytes, count: 1, probable: 0 };
-        // Spread over the rows, what rounding leaves would make one of them 20.29.
+        // If the rounding rest were distributed over the rows, one of them would become 20.29.
         let part = GIBIBYTE * 20 + GIBIBYTE * 2843 / 10_000;
         let roles = vec![role(Role::Activations, part), role(Role::Weights, part), role(Role::Unknown, part)];
         let held = Composition { bytes: 3 * part, count: 3, roles, ..Composition::default() };

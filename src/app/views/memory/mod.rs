@@ -1,4 +1,4 @@
-//! Memory: where it is, at the peak, at a failure or at the cursor: by role, by module, by line; then what is wrong.
+//! Memory: who holds it at the peak, at a failure or at the cursor, by role, module and line. Below that the findings.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,37 +45,36 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(Memory::default()),
 };
 
-/// What has to be seen of the first finding: its title and the first lines of its sentence.
+/// Height of a finding that must be visible: its title and the first lines of its text.
 const HEAD_OF_A_FINDING: f32 = 64.0;
 
 #[derive(Default)]
 struct Memory {
-    /// Which instant; as the recording suggests until one is chosen.
+    /// The chosen instant; until then, the one that suits the recording.
     at: Option<At>,
-    /// Modules (0) or lines (1); what says more until one is chosen.
+    /// Modules (0) or lines (1); until chosen, the more useful one.
     by: Option<usize>,
     open: HashSet<String>,
     /// Keyed by the roles.
     whole: Derived<Identity, Whole>,
-    /// Keyed by the instant and the roles.
+    /// Keyed by the event and the roles.
     found: Derived<(u32, Identity), Found>,
-    /// The same of the roles that were clicked.
+    /// The same for the roles that were clicked.
     of_roles: Derived<(u32, Identity, Vec<Role>), Found>,
-    /// The blocks of the row under the pointer, and of the row that was clicked.
+    /// The blocks of the row under the pointer, and those of the clicked row.
     hovered: Derived<(Which, Identity), OwnBlocks>,
     kept: Derived<(Which, Identity), OwnBlocks>,
-    /// The row that was clicked, until its blocks are known.
+    /// The clicked row, until its blocks are known.
     wanted: Option<Which>,
     findings: FindingsView,
-    /// Which finding's evidence is shown was decided.
+    /// The initially open finding was already decided.
     has_looked: bool,
-    /// The findings begin below what is seen without scrolling.
+    /// The findings start below the visible part of the pane.
     hides_findings: bool,
-    /// The link to them was clicked.
+    /// The link to the findings was clicked.
     shows_findings: bool,
 }
 
-/// An instant that can be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Oom,
@@ -83,7 +82,7 @@ enum At {
     Cursor,
     /// The peak within the chosen range.
     Range,
-    /// The one there is.
+    /// The only instant of the recording.
     End,
 }
 
@@ -98,7 +97,8 @@ impl At {
         }
     }
 
-    /// Those there are, the one that is meant where none is chosen first: a range is chosen to be looked at.
+    /// The instants of this recording, with the default first. A chosen range comes before the others, because the user wants to
+    /// see it.
     fn choices(cx: &ViewContext<'_>) -> Vec<At> {
         if !cx.data.tables.lifetimes.has_allocations() {
             return vec![At::End];
@@ -118,7 +118,7 @@ impl View for Memory {
             if selector(ui, "at", &mut at, &names) {
                 self.at = choices.get(at).copied();
             }
-            // The figures stay at their instant while the cursor moves: the way to have them follow it.
+            // The figures stay at their instant while the cursor moves. This link makes them follow the cursor.
             let is_elsewhere = choices.contains(&At::Cursor) && self.event(cx).0 != cx.shared.cursor;
             let words = "follow the cursor";
             if is_elsewhere && ui.available_width() > label::width(ui.painter(), words, Type::Caption) + 60.0 {
@@ -156,13 +156,13 @@ impl Memory {
         if let Some((found, whole, when)) = &found {
             self.held(ui, cx, found, whole, when);
         }
-        // If a failure or a leak is the only finding, it is shown above and nothing is left to list.
+        // When the only finding is the failure or leak shown above, there is nothing left to list.
         let others = self.findings.number_of_others(cx);
         if others != Some(0) || cx.findings.is_none_or(|f| f.findings.is_empty()) {
             let more = if others < cx.findings.map(|f| f.findings.len()) { " more" } else { "" };
             let caption = others.map(|n| format!("{n}{more}{}", of_all(cx))).unwrap_or_default();
             let link = if self.hides_findings { notes::FINDINGS_LINK } else { 0.0 };
-            // Of a watch there is nothing above to part them from.
+            // For a watch there is nothing above to separate from.
             if has_blocks || others.is_some_and(|n| n > 0) {
                 let head = PaneHeader::new("Findings").caption(&caption).show(ui, |ui| self.findings.header_ui(ui, cx));
                 self.hides_findings = head.rect.bottom() - top - link > ui.clip_rect().height() - HEAD_OF_A_FINDING;
@@ -179,7 +179,7 @@ impl Memory {
         ui.add_space(12.0);
     }
 
-    /// What is wrong is said in short above, and leaves the room to where the memory is: nothing is open from the start.
+    /// Opens no finding at first. The failure or leak is summarised above, and the space belongs to the memory tables.
     fn look_once(&mut self, cx: &ViewContext<'_>) {
         if !self.has_looked && cx.findings.is_some() {
             self.has_looked = true;
@@ -188,13 +188,13 @@ impl Memory {
         }
     }
 
-    /// The instant shown: the chosen one if the recording has it.
+    /// The instant to show: the chosen one, if the recording has it.
     fn instant(&self, cx: &ViewContext<'_>) -> At {
         let choices = At::choices(cx);
         self.at.filter(|at| choices.contains(at)).or(choices.first().copied()).unwrap_or(At::Peak)
     }
 
-    /// Its event, and when that is in words.
+    /// The event of that instant, and its description.
     fn event(&self, cx: &ViewContext<'_>) -> (u32, String) {
         let (device, curves) = (cx.data.device(), &cx.data.tables.curves);
         let peak = curves.peak_event();
@@ -211,7 +211,7 @@ impl Memory {
         }
     }
 
-    /// What is held; says meanwhile that it is being found.
+    /// Computes what is held. Says so while that takes time.
     fn find(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) -> Option<(Arc<Found>, Arc<Whole>, String)> {
         let (event, when) = self.event(cx);
         let found = cx.roles.and_then(|roles| {
@@ -251,7 +251,7 @@ impl Memory {
         ui.add_space(8.0);
     }
 
-    /// What is held of the roles that were clicked; `None` where that is all.
+    /// The memory of the clicked roles; `None` when none is clicked.
     fn part(&mut self, cx: &ViewContext<'_>, event: u32) -> Option<Arc<Found>> {
         let only = chosen_roles(cx);
         let roles = cx.roles.filter(|_| !only.is_empty())?;
@@ -260,12 +260,12 @@ impl Memory {
         self.of_roles.get(cx.jobs, "memory of a role", &key, move |_| Some(Found::at(&data, &held, event, &only))).value
     }
 
-    /// Modules, lines or sizes; gives the row under the pointer.
+    /// The table of modules, lines or sizes. Returns the row under the pointer.
     fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, mut by: usize) -> Option<Which> {
         let t = cx.tokens;
         let names: &[&str] = match (found.has_stacks, found.has_modules) {
             (true, true) if found.names_modules => &["Modules", "Lines"],
-            // Python's stacks have the lines that call modules, and not their names.
+            // Python stacks contain the lines that call modules, but not the names of modules.
             (true, true) => &["Calls", "Lines"],
             (true, false) => &["Lines"],
             (false, _) => &["Sizes"],
@@ -307,7 +307,7 @@ impl Memory {
         if rows.is_empty() {
             padded(ui, |ui| label::paragraph(ui, "Nothing is held here.", Type::Body, t.text3));
         }
-        // The limit above says it of a snapshot.
+        // For a snapshot the limit above already says this.
         if !found.has_stacks && found.limit.is_none() {
             ui.add_space(6.0);
             padded(ui, |ui| {
@@ -320,8 +320,7 @@ impl Memory {
         over
     }
 
-    /// Opens what is inside a row and keeps its blocks bright; the inspector shows them at the instant of the table. A second
-    /// click undoes that.
+    /// Opens a row and keeps its blocks bright. The inspector shows them at the instant of the table. A second click undoes this.
     fn click(&mut self, cx: &ViewContext<'_>, row: &Row, event: u32) {
         if row.is_open.is_some() && !self.open.remove(&row.key) {
             self.open.insert(row.key.clone());
@@ -337,7 +336,7 @@ impl Memory {
         self.wanted = row.which.clone().filter(|_| !is_kept);
     }
 
-    /// Tells the other views which blocks stay bright: those of the row under the pointer, and of the one that was clicked.
+    /// Tells the other views which blocks stay bright: those of the row under the pointer and of the clicked row.
     fn say_own(&mut self, cx: &ViewContext<'_>, over: Option<Which>) {
         let Some(roles) = cx.roles else { return };
         let blocks = |derived: &mut Derived<(Which, Identity), OwnBlocks>, which: Which| {
@@ -351,7 +350,7 @@ impl Memory {
         if cx.shared.hover_own != over {
             cx.actions.send(Action::HoverOwn(over));
         }
-        // A live recording has other roles by now.
+        // A live recording may have new roles by now.
         let stale = cx.shared.own.as_ref().filter(|own| !own.is_by(roles)).map(|own| own.which.clone());
         if let Some(kept) = self.wanted.clone().or(stale).and_then(|which| blocks(&mut self.kept, which)) {
             self.wanted = None;
@@ -360,7 +359,7 @@ impl Memory {
     }
 }
 
-/// The roles that were clicked, here or in a legend; none for all.
+/// The roles that were clicked, here or in a legend; empty for all.
 pub(super) fn chosen_roles(cx: &ViewContext<'_>) -> Vec<Role> {
     if cx.shared.colour_by != ColourBy::Role {
         return Vec::new();
@@ -370,7 +369,7 @@ pub(super) fn chosen_roles(cx: &ViewContext<'_>) -> Vec<Role> {
     roles
 }
 
-/// That the table counts some roles only, and the way back to all.
+/// Says that the table counts only some roles, with a link back to all.
 fn only_some(ui: &mut Ui, cx: &ViewContext<'_>) {
     let roles = chosen_roles(cx);
     let [first, ..] = roles[..] else { return };

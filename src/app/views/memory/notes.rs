@@ -1,4 +1,4 @@
-//! Sentences above and below the tables, and the row of links at the foot.
+//! Sentences above and below the tables, and the links at the bottom.
 
 use egui::{Rect, Sense, Ui, pos2, vec2};
 
@@ -14,11 +14,10 @@ use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
 use vramscope_core::units::Bytes;
 
-/// Height of the link to the findings.
 pub(super) const FINDINGS_LINK: f32 = 22.0;
 
-/// How much, when, while doing what; what most of it is; and first of all what the recording lacks where that decides the answer.
-/// `below` is the finding that one has to scroll to. True when the link to it was clicked.
+/// The summary: how much memory, when, and what most of it is. It begins with what the recording lacks when that limits the
+/// answer. `below` is the finding that needs scrolling to. True when the link to it was clicked.
 pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &str, below: Option<&Finding>) -> bool {
     let t = cx.tokens;
     let mut is_clicked = false;
@@ -35,7 +34,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         job.wrap.max_width = ui.available_width();
         let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
-        // What nvidia-smi shows is nearer to what is reserved.
+        // Reserved memory is closer to what nvidia-smi shows.
         let reserved = found.reserved.map(|reserved| format!("; {} reserved", Bytes(reserved))).unwrap_or_default();
         let one_line = format!("{when}, {}{reserved}", found.doing);
         let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
@@ -46,7 +45,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         };
         let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
         job.append(&amount, 0.0, label::format(Type::Display, t.text1));
-        // Who hears it needs the space between the words.
+        // Screen readers need the space between the words.
         job.append(&format!(" {said}"), 5.0, format);
         ui.add(egui::Label::new(job).wrap());
         if let Some(caveat) = cx.data.recording.report.caveat() {
@@ -76,7 +75,7 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
     is_clicked
 }
 
-/// What the recording lacks, where that decides the answer; the line that records it is behind links.
+/// What the recording lacks when that limits the answer, with links to the line that records it.
 fn limits(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
     let Some(limit) = &found.limit else { return };
     ui.add_space(4.0);
@@ -90,7 +89,7 @@ fn limits(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
     }
 }
 
-/// That memory does not grow, where it does not.
+/// Says that memory does not grow, when that is so.
 pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
     use vramscope_core::diagnose::findings::Class;
     let leaks = cx.findings.is_none_or(|f| f.findings.iter().any(|f| f.class == Class::Leak));
@@ -106,7 +105,7 @@ pub(super) fn health(ui: &mut Ui, cx: &ViewContext<'_>, whole: &Whole) {
     rule(ui);
 }
 
-/// What the recording lacks, and the setting that records it.
+/// What the recording lacks, and how to record it.
 pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole: &Whole) {
     let t = cx.tokens;
     let is_state = cx.data.device().events.is_empty() && found.limit.is_none();
@@ -133,7 +132,7 @@ pub(super) fn recording(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, whole:
     });
 }
 
-/// The links in one row, or in two where they do not fit.
+/// The links in one row, or in two when they do not fit.
 pub(super) fn links(ui: &Ui, width: f32) -> Vec<&'static [ViewKind]> {
     let needs: f32 = LINKED.iter().map(|kind| label::width(ui.painter(), kind.title(), Type::Caption) + 8.0).sum();
     match needs <= width - PAD_PANE - PAD_ROW + 8.0 {

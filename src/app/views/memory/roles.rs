@@ -17,7 +17,7 @@ use vramscope_core::anatomy::{Composition, Role, Which};
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// The bar and the table by role; gives the role under the pointer.
+/// Draws bar and table. Returns the role under the pointer.
 pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows: &[RoleRow]) -> Option<Role> {
     let t = cx.tokens;
     let width = ui.available_width();
@@ -75,11 +75,11 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
                 cx.actions.send(Action::SetColourBy(ColourBy::Role));
             }
             if !is_chosen {
-                // The inspector then lists the role's blocks rather than one of them.
+                // The inspector then lists the blocks of the role instead of a single one.
                 cx.actions.send(Action::Select(None));
             }
             cx.actions.send(Action::SetFocusClasses(if is_chosen { Vec::new() } else { vec![class] }));
-            // The other views show the instant of the table, as for its lines.
+            // The other views go to the instant of the table, as they do for its lines.
             if !is_chosen && held.event != NO_EVENT {
                 cx.actions.send(Action::SetCursor(held.event));
             }
@@ -93,7 +93,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     let room = columns.inner.with_max_x(share.left() - 4.0);
     let mut counts = vec![counted(held.count, "live block", "live blocks"), counted(held.count, "block", "blocks")];
     if held.beyond.all() > 0 {
-        // A trace's total may hold more than the blocks of its events.
+        // A trace's total may be more than the blocks of its events.
         counts.splice(0..0, [format!("{} and memory without blocks", counts[0]), format!("{} and more", counts[1])]);
     }
     let fits = |text: &&String| label::width(ui.painter(), text, Type::Body) <= room.width();
@@ -102,7 +102,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
     hovered
 }
 
-/// The role that is under the pointer in any view.
+/// The role under the pointer in any view.
 fn hovered_or(cx: &ViewContext<'_>, by_role: bool) -> Option<Role> {
     match cx.shared.hover_own.as_ref().map(|own| &own.which) {
         Some(Which::Role(role)) => Some(*role),
@@ -110,7 +110,7 @@ fn hovered_or(cx: &ViewContext<'_>, by_role: bool) -> Option<Role> {
     }
 }
 
-/// What a role is, and how sure it is.
+/// What a role is, and whether it is inferred.
 fn about(row: &RoleRow) -> String {
     let sure = if row.is_probable { " Most of it is inferred from sizes, counts and lives." } else { "" };
     format!("{}{sure} Click shows this role alone.", row.role.about())
@@ -125,7 +125,7 @@ fn role_row(ui: &Ui, rect: Rect, row: &RoleRow, ink: Color32) {
     let (name, figure) = if is_absent { (t.text3, t.text3) } else { (t.text1, t.text1) };
     let shown = label::text_in_right(p, columns.at(0), &row.figure, Type::Mono, figure);
     let mut room = rect.across(columns.inner.left() + 16.0, shown.left() - 8.0);
-    // In a narrow pane what it is matters more than its share.
+    // In a narrow pane the name has priority over the share.
     let beside = columns.at(1).right() - label::width(p, &row.share, Type::Mono) - 4.0;
     let is_beyond = row.name != row.role.text();
     let needs = if is_beyond { label::width(p, row.name, Type::Body) } else { role_width(p, row.role, row.is_probable) };

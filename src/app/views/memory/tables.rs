@@ -14,15 +14,15 @@ use crate::app::widgets::{Cut, Icon, ListRow, Tip, label};
 use vramscope_core::model::Frame;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// True while a click on the row dims the others.
+/// True while the row's blocks stay bright because it was clicked.
 pub(super) fn is_kept(cx: &ViewContext<'_>, row: &Row) -> bool {
     cx.shared.own.as_ref().is_some_and(|own| Some(&own.which) == row.which.as_ref())
 }
 
-/// A module, a line or a size, and whether it was clicked. A click on the place of a line also opens the source.
+/// A row for a module, a line or a size, and whether it was clicked. A click on the location of a line also opens the source.
 pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (Response, bool) {
     let t = cx.tokens;
-    // What a trace tells of the time before it began has bytes and no blocks.
+    // Memory from before a trace has bytes but no known blocks.
     let blocks = if row.count == 0 { "\u{2013}".to_owned() } else { count(row.count) };
     let in_blocks = if row.count == 0 { String::new() } else { format!(" in {}", counted(row.count, "block", "blocks")) };
     let name = format!("{}: {} {}{in_blocks}", row.name, row.figure, layout::unit(whole));
@@ -56,12 +56,12 @@ pub(super) fn row(ui: &mut Ui, cx: &ViewContext<'_>, row: &Row, whole: u64) -> (
     let source = if link.is_some() { "Its place opens the source." } else { "" };
     let note: Vec<&str> = [row.about, click, source].into_iter().filter(|said| !said.is_empty()).collect();
     tip.note(note.join(" ")).show(&response);
-    // A row that is selected stays so: its place is clicked to open the source.
+    // A selected row stays selected when its location is clicked to open the source.
     let is_clicked = response.clicked() || (link == Some(true) && !is_kept(cx, row));
     (response, is_clicked)
 }
 
-/// The name; where it is a line of code, a link to it. Returns whether that was clicked.
+/// The name, which is a link for a line of code. Returns whether the link was clicked.
 fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     let (t, p) = (cx.tokens, ui.painter());
     if let Some((frame, before, _)) = linked(cx, row) {
@@ -77,14 +77,14 @@ fn named(ui: &Ui, cx: &ViewContext<'_>, row: &Row, room: Rect) -> Option<bool> {
     if row.about == layout::NO_MODULE || row.which.is_none() {
         label::text_in(p, room, name, Type::Body, ink);
     } else {
-        // The class is at the end of a module's name, the line at that of a place.
+        // Keeps the end, which has the class of a module or the line of a location.
         label::text_in(p, room, &label::without_start(p, name, Type::Body, room.width()), Type::Body, ink);
     }
     None
 }
 
-/// "8 \u{d7} modeling_gpt2.py:608": the place alone is the link. The frame, what stands before it, and the place. A module is no link: its
-/// name opens and chooses it as the rest of its row does, and the inspector has its lines.
+/// Splits "8 \u{d7} modeling_gpt2.py:608" into the text before the link and the location, which is the link. Modules are no
+/// links: a click on one opens and selects it, and the inspector lists its lines.
 fn linked<'a>(cx: &ViewContext<'_>, row: &'a Row) -> Option<(Frame, &'a str, String)> {
     let frame = openable(cx, row.line.filter(|_| row.role.is_some()))?;
     let place = cx.data.recording.stacks.location(frame);
@@ -92,7 +92,7 @@ fn linked<'a>(cx: &ViewContext<'_>, row: &'a Row) -> Option<(Frame, &'a str, Str
     Some((frame, before, place))
 }
 
-/// Where the columns of a row end.
+/// The right edges of a row's columns.
 pub(super) struct Columns {
     pub(super) inner: Rect,
     width: f32,
@@ -104,12 +104,12 @@ impl Columns {
         Columns { inner, width: row.width() }
     }
 
-    /// The last column, the one before it, and in a wide pane a third.
+    /// The cell that ends at a column's right edge: the last column (0), the one before it, or in a wide pane a third.
     pub(super) fn at(&self, column: usize) -> Rect {
         self.inner.with_max_x(self.inner.right() - [0.0, SECOND, SECOND + 44.0][column.min(2)])
     }
 
-    /// How many columns a row of modules or lines has.
+    /// How many columns the rows of modules and lines have.
     pub(super) fn shown(&self) -> usize {
         match self.width {
             w if w < NARROW => 1,
@@ -130,12 +130,11 @@ impl Columns {
         }
     }
 
-    /// Where a name has to end that takes the room of all columns but the last.
+    /// The end of a name that takes the room of all columns but the last.
     fn figure_left(&self, ui: &Ui, row: &Row) -> f32 {
         self.at(0).right() - label::width(ui.painter(), &row.figure, Type::Mono) - 8.0
     }
 
-    /// Where a name has to end.
     fn names_end(&self, ui: &Ui, row: &Row) -> f32 {
         match self.shown() {
             1 => self.figure_left(ui, row),

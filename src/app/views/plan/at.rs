@@ -16,10 +16,9 @@ use vramscope_core::plan::Predicted;
 use vramscope_core::plan::names::is_batch;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, counted};
 
-/// Libraries that code is shown for.
 const LIBRARIES: [&str; 3] = ["PyTorch", "HF Trainer", "Lightning"];
 
-/// The roles that take something in some of these, in the order in which they are stacked: what is fixed first.
+/// The roles that hold memory in any of these predictions, in stacking order: those that do not grow come first.
 pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role> {
     let mut has = [false; Role::ALL.len()];
     for predicted in all {
@@ -44,7 +43,7 @@ pub(super) fn roles_of<'a>(all: impl Iterator<Item = &'a Predicted>) -> Vec<Role
 }
 
 impl PlanView {
-    /// Opens the run at the chosen size, with the selected row's changes.
+    /// Opens the planned run at the chosen size, with the changes of the selected row.
     pub(super) fn open_run(&self, cx: &ViewContext<'_>, scene: &Scene) {
         let (changes, conf) = match scene.rows.get(scene.selected).map(|r| &r.kind) {
             Some(Kind::Changes(changes, conf)) if self.row.is_some() => (changes.clone(), conf.clone()),
@@ -64,7 +63,7 @@ impl PlanView {
         })));
     }
 
-    /// The row that the user chose, unless it is the program as it was recorded.
+    /// The row that the user chose, unless it is the recorded program itself.
     pub(super) fn chosen_row<'a>(&self, scene: &'a Scene) -> Option<&'a Row> {
         let changes = |row: &&Row| self.row.is_some() && matches!(row.kind, Kind::Changes(..) | Kind::Setting(_));
         scene.rows.get(scene.selected).filter(changes)
@@ -119,7 +118,7 @@ impl PlanView {
         self.role = self.role_list(ui, cx, scene, shown);
     }
 
-    /// The bar and the list; gives the role under the pointer.
+    /// Draws the bar and the list. Returns the role under the pointer.
     fn role_list(&self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, shown: &Predicted) -> Option<&'static str> {
         let t = cx.tokens;
         let roles = roles_of(std::iter::once(shown));
@@ -145,7 +144,6 @@ impl PlanView {
         batch.hole(bar.with_min_x(x), egui::Color32::TRANSPARENT, t.hatch, t.line2);
         batch.paint(ui.painter());
         ui.add_space(6.0);
-        // What is free comes last.
         let mut rows: Vec<Option<Role>> = roles.iter().copied().map(Some).chain([None]).collect();
         let of = |role: &Option<Role>| role.map_or(free, |role| bytes(&role));
         rows.sort_by_key(|role| (role.is_none(), std::cmp::Reverse(of(role))));
@@ -160,7 +158,7 @@ impl PlanView {
                 let c = c.swatch(swatch);
                 match role {
                     Some(role) => paint_role(c.p, t, *role, scene.plan.is_probable(*role), c.rect, t.text1),
-                    // It does not grow with the size, and has that column's room.
+                    // Free memory does not grow with the size, so its name may use that column's room.
                     None => _ = label::text_in(c.p, c.rect.with_max_x(c.rect.right() + 60.0), text(role), Type::Body, t.text2),
                 }
             }),
@@ -182,7 +180,6 @@ impl PlanView {
         hovered
     }
 
-    /// The code of the selected row, for each library.
     pub(super) fn code(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let t = cx.tokens;
         let Some(row) = scene.rows.get(scene.selected) else { return };
@@ -247,7 +244,7 @@ impl PlanView {
         });
     }
 
-    /// With one column, roles are beside the code.
+    /// In a one-column layout, roles and code are side by side.
     pub(super) fn right_across(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let area = ui.available_rect_before_wrap();
         ScrollArea::vertical().id_salt("plan across").auto_shrink(false).show(ui, |ui| {
@@ -272,16 +269,17 @@ impl PlanView {
     }
 }
 
-/// The head of what one more of a quantity adds: a batch grows by samples.
+/// The header of the column "growth per unit of size". For a batch the unit is a sample.
 fn per_one(name: &str) -> String {
     format!("per {}", if is_batch(name) { "sample" } else { name })
 }
 
-/// How much a role grows with each more of the size, around the chosen one.
+/// How much a role grows per unit of the size, around the chosen size.
 fn slope_of(scene: &Scene, role: &str) -> Option<String> {
     let of_role = |p: &super::runs::Point| p.free.by_role.get(role).copied().unwrap_or(0);
     let points: Vec<(u64, u64)> = scene.points.iter().map(|(v, p)| (*v, of_role(p))).collect();
-    // Another instant may be the peak, with more or fewer of them live: each stays as large as it is.
+    // The predicted peaks may be at different instants, with more or fewer of these blocks live. Each block itself keeps its
+    // size.
     let is_fixed = [Role::Weights, Role::Gradients, Role::OptimizerState].iter().any(|r| r.name() == role);
     if is_fixed && scene.knows {
         return Some("fixed".to_owned());
@@ -294,7 +292,7 @@ fn slope_of(scene: &Scene, role: &str) -> Option<String> {
     })
 }
 
-/// What is to be said of the size beside its figures.
+/// Sentences about the size, shown beside its figures.
 fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
     let mut out = Vec::new();
     let (free, capped) = (&point.free, &point.capped);
@@ -321,7 +319,7 @@ fn notes(scene: &Scene, point: &super::runs::Point) -> Vec<String> {
         }
     }
     let [low, high] = capped.span;
-    // What rounds to one figure is no span.
+    // Ends that round to the same text are not shown as a range.
     let span = (Bytes(low).to_string() != Bytes(high).to_string()).then(|| format!("Between {} and {}", Bytes(low), Bytes(high)));
     let is_open = outcome(capped) == Outcome::May;
     let some = format!("Of the runs that were tried some fit {}", scene.place);

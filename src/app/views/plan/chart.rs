@@ -1,4 +1,4 @@
-//! The middle: the peak against the size, how each size ends, the slider, and roles against the size.
+//! The middle column: the peak by size, whether each size fits, the slider, and roles by size.
 
 use egui::{
     Align2, Color32, CursorIcon, PointerButton, Pos2, Rangef, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
@@ -18,21 +18,20 @@ use crate::app::widgets::{
 use vramscope_core::plan::ENDS;
 use vramscope_core::units::{Bytes, count, counted};
 
-/// Left of the plots: their names and axis labels.
+/// Width left of the plots, for their names and axis labels.
 const GUTTER: f32 = 84.0;
-/// Right of them: the names of curves.
+/// Width right of the plots, for the names of the curves.
 const MARGIN: f32 = 132.0;
 
 /// Height of the figures at the chosen size.
 const READOUT: f32 = 40.0;
-/// With less for both plots there is one: roles of fewer than 70 points cannot be told apart.
+/// With less height for both plots, only one is drawn: in fewer than 70 points roles cannot be told apart.
 const LEAST_REST: f32 = 210.0;
-/// Whose the edge, the outcomes and the roles are while a row is chosen.
+/// Label of the limit, the outcomes and the roles while a row is chosen, because these are still of the recorded program.
 const AS_RECORDED: &str = "as recorded";
-/// Narrower cells that end alike are one.
+/// Narrower cells with the same outcome are merged.
 const LEAST_CELL: f32 = 14.0;
 
-/// Positions of the parts of the middle.
 struct Parts {
     peak: Rect,
     outcome: Rect,
@@ -44,7 +43,7 @@ fn parts(area: Rect) -> Parts {
     let margin = if area.width() >= 620.0 { MARGIN } else { 92.0 };
     let (left, right) = (area.left() + GUTTER, area.right() - margin);
     let strip = |top: f32, height: f32| Rect::from_min_max(pos2(left, top), pos2(right, top + height));
-    // Outcome 16 with 10 above, slider 36 with 4 above, and the roles below where there is room.
+    // The outcomes take 16 with 10 above, the slider 36 with 4 above. The roles go below when there is room.
     let rest = area.height() - 18.0 - 26.0 - 42.0;
     let roles = if rest >= LEAST_REST { (rest * 0.34).round() } else { 0.0 };
     let peak = strip(area.top() + 18.0, (rest - roles - if roles > 0.0 { 18.0 } else { 0.0 }).max(60.0));
@@ -65,7 +64,7 @@ impl PlanView {
             self.role_chart(ui, cx, scene, rect, &x, greatest);
         }
         let t = cx.tokens;
-        // Beside a chosen row these are still those of the run as it is.
+        // While a row is chosen, these are still the figures of the recorded program.
         let whose = if self.chosen_row(scene).is_some() { AS_RECORDED } else { "" };
         if let Some(rect) = parts.roles.filter(|_| !whose.is_empty()) {
             paint_chip_in(
@@ -81,7 +80,7 @@ impl PlanView {
         let down = Rangef::new(parts.peak.top() - 6.0, parts.outcome.bottom());
         let mut batch = Batch::new(ui.painter());
         let at = x.at(scene.chosen as f64);
-        // If nothing fits there is no edge between sizes that do and that do not.
+        // When no size fits, there is no boundary to draw.
         if let Some(edge) = edge(scene, &x, parts.peak).filter(|edge| *edge > parts.peak.left()) {
             for rect in [Some(parts.peak), parts.roles].into_iter().flatten() {
                 batch.vline(edge, rect.y_range(), 1.0, t.red);
@@ -96,7 +95,7 @@ impl PlanView {
         self.readout(ui, cx, scene, parts.peak, &x, greatest);
     }
 
-    /// The curve; gives the top of its scale in bytes.
+    /// Draws the curve of peaks. Returns the top of its scale in bytes.
     fn peak_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) -> f64 {
         let t = cx.tokens;
         let known = |f: &dyn Fn(&super::runs::Point) -> u64| -> Vec<(f64, f64)> {
@@ -107,7 +106,7 @@ impl PlanView {
         let most =
             scene.points.iter().map(|(_, p)| p.free.span[1].max(p.free.peak_reserved_bytes)).chain(of_row).max().unwrap_or(0);
         let limit = scene.limit;
-        // A limit far above everything would press the curve flat.
+        // A limit far above all curves is left out, because it would flatten them.
         let shows_limit = limit < most.saturating_mul(3);
         let greatest = (most.max(if shows_limit { limit } else { 0 }).max(1) as f64 * 1.06).max(1.0);
         let y = Scale::vertical(0.0, greatest, rect.y_range());
@@ -134,7 +133,7 @@ impl PlanView {
         let plotted: Vec<(f64, f64)> = scene.plotted.iter().map(|(v, b)| (*v as f64, *b as f64)).collect();
         let plotted_ink = t.slot(2);
         line(&p, &plotted, x, &y, 1.5, plotted_ink);
-        // What fits is drawn as it would be under the limit.
+        // Sizes that fit are drawn with their peak under the limit.
         let fitting: Vec<(f64, f64)> = scene
             .points
             .iter()
@@ -152,7 +151,7 @@ impl PlanView {
         line(&p, &fitting, x, &y, 2.0, t.text1);
         dots(&p, t, scene, x, &y);
         if shows_limit {
-            // It stays where it is while the size is dragged: the figures of a size at the left give way.
+            // The label keeps its place while the size is dragged. The readout of a size at the left moves out of its way.
             let at = pos2(rect.left() + 6.0, y.at(limit as f64) - 3.0);
             label::text(&p, at, Align2::LEFT_BOTTOM, &limit_words(limit), Type::Mono, t.red);
         }
@@ -165,7 +164,7 @@ impl PlanView {
         greatest
     }
 
-    /// A click or a drag in a chart chooses the size there.
+    /// A click or drag in a chart chooses the size there.
     fn pick(&mut self, ui: &Ui, scene: &Scene, rect: Rect, x: &Scale, name: &str) {
         let response = told_at(ui, rect, name, Sense::click_and_drag(), Role::Image, || name);
         if let Some(at) =
@@ -176,7 +175,7 @@ impl PlanView {
         response.on_hover_cursor(CursorIcon::Crosshair);
     }
 
-    /// Takes the size that is nearest to a place of the axis.
+    /// Chooses the size nearest to a position on the axis.
     fn choose(&mut self, scene: &Scene, value: f64) {
         let values = grid(scene.low, scene.high, scene.step);
         let all = values.iter().chain(&scene.recorded).copied();
@@ -184,7 +183,7 @@ impl PlanView {
         (self.chosen, self.takes_keys) = (near.or(self.chosen), true);
     }
 
-    /// The figures at the chosen size, beside the line that marks it.
+    /// The figures of the chosen size, beside the line that marks it.
     fn readout(&self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, greatest: f64) {
         let Some(point) = &scene.at else { return };
         let t = cx.tokens;
@@ -193,7 +192,7 @@ impl PlanView {
         let is_left = at > rect.center().x;
         let (place, anchor) = if is_left { (at - 8.0, Align2::RIGHT_TOP) } else { (at + 8.0, Align2::LEFT_TOP) };
         let shown = &point.capped;
-        // Under all curves, or where there is no room above them.
+        // Placed below all curves when there is room there or none above them.
         let reach = if is_left { [at - 220.0, at] } else { [at, at + 220.0] };
         let allocated: Vec<(f64, f64)> =
             scene.points.iter().map(|(v, p)| (*v as f64, p.free.peak_allocated_bytes as f64)).collect();
@@ -207,7 +206,7 @@ impl PlanView {
         let highest = heights(&high).into_iter().chain(heights(&plotted)).fold(rect.bottom(), f32::min);
         let is_below = lowest + 10.0 + READOUT <= rect.bottom() || highest - 24.0 - READOUT < rect.top() + 18.0;
         let mut top = if is_below { (lowest + 10.0).min(rect.bottom() - READOUT) } else { highest - 24.0 - READOUT };
-        // Not over the name of the limit.
+        // Does not cover the label of the limit.
         let line = y.at(scene.limit as f64);
         let name = rect.left() + 12.0 + label::width(ui.painter(), &limit_words(scene.limit), Type::Mono);
         if line > rect.top() && reach[0] < name && top < line && top + READOUT > line - 18.0 {
@@ -220,7 +219,7 @@ impl PlanView {
             }
             _ => format!("{} reserved", Bytes(shown.peak_reserved_bytes)),
         };
-        // Beside a chosen row the figures of its run: those of both curves of peaks, and which is which.
+        // While a row is chosen, shows the peaks of both runs with their names.
         let chips = match (self.chosen_row(scene), &scene.at_row) {
             (Some(_), with) => {
                 let with = with.as_ref().map_or("\u{2026}".to_owned(), |p| Bytes(p.capped.peak_reserved_bytes).to_string());
@@ -233,7 +232,7 @@ impl PlanView {
         }
     }
 
-    /// A cell for each size: how it ends.
+    /// One cell per size: whether it fits.
     fn outcomes(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
         let t = cx.tokens;
         let p = ui.painter().clone();
@@ -245,7 +244,7 @@ impl PlanView {
             let from = x.at(value as f64 - half).max(rect.left());
             rect.across(from, x.at(value as f64 + half).min(rect.right()))
         };
-        // A size that was not run ends as those on both sides of it do.
+        // A size that was not simulated gets an outcome only when its neighbours on both sides agree.
         let ends = |value: u64| -> Option<Outcome> {
             let at = scene.points.partition_point(|(v, _)| *v < value);
             let of = |i: usize| scene.points.get(i).map(|(v, p)| (*v, outcome(&p.capped)));
@@ -313,7 +312,7 @@ impl PlanView {
                 label::text(&p, all.middle(all.left() + 6.0), Align2::LEFT_CENTER, words, Type::Caption, ink);
             }
         }
-        // What the other cells mean stands beside them.
+        // The meanings of the other colours are shown beside the cells.
         let place = rect.across(rect.right() + 12.0, ui.max_rect().right() - 6.0);
         let mut lines = Vec::new();
         lines.extend(fails.filter(|_| fails_here.is_none()).map(|_| "red: does not fit"));
@@ -348,7 +347,7 @@ impl PlanView {
         }
     }
 
-    /// The slider: drag, click, arrows, Shift and arrows, Home, End, L, W.
+    /// The slider. Keys: arrows, Shift + arrows, Home, End, L, W.
     fn slider(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale) {
         let t = cx.tokens;
         let response = ui.interact(rect.expand2(vec2(6.0, 0.0)), ui.scope_id().with("size slider"), Sense::click_and_drag());
@@ -360,7 +359,7 @@ impl PlanView {
         {
             self.choose(scene, x.value(at.x));
         }
-        // Arrows move it as soon as the view is there, unless something else has the keys already.
+        // The slider takes the arrow keys as soon as the view appears, unless another control has the focus.
         let frame = ui.ctx().cumulative_frame_nr();
         let has_come = self.drawn_in.replace(frame).is_none_or(|last| last + 1 < frame);
         if std::mem::take(&mut self.takes_keys) || (has_come && ui.memory(|m| m.focused().is_none())) {
@@ -432,7 +431,6 @@ impl PlanView {
         }
     }
 
-    /// What each role takes, stacked.
     fn role_chart(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, greatest: f64) {
         let t = cx.tokens;
         let p = ui.painter().clone();
@@ -485,13 +483,13 @@ impl PlanView {
     }
 }
 
-/// Where what fails begins, in a plot.
+/// The x at which sizes start to fail.
 fn edge(scene: &Scene, x: &Scale, rect: Rect) -> Option<f32> {
     let fails = scene.fails().filter(|f| *f <= scene.high)?;
     Some(x.at(fails as f64 - scene.unit as f64 / 2.0).max(rect.left()))
 }
 
-/// Where it fails: a flag and its sentence.
+/// Marks the first size that fails with a flag and a sentence.
 fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: &Scale, whose: &str) {
     let t = cx.tokens;
     let Some(fails) = scene.fails() else { return };
@@ -508,7 +506,7 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
         None => format!("{} fails", count(fails)),
     };
     let words = if whose.is_empty() { words } else { format!("{words}, {whose}") };
-    // With the margins of its chip, which would else turn round and lie over the flag.
+    // Includes the chip's margins. Otherwise the chip would flip to the other side and cover the flag.
     let width = label::width(p, &words, Type::Body) + 8.0;
     let room = p.clip_rect().right() - 8.0;
     let (at, anchor) = if flag.right() + 6.0 + width <= room {
@@ -516,16 +514,16 @@ fn cliff(p: &egui::Painter, cx: &ViewContext<'_>, scene: &Scene, rect: Rect, x: 
     } else {
         (flag.middle(flag.left() - 6.0), Align2::RIGHT_CENTER)
     };
-    // On the surface: the line of the chosen size may stand there.
+    // Opaque, because the line of the chosen size may be behind it.
     paint_chip_in(p, at, anchor, &words, Type::Body, t.text1, t.s1);
 }
 
-/// The name of the limit, at the left end of its line.
+/// The label of the limit, at the left end of its line.
 fn limit_words(limit: u64) -> String {
     format!("limit {}", Bytes(limit))
 }
 
-/// The middles of the physical pixel columns of a rectangle.
+/// The centres of a rectangle's physical pixel columns.
 fn columns_of(batch: &Batch, rect: Rect) -> Vec<f32> {
     let pixel = batch.pixel();
     let left = batch.snap(rect.left());
@@ -539,7 +537,7 @@ fn line(p: &egui::Painter, points: &[(f64, f64)], x: &Scale, y: &Scale, width: f
     }
 }
 
-/// Recorded sizes as rings, predicted ones as dots; the header names both.
+/// Recorded sizes as rings, predicted sizes as dots. The header explains both.
 fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
     for (value, point) in &scene.points {
         let shown = if point.capped.oom { &point.free } else { &point.capped };
@@ -556,7 +554,7 @@ fn dots(p: &egui::Painter, t: &Tokens, scene: &Scene, x: &Scale, y: &Scale) {
     }
 }
 
-/// The names and figures of the curves at their right ends.
+/// Names and figures of the curves, at their right ends.
 fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, curves: [&[(f64, f64)]; 3], right: f32) {
     let row = scene.rows.get(scene.selected);
     let plotted = match row.map(|r| &r.kind) {
@@ -567,7 +565,7 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
             format!("{}{with}", changes.replace('_', " ").replace('+', " + "))
         }
     };
-    // The row has the whole title; here is room for a few words.
+    // The table has the full title; here a short one must do.
     let is_long = label::width(p, &plotted, Type::Caption) > right - 18.0 - rect.right();
     let plotted = if is_long { "the chosen row".to_owned() } else { plotted };
     let names = [("reserved, no limit".to_owned(), t.text2), ("allocated".to_owned(), t.slot(0)), (plotted, t.slot(2))];
@@ -584,7 +582,7 @@ fn ends(p: &egui::Painter, t: &Tokens, scene: &Scene, rect: Rect, y: &Scale, cur
     }
 }
 
-/// A name over its bytes, right of a plot, at the height `y`.
+/// A name above its bytes, right of a plot, at the height `y`.
 fn beside(p: &egui::Painter, t: &Tokens, plot: Rect, (y, right): (f32, f32), name: &str, bytes: u64) {
     let place = plot.across(plot.right() + 12.0, right - 6.0);
     label::text_in(p, place.down(y - 14.0, y), name, Type::Caption, t.text2);

@@ -1,4 +1,5 @@
-//! The recordings of a plan and what each was run at: the one in front, other tabs, files of the folder; guessed from names, editable.
+//! The recordings of a plan and the size of each: the one in front, other tabs, files of the folder. Sizes are guessed from names
+//! and can be edited.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,35 +18,32 @@ use vramscope_core::plan::names::{are_siblings, sizes_of, value_of};
 use vramscope_core::plan::{Input, NoPlan, Plan, Side, Size};
 use vramscope_core::tables::{DeviceTables, Quantity};
 
-/// Files of the folder that are offered at most.
+/// Most files of the folder that are offered.
 const OFFERS: usize = 5;
-/// Points of a small curve.
+/// Points of a sparkline.
 const POINTS: usize = 96;
 
-/// Where a recording comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Origin {
     /// The recording of this tab.
     Here,
-    /// One that is open in another tab.
+    /// A recording that is open in another tab.
     Tab(DocumentId),
     /// A file that is not open in a tab.
     File(PathBuf),
 }
 
-/// A recording of the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub origin: Origin,
-    /// Its file's name, or its tab's.
+    /// The name of its file or tab.
     pub name: String,
-    /// What was typed for each quantity.
+    /// The typed size of each quantity.
     pub texts: Vec<String>,
-    /// True if it was read from the file's name and the user has not changed it.
+    /// The sizes were read from the file's name and not changed by the user.
     pub is_guess: bool,
 }
 
-/// What is shown of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub events: u64,
@@ -53,20 +51,18 @@ pub(super) struct Shown {
     pub sparkline: Sparkline,
 }
 
-/// A plan and its recordings.
 pub(super) struct Built {
     pub plan: Result<Arc<Plan>, Refusal>,
     pub shown: Vec<Shown>,
 }
 
-/// Why there is no plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Refusal {
     /// One sentence without a full stop.
     pub sentence: String,
-    /// What each of two recordings of different programs asks for where they part; otherwise empty.
+    /// When two recordings are of different programs: what each requests where they start to differ. Otherwise empty.
     pub sides: Vec<Side>,
-    /// What-if is what can be asked of this program.
+    /// What-if can still answer questions about this program.
     pub asks_whatif: bool,
 }
 
@@ -76,34 +72,33 @@ impl Refusal {
     }
 }
 
-/// What a plan is made of: the recordings, and their sizes.
+/// The key of a plan: its recordings and their sizes.
 type Key = Vec<(Origin, Size)>;
 
-/// The recordings, what they were run at, and the plan made of them.
+/// The recordings, their sizes, and the plan made of them.
 #[derive(Default)]
 pub(super) struct Inputs {
     pub chosen: Vec<Chosen>,
-    /// The quantities as they were typed: `batch`, or `batch, seq`.
+    /// The names of the quantities as typed: `batch`, or `batch, seq`.
     pub names: String,
-    /// True while the user has not typed the quantities.
+    /// The user has not typed names of quantities.
     is_guessed: bool,
     built: Derived<Key, Built>,
     offers: Derived<PathBuf, Vec<PathBuf>>,
-    /// Files that were read, so that another size does not read them again.
+    /// Files that were read already, so that a changed size does not read them again.
     read: Arc<Mutex<HashMap<PathBuf, Arc<DeviceData>>>>,
 }
 
 pub(super) enum State {
-    /// It is being made; how far.
+    /// The plan is being made, with its progress.
     Making(Option<f32>),
-    /// The plan is made.
     Ready(Arc<Built>),
-    /// The sizes do not tell the recordings apart, or one is missing: what to type.
+    /// A size is missing, or two recordings have the same size. The sentence says what to type.
     Incomplete(String),
 }
 
 impl Inputs {
-    /// Begins with the recording in front, and those of other tabs that are of the same program by their names.
+    /// Starts with the recording in front, and with those of other tabs whose names say that they are of the same program.
     pub fn begin(&mut self, cx: &ViewContext<'_>) {
         if self.chosen.is_empty() {
             let own = cx.data.recording.source.name.clone();
@@ -118,7 +113,7 @@ impl Inputs {
         }
     }
 
-    /// The quantities typed, in lower case; `batch` if none is typed.
+    /// The typed names of quantities in lower case; `batch` when none was typed.
     pub fn quantities(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for name in self.names.split(',').map(|n| n.trim().to_lowercase()) {
@@ -129,7 +124,7 @@ impl Inputs {
         if names.is_empty() { vec!["batch".to_owned()] } else { names }
     }
 
-    /// False if the size of the only recording is unknown: then only that recording itself is planned.
+    /// False when the size of the only recording is unknown. The plan then covers only the recorded size.
     pub fn knows_sizes(&self) -> bool {
         self.chosen.iter().all(|c| c.texts.iter().all(|t| !t.trim().is_empty()))
     }
@@ -153,14 +148,13 @@ impl Inputs {
         }
     }
 
-    /// Takes the quantities that were typed.
+    /// Uses the typed names of quantities.
     pub fn take_names(&mut self) {
         self.is_guessed = self.names.trim().is_empty();
         self.guess();
         self.names = self.quantities().join(", ");
     }
 
-    /// Adds a recording, unless it is there already.
     pub fn add(&mut self, origin: Origin, name: String) {
         if self.chosen.iter().all(|c| c.origin != origin) {
             self.chosen.push(Chosen { origin, name, texts: Vec::new(), is_guess: true });
@@ -168,7 +162,7 @@ impl Inputs {
         }
     }
 
-    /// Takes a recording away; that of the tab stays.
+    /// Removes a recording, except that of this tab.
     pub fn remove(&mut self, at: usize) {
         if at > 0 && at < self.chosen.len() {
             self.chosen.remove(at);
@@ -176,7 +170,6 @@ impl Inputs {
         }
     }
 
-    /// Takes a size of a recording.
     pub fn set(&mut self, at: usize, quantity: &str, value: u64) {
         let Some(i) = self.quantities().iter().position(|name| name == quantity) else { return };
         if let Some(chosen) = self.chosen.get_mut(at)
@@ -186,17 +179,16 @@ impl Inputs {
         }
     }
 
-    /// Uses only the recording of the tab.
     pub fn only_first(&mut self) {
         self.chosen.truncate(1);
         self.guess();
     }
 
-    /// The size of each recording, or what is missing.
+    /// The size of each recording, or a sentence on what is missing.
     fn sizes(&self) -> Result<Vec<Size>, String> {
         let quantities = self.quantities();
         if self.chosen.len() == 1 && !self.knows_sizes() {
-            // As it was run, whatever that is.
+            // The recorded size, whatever it is.
             return Ok(vec![quantities.iter().fold(Size::default(), |size, name| size.with(name, 1))]);
         }
         self.chosen
@@ -218,7 +210,7 @@ impl Inputs {
             .collect()
     }
 
-    /// The plan, made off the window's thread.
+    /// The plan, computed off the window's thread.
     pub fn plan(&mut self, cx: &ViewContext<'_>) -> State {
         let sizes = match self.sizes() {
             Ok(sizes) => sizes,
@@ -236,12 +228,12 @@ impl Inputs {
         }
     }
 
-    /// The newest plan, also one of other recordings.
+    /// The newest plan, which may still be of other recordings.
     pub fn latest(&self) -> Option<&Arc<Built>> {
         self.built.latest()
     }
 
-    /// Files beside the recording in front whose names differ from its in nothing but sizes.
+    /// Files beside the recording in front whose names differ from its name only in sizes.
     pub fn offered(&mut self, cx: &ViewContext<'_>) -> Vec<PathBuf> {
         let Some(path) = cx.data.recording.source.path.clone() else { return Vec::new() };
         let offers = self.offers.get(cx.jobs, "folder", &path, {
@@ -258,7 +250,7 @@ pub(super) fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned())
 }
 
-/// Files of the same folder that are most likely runs of the same program, those at the nearest sizes first.
+/// Files in the same folder that are most likely recordings of the same program, nearest sizes first.
 fn siblings(path: &Path) -> Vec<PathBuf> {
     let own = name_of(path);
     let Some(entries) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else { return Vec::new() };
@@ -269,14 +261,14 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
         let sizes = sizes_of(&[&own, &other]).unwrap_or_default();
         let [mine, theirs] = sizes.as_slice() else { return (usize::MAX, true, 0, other) };
         let ratio = |(name, v): (&str, u64)| theirs.get(name).map_or(0, |w| v.max(w) * 16 / v.min(w).max(1));
-        // What differs in one quantity tells most, and of one the batch is asked for most.
+        // Recordings that differ in only one quantity are the most useful, above all when that is the batch.
         (mine.names().count(), mine.get("batch").is_none(), mine.iter().map(ratio).sum(), other)
     };
     found.sort_by_cached_key(apart);
     found
 }
 
-/// Reads what is not open, and lays the recordings over each other. `None` when cancelled.
+/// Reads the files that are not open, and makes the plan. `None` when cancelled.
 fn build(
     own: &Arc<DeviceData>,
     tabs: &[(DocumentId, Arc<DeviceData>)],

@@ -1,35 +1,32 @@
-//! Positions of the parts of Plan, and the sizes of its axis. Pure arithmetic.
+//! Positions of the parts of Plan, and the sizes on its axis. Only arithmetic.
 
 use egui::{Rect, pos2};
 
-/// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
     /// The answer, the recordings, the memory to fit in.
     pub left: Rect,
     /// The curve, the outcome, the slider.
     pub charts: Rect,
-    /// Roles at the chosen size and the code of the chosen change, where there is room beside the charts.
+    /// Roles at the chosen size and code of the chosen change, when there is room beside the charts.
     pub right: Option<Rect>,
-    /// The changes; without room at the right also the content of the right column.
+    /// The table of changes. When there is no right column, also its contents.
     pub below: Rect,
 }
 
 /// Height of the headers inside the pane.
 pub(super) const HEAD: f32 = 28.0;
-/// Height of a row of the table.
 pub(super) const ROW: f32 = 32.0;
-/// Height of the question for the size.
+/// Height of the field that asks for the recorded size.
 const ASKING: f32 = HEAD + 88.0;
-/// Height of the table's head.
 pub(super) const COLUMNS: f32 = 24.0;
 
-/// Divides a pane for `rows` changes; where no size is known there is no curve, and the changes get its room.
+/// Divides a pane for a table of `rows`. Without a known size there is no curve, and the table gets its room.
 pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     let left_width = if pane.width() >= 1400.0 { 320.0 } else { 264.0f32.min(pane.width() * 0.4) };
     let left = pane.with_max_x((pane.left() + left_width).round());
     let rest = pane.with_min_x(left.right() + 1.0);
-    // With a curve each role tells how it grows, which takes room.
+    // With a curve the roles have an additional column for their growth.
     let right_width = if has_curve && rest.width() >= 900.0 { 340.0 } else { 300.0 };
     let has_right = rest.width() >= 560.0 + right_width;
     if !has_curve {
@@ -39,9 +36,9 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
         return Areas { left, charts: middle.with_max_y(line), right, below: middle.with_min_y(line + 1.0) };
     }
     let wanted = HEAD + COLUMNS + ROW * rows.max(4) as f32;
-    // Without a right column as much as with one: the curve and the roles are what the table is read with.
+    // The table gets this height with or without a right column, because curve and roles are needed to understand it.
     let most = pane.height() * 0.38;
-    // Whole rows: a row cut through its text reads as a fault.
+    // Shows whole rows only, because a cut row looks like a bug.
     let whole = HEAD + COLUMNS + ((most - HEAD - COLUMNS) / ROW).floor().max(3.0) * ROW;
     let line = (pane.bottom() - wanted.min(whole)).round();
     let above = rest.with_max_y(line);
@@ -51,14 +48,15 @@ pub(super) fn areas(pane: Rect, rows: usize, has_curve: bool) -> Areas {
     Areas { left, charts, right, below }
 }
 
-/// The axis reaches this many times the largest recorded or wanted size to show where it fails.
+/// The axis extends to at most this many times the largest recorded or wanted size, to show where the program fails.
 const FARTHEST: u64 = 40;
 
-/// The least and the greatest size of the axis: the recorded ones, the wanted one, the largest that fits and some more.
+/// The first and last size on the axis. Covers the recorded sizes, the wanted one, and a little more than the largest that fits.
 pub(super) fn extent(recorded: &[u64], wanted: u64, fits: Option<u64>, step: u64) -> (u64, u64) {
     let least = recorded.iter().copied().min().unwrap_or(1);
     let most = recorded.iter().copied().max().unwrap_or(1).max(wanted);
-    // A fitting size far beyond the wanted one is given in words: the recorded sizes would be lost at the left.
+    // When much larger sizes fit, the sentence says so and the axis does not show them. It would squeeze the recorded sizes at
+    // the left.
     let beyond = |fits: u64| {
         let whole = fits.saturating_add(fits / 8).saturating_add(step);
         if whole <= most.saturating_mul(FARTHEST) { whole } else { most.saturating_mul(2).min(whole) }
@@ -68,12 +66,12 @@ pub(super) fn extent(recorded: &[u64], wanted: u64, fits: Option<u64>, step: u64
     (low.min(least), most.div_ceil(step) * step)
 }
 
-/// The step between sizes that leaves at most about sixty of them: a power of two.
+/// The step between sizes, a power of two, so that there are at most about sixty.
 pub(super) fn step_for(most: u64) -> u64 {
     (most / 64).max(1).next_power_of_two()
 }
 
-/// Sizes from `low` to `high`, most telling first: both ends, those in `first`, then halves of halves.
+/// Sizes from `low` to `high`, most useful first: both ends, those in `first`, then by repeated halving.
 pub(super) fn order(low: u64, high: u64, step: u64, first: &[u64]) -> Vec<u64> {
     let mut out: Vec<u64> = Vec::new();
     let add = |out: &mut Vec<u64>, v: u64| {
@@ -101,7 +99,7 @@ pub(super) fn grid(low: u64, high: u64, step: u64) -> Vec<u64> {
     (low.div_ceil(step)..=high / step).map(|k| k * step).collect()
 }
 
-/// A value of a curve at a place between its points, which ascend; `None` outside of them.
+/// Interpolates a curve between its points, which ascend; `None` outside them.
 pub(super) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let at = points.partition_point(|p| p.0 < x);
     match (at.checked_sub(1).and_then(|i| points.get(i)), points.get(at)) {
@@ -111,8 +109,8 @@ pub(super) fn between(points: &[(f64, f64)], x: f64) -> Option<f64> {
     }
 }
 
-/// How much grows with each more of the size: between the known sizes around one. `None` where it falls: the peak has moved to where less of it
-/// is live, and does not say how it grows.
+/// Growth per unit of the size, from the known sizes around `at`. `None` when it is negative: the peak then moved to an instant
+/// with less of this memory, which says nothing about growth.
 pub(super) fn slope(points: &[(u64, u64)], at: u64) -> Option<f64> {
     let i = points.partition_point(|(v, _)| *v < at);
     let from = points.get(i.saturating_sub(2).min(points.len().checked_sub(2)?))?;
@@ -130,7 +128,7 @@ mod tests {
     fn what_falls_has_no_slope() {
         let points: Vec<(u64, u64)> = (1..=8).map(|v| (v, 100 + 10 * v)).collect();
         assert_eq!([slope(&points, 1), slope(&points, 5), slope(&points, 99)], [Some(10.0); 3]);
-        // Gradients at the peak of small sizes, none at that of larger ones.
+        // Gradients are live at the peak of small sizes, but not at the peak of larger ones.
         assert_eq!(slope(&[(1, 400), (2, 400), (3, 0), (4, 0)], 2), None);
         assert_eq!(slope(&[(1, 400), (2, 400), (3, 400)], 2), Some(0.0));
         assert_eq!([slope(&[], 2), slope(&[(1, 400)], 1)], [None; 2]);

@@ -1,4 +1,4 @@
-//! The left column: the answer, the recordings with their sizes, what was explained, the memory to fit in.
+//! The left column: the answer, the recordings with their sizes, how well they explain the program, the memory to fit in.
 
 use std::sync::mpsc::TryRecvError;
 
@@ -21,7 +21,7 @@ use crate::app::widgets::{
 use vramscope_core::plan::cards::{CARDS, CONTEXT, Card};
 use vramscope_core::units::{Bytes, capital, count, counted};
 
-/// Where to go on when the plan has no answer.
+/// Links for when the plan has no answer.
 pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>) {
     ui.spacing_mut().item_spacing.x = 8.0;
     let mut way = |words: &str, about: &str, to: Workspace| {
@@ -36,7 +36,7 @@ pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>) {
 }
 
 impl PlanView {
-    /// The left column. Without a scene there is no plan yet, and the column says what is missing.
+    /// The left column. Without a scene there is no plan yet, and `said` explains what is missing.
     pub(super) fn left(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: Option<&Scene>, said: Option<&str>) {
         ScrollArea::vertical().id_salt("plan left").auto_shrink(false).show(ui, |ui| {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
@@ -109,7 +109,7 @@ impl PlanView {
                 ui.add_space(4.0);
                 label::paragraph(ui, note, Type::Body, t.text2);
             }
-            // The parts below do not move as the sentence fills in.
+            // Keeps the parts below in place while the sentence grows.
             ui.add_space((top + 132.0 - ui.cursor().top()).max(0.0));
         });
         ui.add_space(10.0);
@@ -145,7 +145,7 @@ impl PlanView {
         }
     }
 
-    /// A field of a number that is taken with Enter or when it is left; the new number.
+    /// A number field. Returns the new number on Enter or when the field loses the focus.
     pub(super) fn number_field(&mut self, ui: &mut Ui, name: &str, value: u64, width: f32) -> Option<u64> {
         let mut typed = self.typed.remove(name).unwrap_or_else(|| if value == 0 { String::new() } else { count(value) });
         let response = Field::new(name).hint("").mono().width(width).show(ui, &mut typed);
@@ -189,7 +189,7 @@ impl PlanView {
         });
     }
 
-    /// A recording: its name, its sizes, its small curve. True when it is to go.
+    /// A recording: its name, its sizes, its sparkline. True when the user removes it.
     fn recording(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, at: usize, built: Option<&Built>) -> bool {
         let t = cx.tokens;
         let rect = row::line(ui, 52.0);
@@ -250,7 +250,7 @@ impl PlanView {
         is_removed
     }
 
-    /// Files of the folder that fit; a click adds one.
+    /// Matching files of the folder. A click adds one.
     fn offers(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let offered = self.inputs.offered(cx);
         if offered.is_empty() {
@@ -273,7 +273,7 @@ impl PlanView {
         }
     }
 
-    /// Other tabs, or a file.
+    /// A menu to add other tabs or a file.
     fn add_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if let Some(answer) = &self.dialog.0 {
             match answer.try_recv() {
@@ -315,7 +315,7 @@ impl PlanView {
         });
     }
 
-    /// The cards, and a field for another cap.
+    /// The cards, and a field for another limit.
     fn rooms(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let t = cx.tokens;
         let trailing = if scene.knows { format!("largest {}", scene.name) } else { String::new() };
@@ -367,7 +367,7 @@ impl PlanView {
         } else if typed.lost_focus()
             && let Room::Cap(bytes) = room
         {
-            // Text that was typed but not taken is not kept beside figures of another cap.
+            // Drops text that was typed but not applied, because it would contradict the figures.
             self.cap_text = Bytes(bytes).limit();
         }
         if let Some(error) = &self.cap_error {
@@ -420,7 +420,7 @@ impl PlanView {
         });
     }
 
-    /// The largest size in some memory, as it is known.
+    /// The largest size that fits a limit, as far as it is known.
     fn largest_in(&self, scene: &Scene, limit: u64) -> String {
         let floor = |n: u64| n / scene.unit * scene.unit;
         let largest = self.runs.get(&largest_ask(scene, &scene.own, limit)).and_then(Answer::largest);
@@ -451,7 +451,7 @@ impl PlanView {
     }
 }
 
-/// The question for the largest size in some memory under a setting.
+/// The question for the largest size under a limit and a setting.
 pub(super) fn largest_ask(scene: &Scene, conf: &str, limit: u64) -> Ask {
     let others = scene.size(scene.recorded.last().copied().unwrap_or(1));
     Ask::Largest { name: scene.name.clone(), others, conf: conf.to_owned(), limit }
@@ -467,7 +467,7 @@ fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
     }
 }
 
-/// How much of the program follows from the recordings; with one of them, how to make a second.
+/// How much of the program the recordings explain. With only one recording, also how to make a second.
 fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let t = cx.tokens;
     if scene.is_single() {
@@ -504,7 +504,7 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     }
 }
 
-/// The line that runs a plan of two recordings.
+/// The command that plans with two recordings.
 fn second_line(scene: &Scene) -> String {
     let half = |v: u64| if v > 1 { v / 2 } else { 2 };
     let at = scene.recorded.last().copied().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What the marks of the chart mean, at the right end of its header.
+//! The chart's legend, at the right end of its header.
 
 use egui::{Rect, Sense, Stroke, Ui, pos2, vec2};
 
@@ -16,10 +16,10 @@ enum Mark {
 /// From right to left.
 const MARKS: [(Mark, &str); 4] =
     [(Mark::Free, "free"), (Mark::Span, "range"), (Mark::Dot, "predicted"), (Mark::Ring, "recorded")];
-/// Width of all of them, with the space between.
+/// The width of all marks with their gaps.
 const WIDTH: f32 = 280.0;
 
-/// The marks and their names, where the header has room for them beside its title.
+/// Draws the marks and their names when the header has room beside its title.
 pub(super) fn marks(ui: &mut Ui, t: &Tokens, title: f32) {
     if ui.available_width() < WIDTH + title {
         return;

@@ -1,4 +1,4 @@
-//! Plan: what the program would need at other sizes, on other cards, with changes; from recordings of it at known sizes.
+//! Plan: predicts the memory of a program at other sizes, on other cards and with changes, from recordings at known sizes.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ impl View for PlanView {
         let said = match (&state, refusal) {
             (State::Incomplete(sentence), _) => Some(sentence.clone()),
             (_, Some(refusal)) if !refusal.sides.is_empty() => Some("These are not the same program.".to_owned()),
-            // The reason stands beside it.
+            // The reason is shown beside it.
             (_, Some(_)) => Some("There is no plan for this recording.".to_owned()),
             _ => None,
         };
@@ -184,11 +184,11 @@ impl View for PlanView {
     }
 }
 
-/// What a plan of a program that failed without a step would take, and what answers meanwhile.
+/// What a plan needs when the program failed before a whole step, and which view helps meanwhile.
 const NEEDED: &str = " It takes a recording of a few whole steps, at a size that fits. For the requests that were made What-if tells which \
 settings and which limit serve them.";
 
-/// What is known before the plan is made, and what is being worked out.
+/// What is known before the plan is ready, and what is being computed.
 fn waiting(cx: &ViewContext<'_>) -> String {
     let (curves, events) = (&cx.data.tables.curves, cx.data.device().events.len() as u64);
     let [reserved, allocated] = [Quantity::Reserved, Quantity::Allocated].map(|quantity| Bytes(curves.peak(quantity).0));
@@ -199,7 +199,8 @@ fn waiting(cx: &ViewContext<'_>) -> String {
     )
 }
 
-/// Where two programs part, side by side: what each asks for, and its lines, innermost first. Lines of one of them stand out.
+/// Two requests at which two programs start to differ, side by side: what each requests, and its stack, innermost first.
+/// Differing lines stand out.
 fn parting(ui: &mut Ui, sides: &[Side]) {
     let t = Tokens::of(ui);
     let [a, b] = sides else { return };
@@ -220,7 +221,7 @@ fn parting(ui: &mut Ui, sides: &[Side]) {
     });
 }
 
-/// The chosen size and its figures, with the chosen row, for the status bar.
+/// The status bar: the chosen size, its figures, and the chosen row.
 fn told(scene: &Scene, row: Option<&str>) -> Vec<(String, String)> {
     let mut out = Vec::new();
     if scene.knows {
@@ -244,7 +245,7 @@ fn told(scene: &Scene, row: Option<&str>) -> Vec<(String, String)> {
     out
 }
 
-/// How many changes and settings were tried, of how many.
+/// How many changes and settings were tried, and how many there are.
 fn tried(scene: &Scene) -> (u64, u64) {
     let others = || scene.rows.iter().filter(|row| row.kind != scene::Kind::Own);
     let hidden = if scene.shows_idle { 0 } else { scene.idle };
@@ -253,7 +254,7 @@ fn tried(scene: &Scene) -> (u64, u64) {
 }
 
 impl PlanView {
-    /// The memory to fit in: what was chosen, else what the recording tells, else a card that holds it.
+    /// The memory to fit in: the user's choice, or what the recording shows, or a card that is large enough.
     fn room(&mut self, cx: &ViewContext<'_>) -> Option<Room> {
         if let Some(room) = self.room {
             return Some(room);
@@ -262,7 +263,7 @@ impl PlanView {
         let found = self.own_room.get(cx.jobs, "plan", &(), move |progress| {
             let what_if = data.what_if(progress).ok()?;
             let limit = what_if.own_limit();
-            // Of a cap that is estimated, the low end is sure.
+            // When the cap is only known as a range, its low end is certain.
             let estimate = what_if.own().limit_range().filter(|cap| !cap.is_known() && cap.least > 0);
             let device = data.device();
             let peak = data.tables.curves.peak(Quantity::Reserved).0;
@@ -329,7 +330,7 @@ impl PlanView {
         });
     }
 
-    /// Asks what the run was run at: nothing tells, and other sizes follow from it.
+    /// Asks for the size of the recorded run, because no file records it and other sizes are relative to it.
     fn ask_size(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         ui.add_space(14.0);
         ui.horizontal(|ui| {
@@ -346,7 +347,7 @@ impl PlanView {
         pane::padded(ui, |ui| crate::app::widgets::label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
     }
 
-    /// The table; without room at the right also the content of the right column.
+    /// Draws the table, and also the contents of the right column when there is no room for that column.
     fn below(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene, has_right: bool) {
         let fails = scene.at_wanted().is_some_and(|p| scene::outcome(&p.capped) != scene::Outcome::Fits);
         let named = scene.named(scene.wanted);
@@ -356,7 +357,7 @@ impl PlanView {
         let (tried, all) = tried(scene);
         let of = counted(all, "change or setting", "changes and settings");
         let caption = match all - scene.idle as u64 {
-            // How far it is stands in the header, where runs are counted.
+            // Progress is shown in the header, which counts the runs.
             _ if tried < all => format!("{of}, being tried"),
             helping if fails && scene.is_hopeless => format!("{helping} of {of} lower its peak"),
             helping => format!("{helping} of {of} would help"),
@@ -371,7 +372,7 @@ impl PlanView {
                 if scene.idle > 0 {
                     let words = if self.shows_idle { "Hide" } else { "Show" };
                     let about = "Changes and settings that do not apply here or do not lower the peak, and why.";
-                    // The title comes first.
+                    // The title has priority.
                     let words = if is_narrow {
                         format!("{words} {} more", scene.idle)
                     } else {
@@ -382,7 +383,7 @@ impl PlanView {
                     }
                 }
             }
-            // The size in sight is another one: the rows can be of it too.
+            // The rows are for the wanted size. This button makes the size in view the wanted one.
             if scene.knows && scene.chosen != scene.wanted {
                 let words = format!("Try at {}", scene.named(scene.chosen));
                 if Push::plain(&words).small().show(ui).on_hover_text("Makes the size in sight the wanted one.").clicked() {

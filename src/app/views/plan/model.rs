@@ -1,4 +1,4 @@
-//! What the user chose, and what is known by now: one [`Scene`] a frame, which everything is drawn from.
+//! The user's choices, and what is known so far. Each frame makes one [`Scene`], from which everything is drawn.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,10 +19,9 @@ use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::plan::Code;
 use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Trust, titled};
 
-/// Sizes that a curve is run at; those between them lie on straight lines.
+/// Most sizes that are simulated for a curve. Sizes between them are interpolated.
 const MOST_POINTS: usize = 56;
 
-/// A file dialog that is open.
 #[derive(Default)]
 pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 
@@ -30,46 +29,46 @@ pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 pub struct PlanView {
     pub(super) inputs: Inputs,
     pub(super) runs: Runs,
-    /// The plan that `runs` asks.
+    /// The plan that `runs` currently answers for.
     pub(super) asked: Option<Arc<Plan>>,
     /// The memory to fit in, once chosen.
     pub(super) room: Option<Room>,
-    /// The room that the recording itself shows.
+    /// The memory limit that the recording itself shows.
     pub(super) own_room: Derived<(), (Room, Option<CapRange>)>,
-    /// The recording's cap, where it is only known as a range.
+    /// The recording's cap, when only a range is known.
     pub(super) estimate: Option<CapRange>,
-    /// A card beyond those listed.
+    /// The chosen card when it is not one of the listed cards.
     pub(super) more_card: Option<&'static str>,
     pub(super) cap_text: String,
     pub(super) cap_error: Option<String>,
-    /// Taken by other programs on a card, bytes.
+    /// Bytes on the card that other programs use.
     pub(super) held: u64,
     pub(super) held_text: String,
     /// The quantity on the axis.
     pub(super) axis: usize,
-    /// Values of the others.
+    /// Values of the other quantities.
     pub(super) others: HashMap<String, u64>,
-    /// The size in sight, the wanted one, and the step between sizes, once chosen.
+    /// The size in view, the wanted size, and the step between sizes, once chosen.
     pub(super) chosen: Option<u64>,
     pub(super) wanted: Option<u64>,
     pub(super) step: Option<u64>,
-    /// What is being typed into fields of numbers, by their names.
+    /// Text being typed into number fields, by field name.
     pub(super) typed: HashMap<String, String>,
-    /// The row that is plotted; the best one until one is clicked.
+    /// The plotted row; the best one until the user clicks another.
     pub(super) row: Option<Kind>,
-    /// What the rows are sorted by; the best first until a title is clicked.
+    /// Sort order of the rows; best first until the user clicks a column title.
     pub(super) sort: Option<Sort<Order>>,
-    /// What the status bar tells.
+    /// What the status bar shows.
     pub(super) told: Vec<(String, String)>,
     /// PyTorch, HF Trainer, Lightning.
     pub(super) library: usize,
-    /// Changes, roles, code: where there is room for one of them.
+    /// 0: changes, 1: roles and code. Used when there is room for only one of them.
     pub(super) page: usize,
-    /// The slider takes the keys: it has just come into sight, or a chart was clicked.
+    /// The slider takes the focus, because it just appeared or a chart was clicked.
     pub(super) takes_keys: bool,
     /// The frame in which the slider was last drawn.
     pub(super) drawn_in: Option<u64>,
-    /// Changes that would not help are shown too.
+    /// Also shows changes that would not help.
     pub(super) shows_idle: bool,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
@@ -77,10 +76,10 @@ pub struct PlanView {
 }
 
 impl PlanView {
-    /// What is known by now, and the questions for what is not.
+    /// What is known so far, and the questions that are still open.
     pub(super) fn scene(&self, plan: &Arc<Plan>, room: Room, oom: Option<u32>) -> (Scene, Vec<Ask>) {
         let names = plan.names();
-        // What is the same in all recordings can not be asked at another value.
+        // A quantity with the same value in all recordings cannot be planned at another value.
         let varies = |name: &&String| plan.held_at(name).is_none();
         let name = names.get(self.axis).filter(varies).or_else(|| names.iter().find(varies)).or(names.first());
         let name = name.cloned().unwrap_or_default();
@@ -99,7 +98,7 @@ impl PlanView {
             None => most * 2,
         };
         let step = self.step.unwrap_or_else(|| step_for(most.max(wanted))).max(1);
-        // What fits is told to the size; in steps only once the user asks for them.
+        // The largest size that fits is exact. It is rounded to steps only when the user chooses a step.
         let unit = self.step.unwrap_or(1).max(1);
         let limit = room.limit(self.held);
         let own = plan.own_setting(None).text;
@@ -118,10 +117,10 @@ impl PlanView {
         let largest = if knows { ask(own_largest()).and_then(Answer::largest) } else { None };
         let fits = largest.as_ref().map(|l| (l.span[0] / unit * unit, l.span[1] / unit * unit));
         let (low, high) = extent(&recorded, wanted, fits.map(|f| f.1), step);
-        // The handle stays on the axis where one more recording makes that shorter.
+        // The slider's handle stays visible when another recording makes the axis shorter.
         let in_sight = chosen_first.filter(|&size| size / 2 <= high).unwrap_or(high);
         let (low, high) = (low.min(in_sight), high.max(in_sight));
-        // A fitting size far beyond the wanted one is given in words; the figures are those of the wanted one.
+        // When the largest size that fits is far beyond the axis, the figures are those of the wanted size.
         let chosen = chosen_first.unwrap_or_else(|| match fits {
             Some((sure, _)) if (low..=high).contains(&sure) => sure,
             Some((0, 0)) => low,
@@ -151,7 +150,7 @@ impl PlanView {
             sizes.iter().filter_map(|&v| Some((v, ask(point_ask(v, &own))?.point()?))).collect();
         points.sort_by_key(|p| p.0);
         let at = points.iter().find(|p| p.0 == chosen).map(|p| Arc::clone(&p.1)).or_else(|| {
-            // Beyond the axis, or a size between the steps.
+            // The size is beyond the axis or between its steps.
             ask(point_ask(chosen, &own))?.point()
         });
         let mut scene = Scene {
@@ -201,16 +200,16 @@ impl PlanView {
         (scene, asks)
     }
 
-    /// The recording's own cap, where it is the room and only known as a range.
+    /// The recording's own cap, when that is the limit and only a range is known.
     pub(super) fn estimated(&self, room: Room) -> Option<CapRange> {
         self.estimate.filter(|cap| room == Room::Cap(cap.least))
     }
 
-    /// The rows, best first, and what is not known of them yet.
+    /// The rows, best first. Requests the predictions that they still lack.
     fn rows(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
         let (limit, wanted, own) = (scene.limit, scene.wanted, scene.own.clone());
         let size = scene.size(wanted);
-        // At its own size one recording leaves nothing open.
+        // With one recording, everything is known at its own size.
         let is_single = scene.is_single() && !scene.recorded.contains(&wanted);
         let fails = scene.at_wanted().map(|p| outcome(&p.capped) != Outcome::Fits);
         let floor = |n: u64| n / scene.unit * scene.unit;
@@ -268,7 +267,7 @@ impl PlanView {
                     Some(Answer::Cheapest(found)) if passes.is_some() && found.as_ref().is_none_or(|f| is_dearer(&f.0)) => {
                         best = passes;
                     }
-                    // A setting alone has its row.
+                    // A setting alone already has its own row.
                     Some(Answer::Cheapest(Some((changes, conf)))) if changes.is_empty() => {
                         best = Some(Kind::Setting(conf.clone()))
                     }
@@ -283,7 +282,7 @@ impl PlanView {
                 }
             }
         }
-        // The combination that the user made, if it is none of the others.
+        // Adds the combination that the user made, unless it already has a row.
         if let Some(Kind::Changes(changes, conf)) = &self.row
             && (changes.contains('+') || *conf != own)
             && rows.iter().all(|row| Some(&row.kind) != self.row.as_ref())
@@ -294,7 +293,7 @@ impl PlanView {
             let changes = change.name();
             rows.push(row_of(&changes, &own, ask(change_ask(&changes, &own))));
         }
-        // The largest sizes of settings come last: they take longest.
+        // The largest sizes under settings are computed last, because they take longest.
         for row in rows.iter_mut().filter(|_| scene.knows) {
             if let Kind::Setting(conf) = &row.kind
                 && let Some(figures) = &mut row.figures
@@ -306,7 +305,7 @@ impl PlanView {
         for row in &mut rows {
             row.is_best = best.as_ref() == Some(&row.kind);
         }
-        // What is told for the low end of an estimated cap depends on the cap where its high end is enough.
+        // The cap is estimated as a range. A row that fails at its low end but fits at its high end may fit.
         let most = self.estimate.filter(|cap| cap.least == limit && !cap.is_known()).map_or(0, |cap| cap.most);
         for figures in rows.iter_mut().chain([&mut first]).filter_map(|row| row.figures.as_mut()) {
             if figures.outcome == Outcome::Fails && figures.peak <= most {
@@ -323,8 +322,8 @@ impl PlanView {
             None => 5,
             Some(Outcome::Useless(_)) => 6,
         };
-        // As the command line has them: within one rank what helps, cheapest first. What does not help has no code, or is a setting that
-        // lowers nothing where all fits.
+        // The same order as on the command line: by rank; within a rank the rows that help, cheapest first. A row does not help
+        // when it has no code, or when it is a setting that lowers no peak although everything fits.
         let recorded = first.figures.as_ref().filter(|f| f.outcome == Outcome::Fits).map(|f| f.peak);
         let is_idle = |row: &Row| {
             let peak = row.figures.as_ref().map(|f| f.peak);
@@ -358,7 +357,7 @@ impl PlanView {
         scene.selected = chosen.or_else(|| scene.rows.iter().position(|row| row.is_best)).unwrap_or(0);
     }
 
-    /// The wanted batch in several passes whose gradients add up, where that fits.
+    /// Gradient accumulation: the wanted batch in several smaller passes, when one pass fits.
     fn accumulation(&self, scene: &Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) -> Option<Row> {
         let may = scene.fits.filter(|_| scene.name == "batch" && scene.knows)?.1;
         if scene.wanted <= may {
@@ -377,7 +376,7 @@ impl PlanView {
             is_about: false,
             extra: (0, ""),
             cost: found.cost.clone(),
-            // What the passes keep is added to the peak of a part.
+            // Memory kept between passes is added to the peak of one pass.
             trust: scene.plan.trust_of(of_part).max(Trust::Close),
         };
         let (kind, code) = (Kind::Passes(*passes, *part), found.code());
@@ -385,7 +384,7 @@ impl PlanView {
         Some(Row { kind, title, is_best: false, is_part: false, figures: Some(figures), code, price })
     }
 
-    /// The curve of the selected row, coarse.
+    /// The curve of the selected row, with few points.
     fn plot(&self, scene: &mut Scene, ask: &mut impl FnMut(Ask) -> Option<Answer>) {
         const POINTS: usize = 9;
         if !scene.knows || scene.low >= scene.high {
@@ -427,7 +426,7 @@ fn change_row(
     (floor, limit): (&dyn Fn(u64) -> u64, u64),
 ) -> Row {
     let price = Change::price_of(&Change::parse(changes).unwrap_or_default());
-    // Before it was tried: in words, without the place.
+    // Before a combination was simulated, its title is made from its changes.
     let words = |name: &str| Change::parse(name).unwrap_or_default().iter().map(|c| c.title(None)).collect::<Vec<_>>().join("; ");
     let title = found.map_or_else(|| words(changes), |c| c.title.clone());
     let title = titled(&title, conf, own);
@@ -437,7 +436,7 @@ fn change_row(
         outcome: match (&c.reason, c.oom_varies, c.oom) {
             (Some(why), ..) => Outcome::Useless(why.clone()),
             (None, true, _) => Outcome::May,
-            // What may fit by its range is no plain failure, and what fits up to the end of its recording no plain success.
+            // "May fit" is not a plain failure, and a run that fits only up to the end of its recording is not a plain success.
             (None, false, _) if c.ends(limit) == "may fit" => Outcome::May,
             (None, false, true) => Outcome::Fails,
             (None, false, false) => Outcome::Fits,
@@ -450,7 +449,7 @@ fn change_row(
         cost: c.cost.clone(),
         trust: c.trust,
     });
-    // No lines to paste for what does not help.
+    // Changes that do not help get no code to paste.
     let helps = found.is_some_and(|c| c.helps);
     let code = found.filter(|_| helps).map_or_else(Code::default, |c| c.code.clone());
     let code = if conf == own || !helps { code } else { code.with_conf(conf) };
@@ -465,12 +464,12 @@ fn change_row(
     }
 }
 
-/// True for a row that is there without being put together: one change under the recorded settings.
+/// True for a row of the initial list, as opposed to a combination: a single change under the recorded settings.
 fn is_listed(kind: &Kind, own: &str) -> bool {
     !matches!(kind, Kind::Changes(changes, conf) if changes.contains('+') || conf != own)
 }
 
-/// The changes of a row, and its settings.
+/// The changes and the settings of a row.
 fn parts_of(kind: &Kind, own: &str) -> (Vec<Change>, String) {
     match kind {
         Kind::Setting(conf) => (Vec::new(), conf.clone()),
@@ -479,8 +478,8 @@ fn parts_of(kind: &Kind, own: &str) -> (Vec<Change>, String) {
     }
 }
 
-/// Two rows together: what the second has is added, or taken away where the first has it. Of two changes that exclude each other the
-/// newer one stays.
+/// Combines two rows: what the second has is added, or removed when the first already has it. Of two changes that exclude each
+/// other, the second one stays.
 pub(super) fn combined(chosen: &Kind, more: &Kind, own: &str) -> Kind {
     let ((mut changes, mut conf), (added, setting)) = (parts_of(chosen, own), parts_of(more, own));
     for change in added {
@@ -496,7 +495,7 @@ pub(super) fn combined(chosen: &Kind, more: &Kind, own: &str) -> Kind {
     } else if setting != own {
         conf = setting;
     }
-    // One name for one set, in whichever order it was clicked together.
+    // Sorted, so that the same set has the same name whatever the order of clicks.
     let all = Change::all();
     changes.sort_by_key(|c| all.iter().position(|a| a.name() == c.name()));
     let names: Vec<String> = changes.iter().map(Change::name).collect();

@@ -3,10 +3,9 @@
 use vramscope_core::plan::cards::{CARDS, Card};
 use vramscope_core::units::{Bytes, GIBIBYTE, NBSP};
 
-/// Cards that are listed; a menu has the others.
+/// Cards that are listed; the others are in a menu.
 pub(super) const LISTED: [&str; 5] = ["RTX 4090", "A100", "L40S", "H100", "H200"];
 
-/// The memory to fit in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Room {
     /// This many bytes for PyTorch.
@@ -15,7 +14,7 @@ pub(super) enum Room {
 }
 
 impl Room {
-    /// What PyTorch may reserve, where other programs hold some of a card.
+    /// What PyTorch may reserve when other programs use `held` bytes of a card.
     pub fn limit(self, held: u64) -> u64 {
         match self {
             Room::Cap(bytes) => bytes,
@@ -29,7 +28,7 @@ pub(super) fn card(name: &str) -> Option<Card> {
     CARDS.into_iter().find(|card| card.name == name)
 }
 
-/// What a recording is to fit in where it tells nothing of its card: the least listed one that holds its peak.
+/// The default memory when the recording does not name its card: the smallest listed card that holds its peak.
 pub(super) fn room_for(peak: u64) -> Room {
     let mut listed = LISTED.iter().filter_map(|name| card(name));
     let holds = listed.find(|card| card.usable() >= peak);
@@ -44,7 +43,8 @@ pub(super) fn room_words(room: Room) -> String {
     }
 }
 
-/// The memory of a card as its driver shows it. Vendors round: a card of "24 GB" has 23.99 GiB, one of "141 GB" 140.4.
+/// The memory of a card as its driver shows it. Vendors round: a card of "24 GB" has 23.99 GiB, and one of "141 GB" has 140.4
+/// GiB.
 pub(super) fn card_size(card: Card) -> String {
     let gib = card.bytes as f64 / GIBIBYTE as f64;
     format!("{gib:.1}{NBSP}GiB")

@@ -1,7 +1,8 @@
-//! Questions to a plan, answered on threads: those of the size in sight first.
+//! Questions to a plan, answered on threads. Questions about the size in view come first.
 //!
-//! In each frame the view says what it wants to know, most urgent first. What has an answer is drawn, what has none is asked by two
-//! threads: one has the peaks at single sizes, which take milliseconds, the other what takes longer. Answers are kept as long as the plan.
+//! In each frame the view lists what it wants to know, most urgent first. Known answers are drawn, and open questions go to two
+//! threads. One computes peaks at single sizes, which take milliseconds; the other does everything slower. Answers are kept as
+//! long as the plan.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -14,25 +15,24 @@ use vramscope_core::model::Progress;
 use vramscope_core::plan::{Change, Changed, Largest, Passes, Plan, Predicted, Setting, Size};
 use vramscope_core::tables::DeviceTables;
 
-/// Something to be known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Ask {
-    /// The peak at a size under a setting, without a limit and under it.
+    /// The peak at a size under a setting, with and without the limit.
     Point { size: Size, conf: String, limit: u64 },
     /// The largest value of a quantity that fits.
     Largest { name: String, others: Size, conf: String, limit: u64 },
-    /// Where a size fails.
+    /// The first request that fails at a size.
     Failure { size: Size, limit: u64 },
-    /// What changes do at a size, and the largest value of a quantity with them where one is named.
+    /// The effect of changes at a size, and the largest value of quantity `name` with them.
     Change { changes: String, size: Size, conf: String, limit: u64, name: Option<String> },
     /// The cheapest changes under which a size fits, and the settings they need.
     Cheapest { size: Size, limit: u64 },
-    /// A size in several passes that fit.
+    /// The size in several passes that each fit.
     Passes { size: Size, name: String, limit: u64 },
 }
 
 impl Ask {
-    /// Answers for large pictures come before those for tables; 0 is the most urgent.
+    /// The priority; 0 is the most urgent. Answers for large pictures come before answers for tables.
     pub fn urgency(&self, own: &str, own_limit: u64) -> u8 {
         match self {
             Ask::Point { .. } => 0,
@@ -45,23 +45,22 @@ impl Ask {
         }
     }
 
-    /// True if the answer takes milliseconds; slow ones have a thread of their own.
+    /// True when the answer takes milliseconds. Slow questions have their own thread.
     fn is_quick(&self) -> bool {
         matches!(self, Ask::Point { .. })
     }
 }
 
-/// The peak at a size.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
     /// The prediction without a limit.
     pub free: Predicted,
-    /// Under the limit; where it fails, as without one.
+    /// The prediction under the limit. When it fails, its figures are those without a limit.
     pub capped: Predicted,
 }
 
 impl Point {
-    /// The figures of a changed program, which has one peak: under the limit, or without it where it fails.
+    /// The prediction of a changed program, which has a single peak: under the limit, or without it when it fails.
     pub fn of_change(size: &Size, c: &Changed) -> Self {
         let capped = Predicted {
             size: size.clone(),
@@ -81,14 +80,12 @@ impl Point {
     }
 }
 
-/// The request that fails first.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Failure {
     /// Its event in the planned run.
     pub event: u32,
-    /// What it asks for.
     pub bytes: u64,
-    /// What the program does then, `in the backward pass of step 1`; empty where nothing tells.
+    /// What the program was doing, as `in the backward pass of step 1`; empty when unknown.
     pub doing: String,
 }
 
@@ -98,9 +95,9 @@ pub(super) enum Answer {
     Largest(Arc<Largest>),
     /// `None`: it does not fail.
     Failure(Option<Failure>),
-    /// `None`: it cannot be made.
+    /// `None`: the change is not possible.
     Change(Option<Arc<Changed>>),
-    /// Changes as they are written, and settings; `None` where nothing helps.
+    /// Changes in the syntax of `--change`, and settings; `None` when nothing helps.
     Cheapest(Option<(String, String)>),
     /// `None`: no number of passes fits.
     Passes(Option<Arc<Passes>>),
@@ -124,7 +121,7 @@ impl Answer {
 struct Lane {
     /// Most urgent first.
     wanted: Vec<Ask>,
-    /// What it is at.
+    /// The question being answered.
     now: Option<Ask>,
 }
 
@@ -134,45 +131,43 @@ struct Shared {
     lanes: [Mutex<Lane>; 2],
 }
 
-/// All answers so far, and the threads that make more.
+/// All answers so far, and the threads that compute more.
 #[derive(Default)]
 pub(super) struct Runs {
     shared: Arc<Shared>,
     running: [Option<Receiver<()>>; 2],
-    /// Answered and wanted in all, in the last frame.
+    /// Numbers of answered and of wanted questions in the last frame.
     done: (usize, usize),
     is_stopped: bool,
     has_failed: bool,
 }
 
 impl Runs {
-    /// An answer, once it is there.
     pub fn get(&self, ask: &Ask) -> Option<Answer> {
         locked(&self.shared.answers).get(ask).cloned()
     }
 
-    /// Number of answers that are ready, and number wanted; `None` if all are ready.
+    /// Numbers of answered and of wanted questions; `None` when all are answered.
     pub fn progress(&self) -> Option<(usize, usize)> {
         (self.done.0 < self.done.1 && !self.is_stopped).then_some(self.done)
     }
 
-    /// Asks nothing more until [`resume`](Self::resume).
+    /// Starts no more questions until [`resume`](Self::resume).
     pub fn stop(&mut self) {
         self.is_stopped = true;
         self.shared.lanes.iter().for_each(|lane| locked(lane).wanted.clear());
     }
 
-    /// Continues after a stop.
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }
 
-    /// Stopped by the user, with something left to do.
+    /// True when the user stopped it and questions are open.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped && self.done.0 < self.done.1
     }
 
-    /// Sees to it that these are answered, in their order.
+    /// Makes sure that these questions are answered, in this order.
     pub fn want(&mut self, jobs: &Jobs, plan: &Arc<Plan>, asks: &[Ask]) {
         let missing: Vec<Ask> = {
             let answers = locked(&self.shared.answers);
@@ -231,7 +226,7 @@ impl Drop for Runs {
     }
 }
 
-/// A setting as it is written; one that PyTorch would refuse is the defaults.
+/// Parses a setting. One that PyTorch would refuse becomes the default.
 pub(super) fn setting(plan: &Plan, conf: &str, limit: Option<u64>) -> Setting {
     let own = plan.own_setting(limit);
     if own.text == conf { own } else { Setting::parse(conf, limit).unwrap_or(own) }
@@ -241,7 +236,7 @@ fn answer(plan: &Plan, ask: &Ask) -> Answer {
     match ask {
         Ask::Point { size, conf, limit } => {
             let free = plan.at(size, &setting(plan, conf, None));
-            // Far below the limit nothing is different under it.
+            // Far below the limit, the limit changes nothing.
             let is_far = free.span[1] < limit - limit / 8;
             let capped = if is_far { free.clone() } else { plan.at(size, &setting(plan, conf, Some(*limit))) };
             Answer::Point(Arc::new(Point { free, capped }))
@@ -266,7 +261,7 @@ fn answer(plan: &Plan, ask: &Ask) -> Answer {
     }
 }
 
-/// The first request that fails, and what the program does then.
+/// The first request that fails, and what the program was doing then.
 fn failure(plan: &Plan, size: &Size, limit: u64) -> Option<Failure> {
     let recording = plan.recording(size, &plan.own_setting(Some(limit)), &[])?;
     let device = recording.devices.first()?;

@@ -1,4 +1,4 @@
-//! [`Scene`]: what the view shows of a plan, worked out by now.
+//! [`Scene`]: what the view shows of a plan, with everything that is known so far.
 
 use std::sync::Arc;
 
@@ -7,53 +7,49 @@ use vramscope_core::plan::{Code, Cost, Trust};
 use vramscope_core::plan::{Largest, Plan, Predicted, Size};
 use vramscope_core::units::count;
 
-/// What a row of the table is.
+/// The kind of a row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The recorded settings, nothing changed.
+    /// The recorded settings without changes.
     Own,
-    /// Other settings of the allocator.
     Setting(String),
     /// Changes to the program, and settings.
     Changes(String, String),
-    /// This many passes, each of a part of the size.
+    /// Gradient accumulation: the number of passes, and the size of each.
     Passes(u64, u64),
 }
 
-/// How a row ends under the limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Fits,
     May,
     Fails,
-    /// Why it does nothing here.
+    /// Why the change has no effect here.
     Useless(String),
 }
 
-/// What a row says.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figures {
-    /// Reserved, without a limit.
+    /// Peak of reserved bytes without a limit.
     pub peak: u64,
     pub span: [u64; 2],
     pub outcome: Outcome,
-    /// The same in the words that the command line has too.
+    /// The outcome in the command line's words.
     pub ends: &'static str,
-    /// How often cached memory is given back on the way.
+    /// How often cached memory is released and a request retried.
     pub retries: u64,
-    /// The largest size that fits for certain, and the largest that may; `None` until they are known.
+    /// The largest size that certainly fits and the largest that may fit; `None` until known.
     pub largest: Option<[u64; 2]>,
-    /// The largest size is the likely one of one recording.
+    /// The largest size is an estimate from a single recording.
     pub is_about: bool,
-    /// Bytes made again or moved in each step; 0 for none.
+    /// Bytes recomputed or moved in each step, and the verb; 0 for none.
     pub extra: (u64, &'static str),
-    /// In words.
     pub cost: String,
     pub trust: Trust,
 }
 
 impl Figures {
-    /// Of the program as it is under a setting and a limit.
+    /// Figures of the unchanged program under a setting and a limit.
     pub(super) fn of_point(p: &Point, cost: &str, plan: &Plan, limit: u64) -> Self {
         Figures {
             peak: p.free.peak_reserved_bytes,
@@ -69,7 +65,7 @@ impl Figures {
         }
     }
 
-    /// True for a row that is worth a look beside the program as it is: its peak is lower, it fits better, or more of the size fits.
+    /// True for a row that is better than the unchanged program: a lower peak, a better outcome, or a larger size that fits.
     pub(super) fn improves(&self, own: &Figures) -> bool {
         let rank = |figures: &Figures| match figures.outcome {
             Outcome::Fits => 0,
@@ -80,7 +76,7 @@ impl Figures {
         !is_useless && (self.peak < own.peak || rank(self) < rank(own) || self.largest > own.largest)
     }
 
-    /// What it costs, with the bytes that are made again or moved.
+    /// The cost, including the bytes that are recomputed or moved.
     pub(super) fn costs(&self, size: impl Fn(u64) -> String) -> String {
         match self.extra {
             (0, _) => self.cost.clone(),
@@ -94,61 +90,58 @@ pub(super) struct Row {
     pub kind: Kind,
     pub title: String,
     pub is_best: bool,
-    /// It is part of the chosen combination.
+    /// The row is part of the chosen combination.
     pub is_part: bool,
     pub figures: Option<Figures>,
     pub code: Code,
-    /// What it costs, for the order of the rows.
     pub(super) price: (Cost, u32),
 }
 
-/// Everything that is known by now.
 pub(super) struct Scene {
     pub plan: Arc<Plan>,
     /// The quantity on the axis.
     pub name: String,
-    /// The size that others are at.
     pub base: Size,
-    /// False if the recording's size is unknown.
+    /// False when the recorded size is unknown.
     pub knows: bool,
     pub limit: u64,
     /// `in 4 GiB`, `on the H100`.
     pub place: String,
-    /// The limit is what a card has beside the context.
+    /// The limit is a card's memory without the CUDA context.
     pub is_card: bool,
-    /// The recording's own allocator settings, as text.
+    /// The recorded allocator settings, as text.
     pub own: String,
     pub recorded: Vec<u64>,
     pub wanted: u64,
     pub step: u64,
-    /// Sizes that fit are told in multiples of it.
+    /// Sizes that fit are rounded to multiples of this.
     pub unit: u64,
     pub low: u64,
     pub high: u64,
     pub largest: Option<Arc<Largest>>,
-    /// The largest size of the steps that is sure to fit, and the largest that may; 0 for none.
+    /// The largest size that certainly fits and the largest that may fit, in steps; 0 for none.
     pub fits: Option<(u64, u64)>,
     pub chosen: u64,
-    /// The sizes of the curve that are known, ascending.
+    /// The simulated sizes of the curve, ascending.
     pub points: Vec<(u64, Arc<Point>)>,
-    /// How many it will have.
+    /// How many there will be.
     pub all: usize,
-    /// The chosen size, once it is known.
+    /// The prediction at the chosen size, once known.
     pub at: Option<Arc<Point>>,
-    /// The chosen size with the chosen row's changes, once it is known.
+    /// The prediction at the chosen size with the chosen row's changes, once known.
     pub at_row: Option<Arc<Point>>,
-    /// The first failure, at that size.
+    /// The first size that fails, and its failure.
     pub failure: Option<(u64, Failure)>,
-    /// The failure in the only recording.
+    /// The event of the failure in the only recording.
     pub recorded_failure: Option<u32>,
     pub rows: Vec<Row>,
-    /// Rows that lower no peak and let nothing fit; among the others only where they are asked for.
+    /// How many rows neither lower the peak nor make anything fit. They are shown only on request.
     pub idle: usize,
     pub shows_idle: bool,
     pub selected: usize,
-    /// The curve of the selected row: peaks without a limit.
+    /// The curve of the selected row: peaks without a limit, by size.
     pub plotted: Vec<(u64, u64)>,
-    /// Nothing makes the wanted size fit, and everything was tried.
+    /// Everything was tried and nothing makes the wanted size fit.
     pub is_hopeless: bool,
 }
 
@@ -157,38 +150,37 @@ impl Scene {
         self.base.with(&self.name, value)
     }
 
-    /// `batch 44`, or the run's name if its size is unknown.
+    /// `batch 44`, or "this run" when the size is unknown.
     pub(super) fn named(&self, value: u64) -> String {
         if self.knows { format!("{} {}", self.name, count(value)) } else { "this run".to_owned() }
     }
 
-    /// Something of the answers rests on one recording.
+    /// True when an answer relies on a single recording.
     pub(super) fn is_single(&self) -> bool {
         self.plan.is_single()
     }
 
-    /// The first size of the steps that fails in every run tried.
+    /// The first step at which every simulated run fails.
     pub(super) fn fails(&self) -> Option<u64> {
         self.fits.map(|(_, may)| may + self.unit)
     }
 
-    /// The wanted size, once it is known.
+    /// The prediction at the wanted size, once known.
     pub(super) fn at_wanted(&self) -> Option<&Arc<Point>> {
         self.points.iter().find(|p| p.0 == self.wanted).map(|p| &p.1)
     }
 
-    /// The wanted size fits as it is: then what saves most is of interest, not what is cheapest.
+    /// The wanted size already fits. The largest saving then matters more than the cheapest change.
     pub(super) fn fits_already(&self) -> bool {
         self.at_wanted().is_some_and(|p| outcome(&p.capped) == Outcome::Fits)
     }
 
-    /// The row that makes the wanted size fit with the least cost.
+    /// The cheapest row that makes the wanted size fit.
     pub(super) fn best(&self) -> Option<&Row> {
         self.rows.iter().find(|row| row.is_best)
     }
 }
 
-/// How a size ends.
 pub(super) fn outcome(p: &Predicted) -> Outcome {
     match (p.oom, p.oom_varies || (p.is_open && !p.oom)) {
         (_, true) => Outcome::May,

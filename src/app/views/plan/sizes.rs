@@ -1,4 +1,4 @@
-//! Sizes as text, and the sentences that answer.
+//! Sizes as text, and the sentences of the answer.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use vramscope_core::units::{Bytes, NBSP, capital, count};
 use super::runs::Point;
 use super::scene::{Outcome, Row, Scene, outcome};
 
-/// How a piece of a sentence is set.
+/// How a piece of a sentence is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
@@ -17,7 +17,7 @@ pub(super) enum Ink {
     Red,
 }
 
-/// The answer in a few words, and whether it is a no.
+/// The answer in a few words, and whether it is negative.
 pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
     let place = &match scene.plan.horizon() {
         Some(horizon) => format!("{}, {}", scene.place, horizon.reach()),
@@ -50,7 +50,7 @@ pub(super) fn headline(scene: &Scene) -> Option<(String, bool)> {
     })
 }
 
-/// Why no more fits, and what would make the wanted size fit.
+/// Why no larger size fits, and what would make the wanted size fit.
 pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     let mut out: Vec<(String, Ink)> = Vec::new();
     let mut say = |text: String, ink| out.push((text, ink));
@@ -61,7 +61,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
             _ => "It fails".to_owned(),
         };
         say(format!("{words} at event {}", count(u64::from(failure.event))), Ink::Red);
-        // Of a cap that is only known as a range its low end is taken, under which an earlier request fails.
+        // When only a range is known for the cap, its low end is used. An earlier request than the recorded one may then fail.
         let is_same = |event: &u32| *event == failure.event || (scene.knows && !scene.recorded.contains(size));
         if let Some(recorded) = scene.recorded_failure.filter(|event| !is_same(event)) {
             say(format!(" under that limit (in the recording: {})", count(u64::from(recorded))), Ink::Plain);
@@ -83,7 +83,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
         let words = if may == sure + scene.unit { count(may) } else { format!("Up to {}", count(may)) };
         say(format!("{words} may fit. "), Ink::Plain);
     }
-    // A request may find a hole at one size and none at a smaller one.
+    // A request may find a large enough hole at one size but not at a smaller one.
     let is_hole =
         |(size, p): &&(u64, Arc<Point>)| scene.fits.is_some_and(|(sure, _)| *size < sure) && outcome(&p.capped) != Outcome::Fits;
     let holes: Vec<u64> = scene.points.iter().filter(is_hole).map(|p| p.0).collect();
@@ -144,7 +144,7 @@ pub(super) fn lead(scene: &Scene) -> Vec<(String, Ink)> {
     out
 }
 
-/// What a row is, inside a sentence.
+/// What a row does, as part of a sentence.
 fn means(row: &Row) -> String {
     match &row.kind {
         super::scene::Kind::Setting(conf) if conf == "expandable_segments:True" => "expandable segments".to_owned(),
@@ -154,7 +154,7 @@ fn means(row: &Row) -> String {
     }
 }
 
-/// A number of a field: `64`, `1,024`.
+/// Parses a number field: `64`, `1,024`.
 pub(super) fn number(text: &str) -> Option<u64> {
     let plain: String = text.chars().filter(|c| !matches!(c, ',' | ' ') && *c != NBSP).collect();
     plain.parse().ok().filter(|v| (1..1 << 32).contains(v))

@@ -13,17 +13,16 @@ use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Widt
 use vramscope_core::plan::ENDS;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, capital, count, counted};
 
-/// What the rows are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
-    /// The cheapest that fits first; no column has it.
+    /// The cheapest that fits first. It has no column.
     Best,
     Price,
     Peak,
     Largest,
 }
 
-/// The orders, as the menu has them; a title of a column turns one around.
+/// The sort orders in the menu. A click on a column title reverses one.
 const ORDERS: [(&str, Order, bool); 4] = [
     ("cheapest that fits", Order::Best, false),
     ("price", Order::Price, false),
@@ -31,7 +30,7 @@ const ORDERS: [(&str, Order, bool); 4] = [
     ("largest", Order::Largest, true),
 ];
 
-/// What helps comes first: where nothing has to fit any more, what saves most.
+/// The initial order: the cheapest that fits; when everything fits already, what saves most.
 fn first_order(scene: &Scene) -> Order {
     if scene.fits_already() { Order::Peak } else { Order::Best }
 }
@@ -46,7 +45,7 @@ impl PlanView {
         }
     }
 
-    /// The rows; a click plots one and shows its code, one into its box combines.
+    /// Draws the rows. A click plots a row and shows its code; a click on its check box combines it.
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let figures = || scene.rows.iter().filter_map(|r| r.figures.as_ref());
         let peaks = figures().map(|f| f.peak);
@@ -67,9 +66,9 @@ impl PlanView {
             }
         };
         let figure = |i: usize, of: fn(&Figures) -> f64| scene.rows.get(i).and_then(known).map_or(f64::MAX, of);
-        // Where it is narrow the bars go first: what a change costs is told nowhere else.
+        // In a narrow pane the bars are hidden first. The cost of a change is shown nowhere else, so it stays.
         let least = if scene.knows { 800.0 } else { 700.0 };
-        // Where there is no curve the table is narrow and has room below: what a change costs takes a third line.
+        // Without a curve the table is narrower but higher, so costs may take three lines.
         let (height, most_lines) = if scene.knows { (ROW, 2) } else { (ROW + 14.0, 3) };
         let columns: Vec<Column<'_, Line<'_>, Order>> = vec![
             Column::text("", Width::Exact(10.0), |c, l: &Line<'_>| {
@@ -109,7 +108,7 @@ impl PlanView {
                 Some(f) => c.figure(unit.figure(f.peak), t.text1),
                 None => dash(c, useless(l.1).is_some()),
             })
-            // The run as it is comes first: what the others are held against.
+            // The unchanged program stays first, because all others are compared with it.
             .by(Order::Peak, |i| if i == 0 { -1.0 } else { figure(i, |f| f.peak as f64) })
             .descends(false),
             Column::text(scene.place.as_str(), Width::Exact(126.0), |c, &(_, row): &Line<'_>| {
@@ -124,7 +123,7 @@ impl PlanView {
             }),
             Column::figure("largest", 80.0, |c, &(_, row): &Line<'_>| match known(row).map(|f| (&row.kind, f.largest)) {
                 None => dash(c, useless(row).is_some()),
-                // Where a part fits, more parts let any size fit.
+                // When one pass fits, any size fits with more passes.
                 Some((Kind::Passes(..), _)) => c.figure("any", t.text1),
                 Some((_, Some([0, 0]))) => c.figure("none", t.text1),
                 Some((_, Some([n, most]))) if n == most => {
@@ -155,7 +154,7 @@ impl PlanView {
             .from(700.0),
         ];
         let mut sort = self.sort.clone().unwrap_or_else(|| Sort::new(first_order(scene), false));
-        // The figures come one by one, so the order is made anew each time.
+        // Figures arrive one by one, so the rows are sorted in every frame.
         let rows = Arc::new(());
         let table = Table::sorted("changes", columns, &mut sort).of(&rows).row_height(height).lines().selected(Some(selected));
         let out = table.show(ui, scene.rows.len(), |i| Some((i, scene.rows.get(i)?)), |_, l| spoken(l.1));
@@ -166,7 +165,7 @@ impl PlanView {
         let combines = ui.input(|i| i.modifiers.command) || out.seen.iter().any(|row| is_box(&row));
         if let Some(row) = out.clicked.filter(|_| combines).and_then(|row| scene.rows.get(row)) {
             if !matches!(row.kind, Kind::Own | Kind::Passes(..)) {
-                // Nothing was chosen yet: the best one is shown but not chosen.
+                // When nothing was chosen yet, the best row is shown but not chosen.
                 let chosen = self.row.clone().unwrap_or(Kind::Own);
                 self.row = Some(combined(&chosen, &row.kind, &scene.own));
             }
@@ -201,12 +200,12 @@ impl PlanView {
     }
 }
 
-/// A sentence of a cell, on several lines where one is not enough.
+/// A sentence in a cell, on several lines if necessary.
 fn in_cell(c: &Cell<'_>, text: &str, ink: egui::Color32, lines: usize) {
     label::lay(c.p, c.rect.left_center(), label::in_lines(c.p, text, Type::Body, ink, c.rect.width(), lines), ink);
 }
 
-/// A row where it cannot be seen.
+/// A row's text for screen readers.
 fn spoken(row: &Row) -> String {
     let Some(f) = &row.figures else { return format!("{}: being tried", row.title) };
     match &f.outcome {
@@ -233,7 +232,7 @@ fn ends(f: &Figures) -> String {
 /// A row by its index.
 type Line<'a> = (usize, &'a Row);
 
-/// Why a change does nothing here.
+/// Why a change has no effect here.
 fn useless(row: &Row) -> Option<&str> {
     match &row.figures.as_ref()?.outcome {
         Outcome::Useless(why) => Some(why),
@@ -241,7 +240,7 @@ fn useless(row: &Row) -> Option<&str> {
     }
 }
 
-/// The figures of a change that was tried and does something.
+/// The figures of a change that was simulated and has an effect.
 fn known(row: &Row) -> Option<&Figures> {
     row.figures.as_ref().filter(|_| useless(row).is_none())
 }

@@ -13,7 +13,7 @@ use vramscope_core::units::Address;
 const HEIGHT_NAMES: [&str; HEIGHTS.len()] = ["fit", "3 px", "6 px", "10 px", "16 px", "28 px"];
 
 impl SegmentMap {
-    /// What fits into the header: the menu and the field, or a button that opens the field.
+    /// Shows the menu and the address field, or in a narrow header a button that opens the field.
     pub(super) fn header(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let width = ui.available_width();
         if width > 260.0 {
@@ -38,7 +38,7 @@ impl SegmentMap {
         }
     }
 
-    /// A menu for order, scale and height of the rows.
+    /// The menu for order, scale and height of the rows.
     fn arrangement(&mut self, ui: &mut Ui) {
         let order = Order::ALL.iter().position(|o| *o == self.order).unwrap_or(0);
         let span = self.span();

@@ -32,7 +32,6 @@ pub fn address_of(cx: &ViewContext<'_>, item: Item) -> Option<u64> {
     }
 }
 
-/// What one frame draws, and where.
 #[derive(Clone, Copy)]
 pub struct Scene<'a> {
     pub cx: &'a ViewContext<'a>,
@@ -117,7 +116,7 @@ impl Scene<'_> {
         let pixel = f64::from(at.x - areas.rows.left()) * f64::from(picture.window.pixels) / f64::from(areas.rows.width());
         let rows = || line.clone().filter_map(|i| Some((i, picture.plan.rows.get(i)?)));
         let begins = |row: &Row| RowScale::new(&picture.plan, row, picture.span, picture.window).offset(pixel).is_some();
-        // In the gutter the first row of the line, at the bars that with the largest hole.
+        // In the gutter it is the first row of the line, at the bars the one with the largest hole.
         let (index, row) = match at.x {
             x if x > areas.rows.right() => rows().rev().max_by_key(|(_, row)| row.largest_hole)?,
             x if x < areas.rows.left() => rows().next()?,

@@ -26,12 +26,10 @@ pub enum Order {
 }
 
 impl Order {
-    /// Every order, as in the selector.
     pub const ALL: [Order; 5] = [Order::Address, Order::Size, Order::Free, Order::LargestHole, Order::Age];
     pub const NAMES: [&'static str; 5] = ["address", "size", "free bytes", "largest hole", "age"];
 }
 
-/// Which bytes a row covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Span {
     /// One row per segment, all on one scale of bytes.
@@ -39,12 +37,12 @@ pub enum Span {
     TrueSize,
     /// One row per segment, each as wide as the pane.
     Normalised,
-    /// All segments of a group one after the other on lines of equal bytes, for expandable ones and those of unlike size.
+    /// All segments of a group one after the other on lines of equal length. For expandable segments and those of very different
+    /// sizes.
     Wrapped,
 }
 
 impl Span {
-    /// Every choice, as in the selector.
     pub const ALL: [Span; 3] = [Span::TrueSize, Span::Normalised, Span::Wrapped];
     pub const NAMES: [&'static str; 3] = ["true size", "normalised", "wrapped"];
 }
@@ -65,7 +63,6 @@ pub struct Group {
     pub stream: StreamId,
     /// For example `large pool, default stream`.
     pub name: String,
-    /// The group has expandable segments.
     pub is_expandable: bool,
     /// False for blocks whose segment is not in the source.
     pub is_reserved: bool,
@@ -108,7 +105,7 @@ impl Unit {
     }
 }
 
-/// One row: a unit, a part of one, or several units of equal size folded together. Where they are wrapped, several share a line.
+/// One row: a unit, a part of one, or several folded units of equal size. In wrapped mode several rows may share a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The units, as indices into [`Plan::order`].
@@ -117,7 +114,7 @@ pub struct Row {
     pub from: u64,
     /// Offset one past the last byte shown.
     pub to: u64,
-    /// Bytes of the rows before it on its line; 0 where it begins one.
+    /// Bytes of the rows before this one on the same line.
     pub lead: u64,
     pub group: u32,
     /// The largest hole of the units; for a part of a unit, the largest hole that starts in the part.
@@ -128,7 +125,6 @@ pub struct Row {
     /// continues from the row above. For folded units those of the first unit. Empty when nothing in the row is mapped or no
     /// segment is known.
     pub named: Range<u32>,
-    /// A segment begins in the row.
     pub is_start: bool,
 }
 
@@ -143,20 +139,16 @@ pub struct Plan {
     pub order: Vec<u32>,
     /// Rows from the top, group after group.
     pub rows: Vec<Row>,
-    /// Bytes of the longest row.
     pub longest: u64,
     /// Number of units that share a row with others.
     pub folded: u32,
-    /// Long units continue over several rows.
     pub is_wrapped: bool,
 }
 
 /// The user's choices for the arrangement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The order within a group.
     pub order: Order,
-    /// Which bytes a row covers.
     pub span: Span,
     /// Fold rows of equal size when there are more than [`FOLD_OVER`].
     pub fold: bool,
@@ -357,7 +349,7 @@ impl Plan {
         }
     }
 
-    /// Lines of equal bytes: what does not fit on one goes on on the next. What is small beside the rest has lines of its own length.
+    /// Wraps units onto lines of equal length. A group that is small beside the others gets shorter lines of its own.
     fn wrap(&mut self, state: &State) {
         self.is_wrapped = true;
         let spans: Vec<u64> = (0..self.groups.len() as u32)
@@ -460,7 +452,7 @@ fn age(born: u32) -> i64 {
     if born == vramscope_core::tables::NO_EVENT { -1 } else { i64::from(born) }
 }
 
-/// Bytes of a line: the smallest power of two from 2 MiB up that needs at most 48 lines, or one a group.
+/// Bytes per line: the smallest power of two from 2 MiB up that needs at most 48 lines (or one line per group).
 fn wrap_bytes(groups: &[u64]) -> u64 {
     const LINES: u64 = 48;
     let mut bytes = 2 * MEBIBYTE;
@@ -470,10 +462,10 @@ fn wrap_bytes(groups: &[u64]) -> u64 {
     bytes
 }
 
-/// The default for a recording: wrapped when a few expandable segments hold everything, and where at a common scale most segments of
-/// the largest group would be slivers beside one.
+/// The default for a recording. Wrapped when a few expandable segments hold everything, or when most segments of the largest
+/// group would be very thin beside the longest one.
 pub fn natural_span(device: &DeviceRecording, state: &State) -> Span {
-    /// So many times as long as the middle one.
+    /// The longest segment is this many times as long as the median.
     const UNEVEN: u64 = 8;
     const MANY: usize = 12;
     let plan = Plan::new(device, state, Choice { order: Order::Address, span: Span::TrueSize, fold: false });

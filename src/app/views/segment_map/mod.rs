@@ -57,7 +57,6 @@ pub const INFO: ViewInfo = ViewInfo {
 /// Row heights including the gap; `None` is automatic.
 const HEIGHTS: [Option<f32>; 6] = [None, Some(3.0), Some(6.0), Some(10.0), Some(16.0), Some(28.0)];
 
-/// What a picture depends on.
 #[derive(Clone, PartialEq)]
 struct Key {
     event: u32,
@@ -69,7 +68,6 @@ struct Key {
     focus: Focus,
 }
 
-/// The picture, computed off the UI thread.
 struct Picture {
     key: Key,
     state: Arc<State>,

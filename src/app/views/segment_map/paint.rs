@@ -10,13 +10,11 @@ use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, Cut, DASH_LIMIT, Term, label};
 use vramscope_core::units::{Bytes, compared, count, counted};
 
-/// The parts of the map on screen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Areas {
     /// Column of the row numbers.
     pub gutter: Rect,
     pub rows: Rect,
-    /// The axis over the rows.
     pub axis: Rect,
     /// Bars of the largest holes; an empty rectangle when there is no room.
     pub bars: Rect,
@@ -175,7 +173,7 @@ pub fn around(
         let strip = areas.row(places, row, scroll);
         let line = plan.line(row);
         let rows = &plan.rows[line.clone()];
-        // What begins on the line names it.
+        // A segment that begins on the line gives it its label.
         let shown = rows.iter().find(|r| r.is_start).unwrap_or(&plan.rows[row]);
         let largest_hole = rows.iter().map(|r| r.largest_hole).max().unwrap_or(0);
         if areas.gutter.width() >= GUTTER {
@@ -190,7 +188,7 @@ pub fn around(
             // Keeps the labels of the first and last row fully visible, and that of a low first row off the heading above it.
             let centre = if first_of_group { strip.center().y.max(strip.top() + 7.0) } else { strip.center().y };
             let y = centre.clamp(areas.rows.top() + 6.0, (areas.rows.bottom() - 6.0).max(areas.rows.top() + 6.0));
-            // Nor does it reach into the heading below a group of few low rows.
+            // The label must not reach into the header below a group of few low rows.
             let end = plan.rows.partition_point(|r| r.group <= shown.group).saturating_sub(1);
             let has_room = end + 1 == plan.rows.len() || y + 4.0 <= areas.row(places, end, scroll).bottom();
             if (is_due || first_of_group) && has_room && y - last_label >= 12.0 {
@@ -217,7 +215,8 @@ pub fn around(
             let strip = areas.row(places, row, scroll);
             if served.get(plan.rows[row].group as usize) == Some(&true) {
                 let y = Rangef::new(strip.top().max(areas.rows.top()), (strip.top() + places.pitch).min(areas.rows.bottom()));
-                // Beyond the scale: a line behind the end of the bars, to which the arrow at its figure points.
+                // When the request is too large for the scale, a line behind the bars shows it, and an arrow points from its
+                // figure to it.
                 let x = if scale.is_beyond { areas.bars.right() + 5.0 } else { bar_end(size) };
                 batch.dashed_vline(x, y, 1.0, DASH_LIMIT, tokens.red);
             }
@@ -263,7 +262,7 @@ pub fn around(
         let is_longer = plan.is_wrapped && plan.rows.iter().filter(|r| r.group == index && r.lead == 0).count() > 1;
         let (scales, figures) = header_words(group, plan.longest, is_longer);
         let width = |text: &str, kind: Type| if text.is_empty() { 0.0 } else { label::width(&body, text, kind) + 12.0 };
-        // A note that the scale differs from the axis matters more than all figures but the shortest.
+        // The note on a different scale has priority over all figures but the shortest.
         let pairs = figures.iter().flat_map(|f| scales.iter().map(move |s| (s, f)));
         let fits = |(s, f): &(&String, &String)| width(s, Type::Caption) + width(f, Type::Mono) <= rest.width() + 12.0;
         let least = (scales.last(), figures.last());
@@ -300,7 +299,7 @@ fn header_words(group: &Group, longest: u64, is_longer: bool) -> (Vec<String>, V
     (scales, figures)
 }
 
-/// Every how many segments a label is shown: a round number that keeps labels apart at this row height.
+/// How many segments to advance per label: a round number that keeps labels apart at this row height.
 fn round_step(rows: usize, segments: usize, pitch: f32) -> usize {
     let apart: f64 = if pitch >= 15.0 { 15.0 } else { 40.0 };
     let wanted = apart * segments as f64 / (rows.max(1) as f64 * f64::from(pitch.max(0.1)));

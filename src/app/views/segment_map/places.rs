@@ -60,7 +60,7 @@ impl Places {
         from..to.max(from)
     }
 
-    /// The row at a height; the last one of those on a line.
+    /// The row at a height; when several share a line, the last of them.
     pub fn at(&self, y: f32) -> Option<usize> {
         let row = self.tops.partition_point(|&t| t <= y).checked_sub(1)?;
         (y < self.tops[row] + self.pitch).then_some(row)

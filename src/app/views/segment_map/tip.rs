@@ -9,7 +9,6 @@ use vramscope_core::model::BlockState;
 use vramscope_core::tables::BlockAt;
 use vramscope_core::units::{Address, Bytes, count, counted};
 
-/// Tooltip of a block or hole.
 pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt) -> Tip {
     let mut tip = if block.lifetime.is_some() {
         let place = place_name(cx.data, cx.roles.map(AsRef::as_ref), block.lifetime);
@@ -43,7 +42,6 @@ pub fn block(cx: &ViewContext<'_>, picture: &Picture, row: &Row, block: &BlockAt
     tip
 }
 
-/// Tooltip of unmapped address space.
 pub fn unmapped(from: u64, size: u64) -> Tip {
     Tip::new(format!("Not mapped, {}", Bytes(size)))
         .row("address", Address(from).to_string())

@@ -1,10 +1,10 @@
-//! The sentences about all steps. Pure.
+//! The sentences about all steps.
 
 use vramscope_core::anatomy::steps::{StepFigures, number};
 use vramscope_core::units::{Bytes, counted};
 
-/// How the peaks of the steps compare, as a sentence with marks around its figures; `None` without steps. A step stands out from
-/// a twentieth above the median on.
+/// A sentence that compares the peaks of the steps, with markup around its figures; `None` without steps. A step stands out when
+/// it is 5 % or more above the median.
 pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     let (at, top) = figures.iter().enumerate().max_by_key(|(i, s)| (s.peak, std::cmp::Reverse(*i)))?;
     let mut peaks: Vec<u64> = figures.iter().map(|s| s.peak).collect();
@@ -29,8 +29,8 @@ pub(super) fn peaks_sentence(figures: &[StepFigures]) -> Option<String> {
     })
 }
 
-/// Whether memory grows, as one sentence: what the overview says of it, else what the later half of the steps left in use, if
-/// they are enough to tell. `None` for one step or two, which nobody expects to.
+/// A sentence on whether memory grows: the overview's own, or else what the later half of the steps left in use, if there are
+/// enough steps. `None` for one or two steps, where nobody expects an answer.
 pub(super) fn growth_sentence(overview: Option<&str>, can_tell: bool, figures: &[StepFigures], events: u32) -> Option<String> {
     match overview {
         Some(said) => return Some(format!("{said}.")),
@@ -50,8 +50,8 @@ pub(super) fn growth_sentence(overview: Option<&str>, can_tell: bool, figures: &
     })
 }
 
-/// What the later half of the steps left in use, and whether the last step was left aside: where it ends with the recording, it
-/// ends with the program, which gives everything back.
+/// What the later half of the steps left in use, and whether the last step was left out. A last step that ends with the recording
+/// is left out, because the program may have freed everything at its exit.
 fn late_growth(figures: &[StepFigures], events: u32) -> (i64, bool) {
     let leaves_last = figures.len() > 3 && figures.last().is_some_and(|s| s.is_open || s.end >= events);
     let all = &figures[..figures.len() - usize::from(leaves_last)];

@@ -1,4 +1,4 @@
-//! Steps: what each training step did to memory, and how the steps were found.
+//! Steps: the memory of each training step, and how the steps were found.
 
 mod layout;
 
@@ -33,11 +33,10 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(StepsView { found: Derived::default(), sort: Sort::new("step", false) }),
 };
 
-/// The steps and their figures.
 struct Found {
     steps: Steps,
     how: String,
-    /// What annotations leave open.
+    /// What the annotations do not cover.
     caveat: Option<String>,
     figures: Vec<StepFigures>,
     /// Whether memory grows from step to step.
@@ -91,7 +90,7 @@ impl View for StepsView {
 }
 
 impl StepsView {
-    /// Which step peaks highest, and whether the steps leave something behind.
+    /// Which step has the highest peak, and whether steps leave memory behind.
     fn summary(&self, ui: &mut Ui, cx: &ViewContext<'_>, found: &Found) {
         let t = cx.tokens;
         let Some(peaks) = layout::peaks_sentence(&found.figures) else { return };
@@ -112,7 +111,7 @@ impl StepsView {
         let f = &found.figures;
         let first = || f.iter().take(2_000);
         let size = SizeColumn::of(first().flat_map(|s| [s.peak, s.kept.unwrap_or(0), s.growth().unsigned_abs()]));
-        // A step allocates many times what it holds.
+        // Separate, because a step allocates many times the bytes that it holds at once.
         let allocated = SizeColumn::of(first().map(|s| s.allocated));
         let greatest = f.iter().map(|s| s.peak.max(s.reserved)).max().unwrap_or(1) as f64;
         let quiet = |zero: bool| if zero { t.text3 } else { t.text1 };
@@ -179,7 +178,7 @@ impl StepsView {
     }
 }
 
-/// Said of a figure that the recording does not show, as what the last step keeps.
+/// Stands for a figure that the recording does not show, such as what the last step keeps.
 const UNKNOWN: &str = "\u{2013}";
 
 /// `+12.5`, `−3`, `same`, in the unit of the column.

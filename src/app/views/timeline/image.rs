@@ -31,7 +31,8 @@ const SEAM: u16 = 0x80;
 const DIM: u16 = 0x40;
 /// Mask of the class, counted from 1.
 const CLASS: u16 = 0x3f;
-/// The classes of what a trace's total holds beyond its blocks: at most sixteen others exist.
+/// Memory that a trace counts in its total without naming its blocks. These two values are free, because at most
+/// sixteen other classes exist.
 const GREW: u16 = CLASS;
 const BEFORE: u16 = CLASS - 1;
 /// Mask of the tone: the lightness of a block, which separates neighbours of one class that are too thin for a seam.

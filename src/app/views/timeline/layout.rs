@@ -6,7 +6,6 @@ pub(super) use crate::app::state::Track;
 use crate::app::state::TrackLayout;
 use vramscope_core::tables::Cell;
 
-/// Height of the overview.
 const OVERVIEW: f32 = 34.0;
 /// Height of the overview in a low pane, enough to see and drag the window.
 const OVERVIEW_LOW: f32 = 18.0;
@@ -22,7 +21,6 @@ const CURVES: f32 = 96.0;
 const CURVES_BESIDE_OPS: f32 = 60.0;
 /// Below this height a pane with operators shows one level of annotations less, and no phases.
 const LOW_PANE: f32 = 400.0;
-/// Least height of the strata.
 const STRATA_LEAST: f32 = 56.0;
 /// Height that the strata keep before other lanes, where the pane allows it. Single blocks can then be told apart.
 const STRATA_COMFORT: f32 = 120.0;
@@ -34,19 +32,15 @@ const STRATA_WANTED: f32 = 72.0;
 const TWO_LINES_LEAST: f32 = 160.0;
 /// Height of one level of annotations.
 pub(super) const STEP: f32 = 16.0;
-/// Space between lanes of boxes.
 const LANE_GAP: f32 = 6.0;
 /// Height of the lane of device calls.
 const DEVICE: f32 = 14.0;
-/// Height of a line of operators.
 pub(super) const OP_LINE: f32 = 13.0;
 /// Height of the text under the operators that counts folded ones.
 pub(super) const OP_WORDS: f32 = 14.0;
-/// Least number of operator lines.
 const OP_LINES_LEAST: usize = 2;
 /// Operator lines that come before additional height of the strata: two threads' first levels, launches, a stream.
 const OP_LINES_WANTED: usize = 6;
-/// Height of the legend.
 pub(super) const LEGEND: f32 = 24.0;
 /// Levels of annotations that are drawn; deeper ones are counted.
 pub(super) const STEP_LEVELS: usize = 3;
@@ -55,7 +49,6 @@ pub(super) const TRACKS: usize = <Track as strum::EnumCount>::COUNT;
 /// The lanes from the pane's bottom up.
 const LANES: [Track; TRACKS - 2] = [Track::Ops, Track::Device, Track::Phases, Track::Steps, Track::Bands, Track::Card];
 
-/// Which tracks the user folded.
 pub(super) fn folded_of(layout: &TrackLayout) -> [bool; TRACKS] {
     let mut folded = [false; TRACKS];
     for &track in <Track as strum::VariantArray>::VARIANTS {
@@ -88,7 +81,7 @@ const STEPS_PART: usize = Track::Steps as usize;
 const PHASES_PART: usize = Track::Phases as usize;
 const CURVES_PART: usize = Track::Curves as usize;
 const OVERVIEW_PART: usize = Track::Overview as usize;
-/// After so many parts the curves shrink before more is dropped.
+/// After this many parts, the curves shrink before more is dropped.
 const LOWER_CURVES_AFTER: usize = 2;
 
 /// Height of the legend line above the bands of categories and of the card.
@@ -98,7 +91,6 @@ pub(super) const FOLDED: f32 = 16.0;
 /// What the recording has to show, and what the user chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Contents {
-    /// Which tracks are folded, by [`Track`].
     pub folded: [bool; TRACKS],
     /// The axis has two lines of labels: event and time.
     pub two_line_axis: bool,
@@ -116,7 +108,6 @@ pub(super) struct Contents {
     pub bands: bool,
     /// The file is a memory timeline: it was written for its categories and has no segments.
     pub bands_lead: bool,
-    /// The user opened the categories.
     pub bands_opened: bool,
     pub card: bool,
 }
@@ -142,9 +133,9 @@ pub(super) struct Tracks {
     pub axis: Option<Rect>,
     pub strata: Rect,
     pub legend: Option<Rect>,
-    /// By [`Track`]; a track without room, or folded, has none.
+    /// By [`Track`]; `None` when the track is folded or has no room.
     open: [Option<Rect>; TRACKS],
-    /// The names of folded tracks, likewise.
+    /// The rectangles of the names of folded tracks, by [`Track`].
     pub folded: [Option<Rect>; TRACKS],
 }
 
@@ -164,7 +155,6 @@ impl Tracks {
         Tracks { x, axis: None, strata: plot, legend: None, open: [None; TRACKS], folded: [None; TRACKS] }
     }
 
-    /// Number of operator lines that fit.
     pub fn op_lines(&self) -> usize {
         self.open(Track::Ops).map_or(0, |rect| ((rect.height() - OP_WORDS) / OP_LINE + 0.01).max(0.0) as usize)
     }
@@ -181,7 +171,7 @@ impl Tracks {
 struct Part {
     is_there: bool,
     height: f32,
-    /// Distance to the next part.
+    /// Space before the next part.
     space: f32,
 }
 
@@ -191,14 +181,14 @@ impl Part {
     }
 }
 
-/// A pane that is being divided: what each part needs, and what is left for all but the strata.
+/// A pane being divided: the height of each part, and what is left for everything but the strata.
 struct Division {
     parts: [Part; TRACKS + 2],
     folded: [bool; TRACKS],
     room: f32,
     is_two_lines: bool,
     has_phases: bool,
-    /// The height that the curves get where there is room.
+    /// The height of the curves when there is room.
     wanted_curves: f32,
 }
 
@@ -309,7 +299,7 @@ impl Division {
         }
     }
 
-    /// Brings back what has room after others were dropped or lowered.
+    /// Restores parts that fit after others were dropped or shrunk.
     fn return_parts(&mut self, contents: &Contents) {
         let has_steps = contents.step_levels > 0;
         let steps_low = self.parts[STEPS_PART].height.min(STEP);
@@ -345,7 +335,8 @@ impl Division {
         }
     }
 
-    /// Gives remaining height to the operators until the wanted lines fit, then half of it; or as much as the user chose.
+    /// Gives remaining height to the operators until the wanted lines fit, then half of what remains. A height that the user
+    /// chose wins.
     fn grow_ops(&mut self, contents: &Contents) {
         let left_over = self.room - self.used();
         let least_lines = contents.op_lines.min(OP_LINES_LEAST);
@@ -361,7 +352,6 @@ impl Division {
         }
     }
 
-    /// The rectangles of what is there.
     fn tracks(&self, pane: Rect, x: Rangef) -> Tracks {
         let mut rects = [None; TRACKS];
         let mut top = pane.top();
@@ -396,10 +386,10 @@ impl Division {
     }
 }
 
-/// Divides a pane into tracks. A low pane drops parts in the order of [`DROPPED`]: operators after they got as many lines as
-/// fit, curves after the overview and the axis shrank, the legend late, because colours mean nothing without it. Phases and
-/// annotations return when shrinking the curves made room. Categories that the user opened, or that the file was written for,
-/// shrink and are dropped only before the legend; otherwise their name stays.
+/// Divides a pane into tracks. A low pane drops parts in the order of [`DROPPED`]. Before the curves are dropped, the overview and
+/// the axis shrink. The legend is dropped late, because colours mean nothing without it. Phases and annotations return when other
+/// drops made room. Categories that the user opened, or for which the file was written, shrink first and are dropped after the
+/// curves. Other categories are folded to their name when that makes enough room.
 pub(super) fn tracks(pane: Rect, contents: Contents) -> Tracks {
     let gutter = if pane.width() >= 560.0 { 100.0 } else { 76.0 };
     let x = Rangef::new(pane.left() + gutter, (pane.right() - 18.0).max(pane.left() + gutter + 1.0));

@@ -119,14 +119,14 @@ impl Marks {
         marks
     }
 
-    /// PyTorch's own annotations of an optimizer's calls: its steps are one of the phases.
+    /// Removes PyTorch's own annotations of optimizer steps, which are shown as a phase.
     fn leave_out_optimizers(&mut self, names: &StackTable) {
         let is_one = |r: &Range| matches!(r.named, Named::Annotation(_, name) if names.text(name).starts_with("Optimizer."));
         self.ranges.retain(|r| !is_one(r));
         self.levels = self.ranges.iter().map(|r| usize::from(r.depth) + 1).max().unwrap_or(0);
     }
 
-    /// Where the profiler's annotations are the steps themselves they have the numbers that the steps have everywhere.
+    /// When the profiler's annotations are the steps, gives them the step numbers that all views use.
     fn number_steps(&mut self, names: &StackTable, steps: &Steps) {
         let are_steps = matches!(&steps.source, StepSource::Annotation(name) if name == "ProfilerStep");
         for range in self.ranges.iter_mut().filter(|_| are_steps && steps.continued_by.is_none()) {

@@ -108,7 +108,6 @@ enum Grip {
     /// The visible window, or a new range, depending on the gesture.
     Plot,
     Cursor,
-    /// Marker A (0) or B (1).
     Marker(usize),
     OverviewWindow,
     OverviewLeft,

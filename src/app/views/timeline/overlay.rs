@@ -355,7 +355,7 @@ impl Canvas<'_> {
                 }
                 is_free
             };
-            // Low blocks would be covered but for the top.
+            // In a low pane, more rows would cover almost all blocks.
             let rows = [plot.top() + 10.0, plot.top() + 28.0, plot.top() + 46.0];
             let rows = if plot.height() < LOW_STRATA { &rows[..1] } else { &rows[..] };
             let _ = [true, false]

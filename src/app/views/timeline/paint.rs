@@ -388,7 +388,6 @@ impl Canvas<'_> {
         batch.paint(&painter);
     }
 
-    /// Draws the lines between the tracks.
     pub fn rules(&self) {
         if let Some(o) = self.tracks.open(Track::Overview) {
             self.rule(self.tracks.axis.map_or(o.bottom() + 6.0, |axis| axis.top()) - 0.5);
@@ -440,7 +439,7 @@ pub(super) fn time_label(us: i64, gap: i64, far: i64) -> String {
     } else {
         format!("{us}{NBSP}µs")
     };
-    // What rounds to nothing has no sign.
+    // A value that rounds to zero gets no sign.
     match text.strip_prefix('-') {
         Some(plain) if !plain.contains(|c: char| ('1'..='9').contains(&c)) => plain.to_owned(),
         _ => text,

@@ -53,7 +53,6 @@ pub(super) struct StepBox {
     pub depth: u16,
     pub first: Range,
     pub last: Range,
-    /// Number of annotations in the box.
     pub count: u32,
     /// For steps and phases: the highest bytes in use within it, and the first event with them.
     pub peak: Option<(u64, u32)>,

@@ -56,7 +56,7 @@ impl Canvas<'_> {
             let rect = Align2::CENTER_BOTTOM.anchor_size(pos2(x, axis.bottom()), vec2(17.0, 15.0));
             marks.markers[i] = beside(rect, &marks.taken(), across);
         }
-        // Where both are pushed in at one end, the earlier one stays left.
+        // When both flags are pushed inside at one end, the earlier one stays left.
         if let ([Some(a), Some(b)], [Some(from), Some(to)]) = (marks.markers, shared.flags_shown())
             && (a.left() < b.left()) != (from < to)
         {

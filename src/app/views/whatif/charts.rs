@@ -16,7 +16,6 @@ use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{SizeColumn, count};
 
-/// A curve of a chart.
 struct Line {
     answer: std::sync::Arc<Answer>,
     points: Vec<(u32, u64)>,
@@ -88,7 +87,6 @@ impl WhatIfView {
         }
     }
 
-    /// The training steps under the axis.
     fn steps(&self, ui: &Ui, cx: &ViewContext<'_>, room: Rect, x: &Scale, bounds: &[u32]) {
         let t = cx.tokens;
         let p = ui.painter();
@@ -106,7 +104,7 @@ impl WhatIfView {
             let at = room.middle(b.range.center());
             label::text(p, at, Align2::CENTER_CENTER, &number(b.first), Type::Key, t.text2);
         }
-        // Boxes of several have no room for how many: that is told once, for the run of them.
+        // Boxes of several steps are too narrow for a number, so one label counts all of them.
         let folded = |b: &&StepBox| b.count > 1;
         let (first, last) = (lane.iter().find(folded), lane.iter().rev().find(folded));
         if let (Some(first), Some(last)) = (first, last) {
@@ -121,7 +119,7 @@ impl WhatIfView {
         }
     }
 
-    /// The plotted curves, the selected one last.
+    /// The plotted curves, with the selected one last.
     fn lines(&self, cx: &ViewContext<'_>, limit: Option<u64>) -> Vec<Line> {
         let mut order: Vec<usize> =
             (0..self.settings.len()).filter(|&i| self.settings[i].is_plotted || i == self.selected).collect();
@@ -174,7 +172,7 @@ impl WhatIfView {
         }
         let mut recorded_end = 0;
         if limit.is_none() {
-            // What the recording itself has; it lies on its own setting's curve up to the first request that failed.
+            // The recorded curve. It matches the curve of the recorded setting up to the first failed request.
             let bounds: Vec<u32> =
                 (0..=columns).map(|i| (from + (to - from) * i as f64 / columns as f64).round() as u32).collect();
             let cells = cx.data.tables.curves.columns(cx.data.device(), &cx.data.tables.lifetimes, Quantity::Reserved, &bounds);
@@ -182,7 +180,7 @@ impl WhatIfView {
             batch.curve(&recorded, rect.left(), 1.5, t.text1);
             recorded_end = cells.last().map_or(0, |c| c.last);
         }
-        // Over the curves: where one runs along the limit, the limit shows.
+        // Drawn over the curves, so that it stays visible where a curve runs along it.
         if let Some(cap) = cap {
             batch.dashed_hline(rect.x_range(), y.at(cap as f64), 1.0, DASH_LIMIT, t.red);
         }
@@ -228,7 +226,7 @@ impl WhatIfView {
             };
             let is_left = last > rect.center().x;
             let (at, anchor) = if is_left { (last - 24.0, Align2::RIGHT_CENTER) } else { (last + 24.0, Align2::LEFT_CENTER) };
-            // Not over the axis and its name: a long setting loses its middle, as at the end of its curve.
+            // The label must not cover the axis, so a long setting loses its middle, as at the end of its curve.
             let room = if is_left { at - rect.left() } else { rect.right() - at } - 8.0;
             let told = format!(" {}", outcome(&first.answer).0);
             let text = if failures.len() > 1 || label::width(ui.painter(), &text, Type::Caption) <= room {
@@ -242,9 +240,9 @@ impl WhatIfView {
     }
 }
 
-/// What is named at the right end of a chart.
+/// A label at the right end of a chart.
 struct End {
-    /// Where its curve ends, in points.
+    /// Where its curve ends, in screen points.
     x: f32,
     bytes: u64,
     name: String,
@@ -253,7 +251,7 @@ struct End {
     kind: Type,
 }
 
-/// The names and peaks of the curves, and the limit, at their right ends: nothing is written over the curves.
+/// The names and peaks of the curves, and the limit, right of the chart so that nothing covers the curves.
 fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End], sizes: SizeColumn) {
     let right = ui.max_rect().right();
     if right - rect.right() < 100.0 {
@@ -262,7 +260,7 @@ fn ends(ui: &Ui, cx: &ViewContext<'_>, rect: Rect, y: &Scale, named: &[End], siz
     let t = cx.tokens;
     let p = ui.painter();
     let wanted: Vec<f32> = named.iter().map(|e| y.at(e.bytes as f64)).collect();
-    // Many names stand closer rather than on the header.
+    // Many names move closer together, so that they do not reach into the header.
     let gap = (rect.height() / named.len().saturating_sub(1).max(1) as f32).clamp(13.0, 16.0);
     let places = spread(&wanted, gap, rect.y_range());
     for ((end, from), to) in named.iter().zip(&wanted).zip(&places) {

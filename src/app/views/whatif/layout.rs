@@ -1,31 +1,30 @@
-//! Where the parts of What-if stand, and the places of labels. Pure arithmetic.
+//! Positions of the parts of What-if, and of labels. Only arithmetic.
 
 use egui::{Rangef, Rect, pos2};
 
-/// The parts of the view.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Areas {
     /// The field for another setting, and the limit.
     pub tools: Rect,
     pub table: Rect,
-    /// The charts, when there is room.
+    /// `None` when there is no room.
     pub charts: Option<Rect>,
-    /// The selected setting, when there is room: beside the rest, or under the table in a narrow pane.
+    /// The selected setting: beside the rest, or below the table in a narrow pane; `None` when there is no room.
     pub side: Option<Rect>,
 }
 
-/// Divides a pane for `rows` settings.
+/// Divides a pane for a table of `rows` settings.
 pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     let side = (pane.width() >= 900.0).then(|| pane.with_min_x(pane.right() - 340.0));
     let right = side.map_or(pane.right(), |s| s.left() - 1.0);
     let tools = Rect::from_min_max(pane.min, pos2(right, pane.top() + 40.0));
     let wanted = HEAD + ROW * rows as f32;
     let mut room = pane.bottom() - tools.bottom();
-    // The line to copy is what one comes for: in a narrow pane it stands under the table.
+    // The line to copy matters most, so in a narrow pane the selected setting is shown below the table.
     let beneath = if side.is_none() && room >= 280.0 { (room * 0.45).min(240.0) } else { 0.0 };
     room -= beneath;
     let charts_fit = room >= 420.0;
-    // Whole rows: a row cut through its text reads as a fault.
+    // Shows whole rows only, because a cut row looks like a bug.
     let share = HEAD + ((room * 0.46 - HEAD) / ROW).floor().max(4.0) * ROW;
     let whole = HEAD + ((room - HEAD) / ROW).floor() * ROW;
     let table_height = match (charts_fit, beneath > 0.0) {
@@ -40,13 +39,12 @@ pub(super) fn areas(pane: Rect, rows: usize) -> Areas {
     Areas { tools, table, charts, side }
 }
 
-/// Height of a row.
 pub(super) const ROW: f32 = 36.0;
 /// Height of the two header rows.
 pub(super) const HEAD: f32 = 48.0;
 
-/// Cuts a setting that does not fit on one line behind a comma, with as much on the first line as fits; `None` where one line is
-/// enough or no comma helps.
+/// Breaks a long setting after a comma into two lines, with as much on the first line as fits. `None` when it fits on one line or
+/// has no suitable comma.
 pub(in crate::app::views) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     if fits(text) {
         return None;
@@ -55,21 +53,19 @@ pub(in crate::app::views) fn two_lines(text: &str, fits: impl Fn(&str) -> bool) 
     cuts.rev().find(|(first, _)| fits(first))
 }
 
-/// A box of the steps' lane: a step, or several too narrow to be drawn alone.
+/// A box in the lane of steps: one step, or several that are too narrow to draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct StepBox {
-    /// Horizontal extent in points.
+    /// Left and right edge, in points.
     pub range: Rangef,
-    /// The first step in it.
     pub first: usize,
-    /// Number of steps in it.
     pub count: usize,
-    /// There is room for its number.
+    /// The box has room for its number.
     pub is_told: bool,
 }
 
-/// Where steps stand on an axis: those under three points wide are folded with what follows, six points a box. `bounds` are
-/// events, `at` places them. Costs boxes, not steps.
+/// Places steps on an axis. Steps under three points wide are merged with their successors into boxes of six points. `bounds` are
+/// events; `at` gives their positions. Costs boxes, not steps.
 pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Vec<StepBox> {
     let place = |i: usize| at(f64::from(bounds[i]));
     let steps = bounds.len().saturating_sub(1);
@@ -96,8 +92,8 @@ pub(super) fn step_lane(bounds: &[u32], at: impl Fn(f64) -> f32) -> Vec<StepBox>
     boxes
 }
 
-/// The highest value of a curve per pixel column over `from..to` (events): `points` are (event, value), each the highest of
-/// its stretch; a column without a point holds the one before. `None` before the first and behind the last.
+/// The highest value of a curve per pixel column over `from..to` (events). Each of `points` is (event, value) with the highest
+/// value of the stretch that ends there, so a column without a point takes the next point's value. `None` after the last point.
 pub(super) fn resample(points: &[(u32, u64)], from: f64, to: f64, columns: usize) -> Vec<Option<u64>> {
     let step = (to - from) / columns.max(1) as f64;
     let mut at = points.partition_point(|p| f64::from(p.0) < from);
@@ -109,9 +105,9 @@ pub(super) fn resample(points: &[(u32, u64)], from: f64, to: f64, columns: usize
                 most = most.max(Some(points[at].1));
                 at += 1;
             }
-            // A point is the end of its stretch, so what comes up to it holds its value.
+            // A point is the end of its stretch, so columns before it have its value.
             most.or_else(|| points.get(at).map(|p| p.1)).or_else(|| {
-                // The last event takes its whole unit of the axis.
+                // The last event fills one unit of the axis.
                 let begin = from + step * i as f64;
                 points.last().filter(|p| at == points.len() && begin < f64::from(p.0) + 1.0).map(|p| p.1)
             })
@@ -136,7 +132,7 @@ mod tests {
             let rows = (a.table.height() - HEAD) / ROW;
             assert!(a.charts.is_none() || rows.fract() == 0.0, "{height}: {rows} rows");
         }
-        // A narrow pane has the selected setting under the table, whose rows stay whole.
+        // In a narrow pane the selected setting is below the table, and rows stay whole.
         let a = areas(pane(800.0, 384.0), 13);
         assert_eq!(a.side.map(|s| (s.left(), s.top())), Some((0.0, a.table.bottom())));
         assert!(a.charts.is_none() && a.side.is_some_and(|s| s.height() >= 150.0), "{a:?}");

@@ -1,4 +1,4 @@
-//! The limit: typed, chosen from what is known, or drawn with a slider.
+//! The limit: typed, chosen from a menu of known limits, or set with a slider.
 
 use egui::{Popup, Rect, Sense, Ui, WidgetInfo, pos2, vec2};
 
@@ -10,10 +10,8 @@ use vramscope_core::inference::CapFrom;
 use vramscope_core::tables::Quantity;
 use vramscope_core::units::{Bytes, MEBIBYTE};
 
-/// Width of the slider.
 pub(super) const SLIDER: f32 = 132.0;
 
-/// Limits that a person may want, by name.
 fn presets(own: &Own, cx: &ViewContext<'_>) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     match own.limit_from {
@@ -34,14 +32,14 @@ fn presets(own: &Own, cx: &ViewContext<'_>) -> Vec<(String, u64)> {
 }
 
 impl WhatIfView {
-    /// What the limit is from, as a menu of limits.
+    /// The menu of limits. Its text says where the active limit comes from.
     pub(super) fn limit_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let Some(own) = self.runs.own() else { return };
         let presets = presets(&own, cx);
         let limit = self.limit();
         let name = match presets.iter().find(|(_, l)| Some(*l) == limit) {
             Some((name, _)) => lower_first(name),
-            // What was typed in decimal units is shown in binary ones beside it.
+            // A limit typed in decimal units has this text, while the field shows it in binary units.
             None => limit.and_then(|l| Bytes(l).round_decimal()).unwrap_or_else(|| "chosen".to_owned()),
         };
         let button = selector_button(ui, "limit", &name);
@@ -57,7 +55,7 @@ impl WhatIfView {
         });
     }
 
-    /// The slider: half of what the program had allocated at most, to half as much again as the largest peak.
+    /// The slider. It ranges from half of the peak of allocated bytes to one and a half times the largest peak.
     pub(super) fn limit_slider(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let Some(limit) = self.limit() else { return };
         let (allocated, _) = cx.data.tables.curves.peak(Quantity::Allocated);
@@ -105,7 +103,7 @@ impl WhatIfView {
         }
     }
 
-    /// Takes a limit, and runs everything under it.
+    /// Sets a limit and simulates everything under it.
     pub(super) fn choose_limit(&mut self, limit: u64) {
         if self.limit() != Some(limit) {
             self.runs.cancel();

@@ -1,4 +1,4 @@
-//! What-if: the requests of the recording served again under other allocator settings, with and without a limit.
+//! What-if: the recorded requests, simulated under other allocator settings, with and without a limit.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(WhatIfView::default()),
 };
 
-/// Settings whose curves are drawn at first, beside the recorded one, with their slots of the palette.
+/// Settings whose curves are drawn initially, besides the recorded setting, with their palette slots.
 const PLOTTED: [(&str, usize); 4] = [
     ("expandable_segments:True", 2),
     ("expandable_segments:True,roundup_power2_divisions:8", 1),
@@ -51,7 +51,7 @@ const PLOTTED: [(&str, usize); 4] = [
     ("roundup_power2_divisions:4", 3),
 ];
 
-/// Slots the other settings take in turn.
+/// Palette slots for the other settings, used in turn.
 const OTHER_SLOTS: [usize; 4] = [4, 5, 6, 7];
 
 impl View for WhatIfView {
@@ -104,7 +104,7 @@ impl View for WhatIfView {
         }
         if self.settings.is_empty() {
             self.settings = suggested(&device.settings.conf);
-            // The first suggestion, so that there is something to compare.
+            // Selects the first suggestion, so that there is something to compare.
             self.selected = 1.min(self.settings.len() - 1);
         }
         for conf in cx.shared.to_try.iter().skip(self.tried) {
@@ -138,7 +138,8 @@ impl View for WhatIfView {
         {
             self.limit_text = Bytes(own.limit).limit();
         }
-        // What findings and the autopsy put first is what is shown first, with the line to copy: right below the recorded setting.
+        // Until the user chooses, selects the setting that findings and the autopsy recommend, and shows it right below the
+        // recorded one with its line to copy.
         if !self.is_chosen
             && let Some((best, _)) = self.best()
         {
@@ -167,7 +168,6 @@ impl View for WhatIfView {
 }
 
 impl WhatIfView {
-    /// The limit in force, once it is known.
     fn limit(&self) -> Option<u64> {
         self.limit.or_else(|| self.runs.own().map(|o| o.limit))
     }
@@ -176,26 +176,25 @@ impl WhatIfView {
         self.runs.answer(&self.settings.get(row)?.text, limit)
     }
 
-    /// `3 of 12 settings replayed`: both without a limit and with it.
+    /// `3 of 12 settings replayed`. A setting counts when it was simulated with and without the limit.
     fn progress_text(&self) -> String {
         let is_done = |&row: &usize| self.answer(row, None).is_some() && self.limited(row).is_some();
         let done = (0..self.settings.len()).filter(is_done).count();
         format!("{done} of {} settings replayed", self.settings.len())
     }
 
-    /// The answer under the limit in force.
     fn limited(&self, row: usize) -> Option<Arc<Answer>> {
         self.answer(row, Some(self.limit()?))
     }
 
-    /// The best setting under the limit, and why, once every one has been run.
+    /// The best setting under the limit and the reason, once all settings were simulated.
     fn best(&self) -> Option<(usize, String)> {
         let answers: Vec<Arc<Answer>> = (0..self.settings.len()).map(|i| self.limited(i)).collect::<Option<_>>()?;
         let rows: Vec<&Row> = answers.iter().map(|a| &a.row).collect();
         best(&rows)
     }
 
-    /// Takes away a setting that the user added.
+    /// Removes a setting that the user added.
     fn remove(&mut self, row: usize) {
         if self.settings.get(row).is_some_and(|s| s.is_added) {
             self.settings.remove(row);
@@ -205,7 +204,7 @@ impl WhatIfView {
         }
     }
 
-    /// Opens the run of a setting in a tab of its own.
+    /// Opens the simulated run in its own tab.
     fn open_run(&self, cx: &ViewContext<'_>, row: usize, limit: Option<u64>) {
         if let Some(setting) = self.settings.get(row) {
             cx.actions.send(Action::OpenSimulation { conf: setting.text.clone(), limit });
@@ -224,7 +223,8 @@ impl WhatIfView {
         let field = Field::new("Limit").hint("24 GiB").mono().width(110.0).height(24.0);
         let limit = field.invalid(self.limit_error.is_some()).show(&mut row, &mut self.limit_text);
         let is_wide = line.width() > 560.0;
-        // The slider stands beside the field, which keeps its place: the menu's name changes while it is drawn.
+        // The slider is right of the field, because the text of the menu left of it changes while the slider is dragged and would
+        // move it.
         if line.width() > 860.0 {
             self.limit_slider(&mut row, cx);
         }
@@ -248,13 +248,13 @@ impl WhatIfView {
             self.limit_error = None;
         }
         if limit.gained_focus() {
-            // What was wrong in the other field is over.
+            // An error in the other field is outdated.
             self.new_error = None;
         }
         if limit.lost_focus() && entered {
             self.set_limit();
         } else if limit.lost_focus() {
-            // What was typed and not taken does not stand beside figures of another limit.
+            // Drops text that was typed but not applied, because it would contradict the figures.
             self.show_limit();
         }
         if new.changed() {
@@ -262,12 +262,12 @@ impl WhatIfView {
         }
         if is_pushed || (new.lost_focus() && entered) {
             self.add();
-            // To mend what was refused, or to add another.
+            // So that the user can correct the input or add another setting.
             new.request_focus();
         }
     }
 
-    /// What is wrong with what was typed, over the table's head, so that nothing moves.
+    /// Shows the error over the table's header, so that nothing below moves.
     fn error_ui(&self, ui: &Ui, cx: &ViewContext<'_>, tools: Rect) {
         const ICON: f32 = 14.0;
         let Some(sentence) = self.new_error.as_ref().or(self.limit_error.as_ref()) else { return };
@@ -285,7 +285,7 @@ impl WhatIfView {
         p.galley(egui::pos2(left + ICON + 15.0, at.y + 5.0), galley, t.text1);
     }
 
-    /// Takes the limit that was typed, and runs everything under it.
+    /// Applies the typed limit and simulates everything under it.
     fn set_limit(&mut self) {
         match Bytes::parse_limit(&self.limit_text) {
             Ok(Bytes(limit)) => self.choose_limit(limit),
@@ -297,14 +297,12 @@ impl WhatIfView {
         }
     }
 
-    /// Writes the limit in force into its field.
     fn show_limit(&mut self) {
         if let Some(limit) = self.limit() {
             self.limit_text = Bytes(limit).limit();
         }
     }
 
-    /// Adds the setting that was typed, and selects it.
     fn add(&mut self) {
         self.new_text = settings_of(&self.new_text).to_owned();
         let text: String = self.new_text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -312,7 +310,7 @@ impl WhatIfView {
             self.new_error = Some("Type a setting first, such as max_split_size_mb:256.".to_owned());
             return;
         }
-        // Positions are told in what the user sees, so what was typed is read.
+        // Parses the text as typed, because the error message gives positions in it.
         match AllocConf::parse(&self.new_text) {
             Err(error) => self.new_error = Some(format!("PyTorch would refuse this at {error}")),
             Ok(conf) => {
@@ -338,14 +336,14 @@ impl WhatIfView {
     }
 }
 
-/// The recording's own setting first, then those worth trying.
+/// The recorded setting first, then suggestions.
 fn suggested(own: &AllocConf) -> Vec<Setting> {
     let text = own.to_string();
     let title = if text.is_empty() { "recorded setting (default)".to_owned() } else { format!("recorded setting ({text})") };
     let about = "what the recording was made with, replayed";
     let mut settings = vec![Setting { text, conf: own.clone(), title, about, is_plotted: true, is_added: false, slot: 0 }];
     for (text, about) in SUGGESTED {
-        // Suggestions are PyTorch's own keys; one an old release does not know would be left out.
+        // A suggestion that does not parse is left out.
         let Ok(conf) = AllocConf::parse(text) else { continue };
         if conf == *own {
             continue;

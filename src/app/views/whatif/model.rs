@@ -1,4 +1,4 @@
-//! What the view remembers: settings, what is chosen, what was typed; and outcomes in words.
+//! The state of the view: settings, choices, typed text. And outcomes as text.
 
 use super::needs::Needs;
 use super::runs::Runs;
@@ -13,9 +13,9 @@ pub(super) struct Setting {
     pub title: String,
     pub about: &'static str,
     pub is_plotted: bool,
-    /// Added by the user, who may take it away again.
+    /// The user added it and can remove it.
     pub is_added: bool,
-    /// Its slot of the categorical palette; the recorded setting has the ink itself.
+    /// Its palette slot. The recorded setting is drawn in the text colour instead.
     pub slot: usize,
 }
 
@@ -23,25 +23,25 @@ pub(super) struct Setting {
 pub(super) struct WhatIfView {
     pub settings: Vec<Setting>,
     pub selected: usize,
-    /// The user chose the selected setting, or another view did; until then the best one is shown.
+    /// The user or another view chose the selected setting. Until then the best one is selected.
     pub is_chosen: bool,
     pub runs: Runs,
-    /// Chosen by the user; else what the recording tells.
+    /// The user's limit; `None` uses the recording's.
     pub limit: Option<u64>,
     pub limit_text: String,
     pub limit_error: Option<String>,
-    /// The limit under the slider's knob while it is drawn.
+    /// The limit at the slider's handle during a drag.
     pub sliding: Option<u64>,
     pub needs: Derived<String, Needs>,
-    /// Settings of long recordings whose smallest limit the user asked for.
+    /// Settings for which the user asked for the smallest limit, in a long recording.
     pub asked_needs: Vec<String>,
     pub new_text: String,
     pub new_error: Option<String>,
-    /// How many of [`SharedViewState::to_try`](crate::app::state::shared::SharedViewState::to_try) have been taken.
+    /// How many of [`SharedViewState::to_try`](crate::app::state::shared::SharedViewState::to_try) were added.
     pub tried: usize,
 }
 
-/// `all 18,064 served`, or why not; and whether that is a failure.
+/// `all 18,064 served`, or why not; and whether it failed.
 pub(super) fn outcome(answer: &Answer) -> (String, bool) {
     let row = &answer.row;
     match row.oom_request {
@@ -52,7 +52,7 @@ pub(super) fn outcome(answer: &Answer) -> (String, bool) {
     }
 }
 
-/// Why the outcome is not certain, and what else it may be.
+/// Why the outcome is uncertain, and what else it could be.
 pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
     let row = &answer.row;
     if row.is_outcome_certain() {
@@ -72,7 +72,7 @@ pub(super) fn outcome_span(answer: &Answer) -> Option<String> {
         Some([low, high]) if low != high => {
             Some(format!("or {} {why}", count(if row.oom_request == Some(low) { high } else { low })))
         }
-        // A span of the peak alone stands in its own column.
+        // An uncertain peak alone is shown in its own column.
         _ if why == "at another limit" => Some("depends on the exact limit".to_owned()),
         _ => (why != "at other addresses").then(|| why.to_owned()),
     }

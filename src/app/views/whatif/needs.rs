@@ -1,4 +1,5 @@
-//! What the selected setting needs: the smallest limit it passes under, and how much a batch could grow at the limit in force.
+//! What the selected setting needs: the smallest limit under which it passes, and how much the batch could grow under the active
+//! limit.
 
 use std::sync::Arc;
 
@@ -14,18 +15,18 @@ use vramscope_core::model::{AllocConf, Cancelled, Progress};
 use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::Bytes;
 
-/// Up to this many requests the search is made without being asked for: it serves all of them some 16 times.
+/// Up to this many requests the search starts by itself. It simulates all requests about 16 times.
 const QUICK: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
     /// `None` when a request fails without any limit.
     needed: Option<Needed>,
-    /// Active bytes that stay from step to step: parameters and optimizer state. `None` when the recording shows no steps.
+    /// Active bytes that stay from step to step: parameters and optimizer state. `None` when the recording has no steps.
     fixed: Option<u64>,
 }
 
-/// What a limit on PyTorch's reserved memory leaves out.
+/// A note on memory that PyTorch's limit does not cover.
 const CARD_NEEDS_MORE: &str = "That is PyTorch's reserved memory alone. A card needs more: 450 to 700 MiB for a CUDA context, and what NCCL, other libraries and other processes hold.";
 
 fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Needs, Cancelled> {
@@ -33,8 +34,8 @@ fn search(data: &DeviceData, conf: &AllocConf, progress: &Progress) -> Result<Ne
     Ok(Needs { needed, fixed: between_steps(data) })
 }
 
-/// The least active bytes at the ends of the later half of the steps. `None` of a run that ends at its failure, as what a larger batch would
-/// ask for is not in it, and where what is left of the history does not show a step's peak.
+/// The least active bytes at the ends of the later half of the steps. `None` for a run that ends at its failure, because it lacks
+/// the later requests of a larger batch, and for a history that no longer contains the peak of a step.
 fn between_steps(data: &DeviceData) -> Option<u64> {
     let device = data.device();
     if Horizon::of(device).is_some() {
@@ -51,7 +52,6 @@ fn between_steps(data: &DeviceData) -> Option<u64> {
 }
 
 impl WhatIfView {
-    /// The section of the selected setting.
     pub(super) fn needs_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let t = cx.tokens;
         let Some(setting) = self.settings.get(self.selected) else { return };
@@ -110,7 +110,6 @@ impl WhatIfView {
     }
 }
 
-/// The headroom in words.
 fn headroom(factor: f64, fixed: u64, limit: u64) -> String {
     let stays = format!("{} stay from step to step", Bytes(fixed));
     if factor >= 1.005 {

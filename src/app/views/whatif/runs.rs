@@ -1,4 +1,4 @@
-//! The runs behind What-if: asked for once, computed off the UI thread, shown as each arrives.
+//! The simulations behind What-if. Each is computed once off the UI thread and shown when it is ready.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -12,81 +12,75 @@ use vramscope_core::inference::{Agreement, AnswerSink, CapRange, Difference};
 use vramscope_core::model::{AllocConf, Progress};
 use vramscope_core::tables::Quantity;
 
-/// What the model says of the recording under its own settings.
+/// How the model reproduces the recording under its own settings.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     /// The first difference; `None` when the model reproduces every event.
     pub differs: Option<Difference>,
-    /// Every event agrees, but the file breaks off: nothing can be said of the rest.
+    /// Every event agrees, but the file is cut short, so nothing is known about the rest.
     pub breaks_off: bool,
-    /// The limit that applied, and what it is known from.
     pub limit: u64,
     pub limit_from: LimitFrom,
-    /// The PyTorch release whose rules were run.
+    /// The PyTorch release whose rules the model used.
     pub rules: String,
-    /// Requests of the recording.
     pub requests: u64,
-    /// Times the recording took memory from the device.
+    /// How often the recording took memory from the device.
     pub device_calls: u64,
 }
 
-/// Where the first limit comes from.
+/// Where the initial limit comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitFrom {
-    /// The recording says so, or its failed requests do.
+    /// The recording contains it, or its failed requests imply it.
     Known(CapRange),
-    /// Nothing failed: the highest reserved memory.
+    /// Nothing failed, so it is the peak of reserved memory.
     Peak,
 }
 
-/// A setting to run, and the limit; `None` without.
+/// A setting and a limit; `None` for no limit.
 pub(super) type Key = (String, Option<u64>);
 
 #[derive(Default)]
 struct Shared {
     own: Mutex<Option<Arc<Own>>>,
     answers: Mutex<HashMap<Key, Arc<Answer>>>,
-    /// What is being run now.
     working: Mutex<HashMap<Key, Arc<Progress>>>,
 }
 
-/// Where a question stands that has no answer yet.
+/// The state of a question without an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Awaited {
-    /// Other questions are run before it.
+    /// Other simulations run first.
     Waiting,
-    /// It is being run; how far, 0 to 1.
+    /// It is running, with its progress, 0 to 1.
     Running(f32),
-    /// Stopped by the user.
     Stopped,
 }
 
-/// Settings, and the limit.
 type Asked = (Vec<String>, Option<u64>);
 
-/// All answers so far, and the job that makes more.
+/// All answers so far, and the job that computes more.
 #[derive(Default)]
 pub(super) struct Runs {
     shared: Arc<Shared>,
     running: Option<(Receiver<()>, Arc<Progress>)>,
     is_stopped: bool,
-    /// What the last job was asked, and whether it panicked: it would again.
+    /// What the last job was asked, and whether it panicked. It would panic again.
     asked: Asked,
     has_failed: bool,
 }
 
 impl Runs {
-    /// What is known of the recording itself.
+    /// Facts about the recording itself.
     pub fn own(&self) -> Option<Arc<Own>> {
         locked(&self.shared.own).clone()
     }
 
-    /// An answer, once it is there.
     pub fn answer(&self, text: &str, limit: Option<u64>) -> Option<Arc<Answer>> {
         locked(&self.shared.answers).get(&(text.to_owned(), limit)).cloned()
     }
 
-    /// A job is at work; how far it is, once it runs settings.
+    /// The progress of the running job; `Some(None)` before the first setting runs, `None` without a job.
     pub fn progress(&self) -> Option<Option<f32>> {
         let (_, whole) = self.running.as_ref()?;
         let questions = whole.total();
@@ -98,13 +92,13 @@ impl Runs {
         Some(Some((done + parts / questions as f32).min(1.0)))
     }
 
-    /// While the recording's own settings are being checked, before any other is run: how far that is.
+    /// The progress of checking the recording's own settings, which happens before any other setting runs.
     pub fn checking(&self) -> Option<f32> {
         let (_, whole) = self.running.as_ref().filter(|(_, whole)| whole.total() == 0)?;
         Some(whole.stage().1.unwrap_or(0.0))
     }
 
-    /// Where a question without an answer stands; `None` when nobody asks it.
+    /// The state of a question without an answer; `None` when nobody asked it.
     pub fn awaited(&self, text: &str, limit: Option<u64>) -> Option<Awaited> {
         if self.is_stopped {
             return Some(Awaited::Stopped);
@@ -115,7 +109,7 @@ impl Runs {
         Some(part.map_or(Awaited::Waiting, |part| Awaited::Running(part.stage().1.unwrap_or(0.0))))
     }
 
-    /// Stops the job at work; the next question starts another.
+    /// Stops the running job. The next question starts another.
     pub fn cancel(&mut self) {
         if let Some((_, progress)) = self.running.take() {
             progress.cancel();
@@ -128,17 +122,15 @@ impl Runs {
         self.is_stopped = true;
     }
 
-    /// Goes on after a stop.
     pub fn resume(&mut self) {
         self.is_stopped = false;
     }
 
-    /// Stopped by the user.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped
     }
 
-    /// Sees to it that each setting is run without a limit and with `limit` (the recording's own until one is chosen).
+    /// Makes sure that each setting is simulated without a limit and with `limit` (the recording's own until one is chosen).
     pub fn want(&mut self, jobs: &Jobs, data: &Arc<DeviceData>, confs: &[(String, AllocConf)], limit: Option<u64>) {
         let asked = || (confs.iter().map(|(text, _)| text.clone()).collect(), limit);
         match self.running.as_ref().map(|(done, _)| done.try_recv()) {
@@ -168,7 +160,7 @@ impl Runs {
         let (shared, data, confs, shared_progress) =
             (Arc::clone(&self.shared), Arc::clone(data), confs.to_vec(), Arc::clone(&progress));
         let done = jobs.spawn("what-if", move || {
-            // Cancelled runs leave what they had answered.
+            // Cancelled runs keep the answers they already have.
             let _ = run(&shared, &data, &confs, limit, &shared_progress);
         });
         self.running = Some((done, progress));
@@ -198,7 +190,7 @@ fn run(
         *locked(&shared.own) = Some(Arc::new(own));
         limit
     };
-    // A job that was stopped leaves what it was at.
+    // A job that was stopped leaves its unfinished question here.
     locked(&shared.working).clear();
     let mut questions = Vec::new();
     for (text, conf) in confs {
@@ -211,7 +203,7 @@ fn run(
     whatif.ask_each(&questions, POINTS, &Working { shared, whole: progress, questions: &questions }, progress)
 }
 
-/// Shows what is being run, and each answer as it comes.
+/// Shows what is running, and each answer as it arrives.
 struct Working<'a> {
     shared: &'a Shared,
     whole: &'a Arc<Progress>,

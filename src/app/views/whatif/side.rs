@@ -1,4 +1,4 @@
-//! The selected setting in words and figures, and how far the model can be trusted here.
+//! The selected setting as text and figures, and how far the model can be trusted here.
 
 use egui::{ScrollArea, Ui, pos2, vec2};
 
@@ -39,7 +39,7 @@ impl WhatIfView {
                     let text =
                         format!("under {}, where the recorded setting {failed}.", Bytes(self.limit().unwrap_or(0)).limit());
                     label::paragraph(ui, &text, Type::Body, t.text2);
-                    // Why a setting is the best says the same of how far it was served.
+                    // The sentence on the best setting already says how far the requests were served.
                     let end = limited.as_deref().and_then(|a| a.row.ends_at_failure).filter(|_| best.is_none());
                     if let Some(end) = end {
                         let text = format!("Served {}; {}.", end.reach(), end.warning());
@@ -180,7 +180,7 @@ impl WhatIfView {
     }
 }
 
-/// Where the limit in force comes from. Of the recording's own limit nothing is said once another one is in force.
+/// Where the active limit comes from. Nothing is said about the recording's own limit while another one is active.
 fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
     if let Some(limit) = limit.filter(|&l| l != own.limit) {
         if let Some(all) = capacity.filter(|&all| all < limit) {
@@ -214,12 +214,12 @@ fn limit_words(own: &Own, limit: Option<u64>, capacity: Option<u64>) -> String {
     }
 }
 
-/// The setting serves what the recorded one does not.
+/// True when the setting serves requests that fail under the recorded one.
 fn is_rescue(limited: Option<&Answer>, own: Option<&Answer>) -> bool {
     limited.is_some_and(|a| !a.row.oom) && own.is_some_and(|o| o.row.oom)
 }
 
-/// The big figure and what it is: the peak without a limit, against the recording's own.
+/// The large figure: the peak without a limit, compared with the recorded peak.
 fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     let t = cx.tokens;
     let peak = |q| cx.data.tables.curves.peak(q).0;
@@ -263,7 +263,7 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, a: &Answer) {
     label::paragraph(ui, &gap, Type::Body, t.text2);
 }
 
-/// Figures beside each other: what they are, on the left, on the right.
+/// A small table of figures in two columns.
 fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str, String, String)]) {
     let t = cx.tokens;
     ui.add_space(10.0);
@@ -289,7 +289,7 @@ fn compare(ui: &mut Ui, cx: &ViewContext<'_>, heads: [&str; 3], figures: &[(&str
     }
 }
 
-/// Which of a setting's two runs an assumption is about.
+/// Which of a setting's two runs an assumption applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Both,
@@ -297,7 +297,7 @@ enum Of {
     Limit,
 }
 
-/// The assumptions of both runs, each with the run it is about.
+/// The assumptions of both runs, each with the run it applies to.
 fn attributed<'a>(free: &'a [Assumption], limited: &'a [Assumption]) -> Vec<(Of, &'a Assumption)> {
     let only = |of, mine: &'a [Assumption], other: &'a [Assumption]| {
         mine.iter().filter(move |a| !other.contains(a)).map(move |a| (of, a))
@@ -306,7 +306,7 @@ fn attributed<'a>(free: &'a [Assumption], limited: &'a [Assumption]) -> Vec<(Of,
     both.chain(only(Of::NoLimit, free, limited)).chain(only(Of::Limit, limited, free)).collect()
 }
 
-/// What was taken for granted, and what no replay can know.
+/// The assumptions, and what no simulation can know.
 fn assumed(ui: &mut Ui, cx: &ViewContext<'_>, free: Option<&Answer>, limited: Option<&Answer>, limit: Option<u64>) {
     let t = cx.tokens;
     let of = |a: Option<&'_ Answer>| a.map_or_else(Vec::new, |a| a.assumptions.clone());
@@ -347,7 +347,7 @@ fn marked(ui: &mut Ui, icon: Icon, text: &str, ink: egui::Color32) {
     });
 }
 
-/// First letter large, a full stop at the end.
+/// Capitalises the first letter and adds a full stop.
 pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first: String = letters.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();

@@ -50,7 +50,7 @@ impl WhatIfView {
                 let used = a.row.peak_allocated_bytes.min(a.row.peak_reserved_bytes);
                 let bar = Bar::new(scale).part(used as f64, if is_lit { this.colour(l.row, t) } else { t.other });
                 let bar = bar.hatched((a.row.peak_reserved_bytes - used) as f64);
-                // Where they are one, the tick that the title names shows.
+                // When limit and recorded peak are equal, the tick named in the title is drawn on top.
                 let bar = this.limit().map_or(bar.clone(), |limit| bar.tick(limit as f64, t.red));
                 c.bar(&bar.tick(recorded as f64, t.text1));
             })
@@ -70,7 +70,7 @@ impl WhatIfView {
             Column::text("outcome", Width::Exact(176.0), |c, l: &Line| {
                 let Some(a) = &l.limited else { return this.awaited(c, l.row, this.limit()) };
                 let (text, fails) = outcome(a);
-                // Red is the recorded run and the chosen one: a wall of it would hide what helps.
+                // Only the recorded run and the selected one are red. More red would hide what helps.
                 let ink = match (fails, l.row == 0 || l.row == this.selected) {
                     (false, _) => t.text1,
                     (true, true) => t.red,
@@ -132,7 +132,7 @@ impl WhatIfView {
         }
     }
 
-    /// The line over the titles: what is served without a limit and what under one; and the lines between these.
+    /// The line above the titles, which groups columns by limit, and the separators between the groups.
     fn groups(&self, ui: &Ui, cx: &ViewContext<'_>, above: Rect, out: &TableOutput) {
         let t = cx.tokens;
         let bottom = out.seen.last().map_or(above.bottom() + 24.0, |seen| seen.1.interact_rect.bottom());
@@ -140,15 +140,16 @@ impl WhatIfView {
         let limited = first(6..10);
         let recorded = cx.data.tables.curves.peak(Quantity::Reserved).0;
         let tick = if t.dark { "white" } else { "black" };
-        // In the unit of the column below.
+        // In the same unit as the column below.
         let own = self.sizes().sized(recorded);
-        // The first that fits.
+        // The first text that fits is used.
         let free = vec![
             format!("served without a limit; the recording itself peaks at {own} ({tick} tick)"),
             format!("served without a limit; recorded: {own} ({tick} tick)"),
             "served without a limit".to_owned(),
         ];
-        // Where only a range is known, that it is the most: Plan tells what is sure to fit, and takes the least.
+        // When only a range is known for the cap, the limit here is its upper end. Plan shows what certainly fits, so it uses the
+        // lower end.
         let of = self.runs.own().and_then(|own| match own.limit_from {
             LimitFrom::Known(range) if !range.is_known() && self.limit() == Some(own.limit) => Some(range),
             _ => None,
@@ -167,7 +168,7 @@ impl WhatIfView {
         }
     }
 
-    /// What stands where an answer will be: that it waits, or how far its run is.
+    /// What a cell shows until its answer is ready: that it waits, or its progress.
     fn awaited(&self, c: &Cell<'_>, row: usize, limit: Option<u64>) {
         let t = c.t;
         let Some(awaited) = self.settings.get(row).and_then(|s| self.runs.awaited(&s.text, limit)) else { return };
@@ -184,23 +185,21 @@ impl WhatIfView {
         c.text(text, Type::Caption, t.text3);
     }
 
-    /// How peaks are written in the table.
     pub(super) fn sizes(&self) -> SizeColumn {
         let answers = (0..self.settings.len()).flat_map(|i| [self.answer(i, None), self.limited(i)]);
         SizeColumn::of(answers.flatten().map(|a| a.row.peak_reserved_bytes))
     }
 
-    /// One scale for all bars.
     fn bar_scale(&self) -> f64 {
         let peaks = (0..self.settings.len()).filter_map(|i| self.answer(i, None)).map(|a| a.row.peak_reserved_bytes);
         let limit = self.limit().unwrap_or(0);
         let top = peaks.max().unwrap_or(0);
-        // A limit far above everything would shrink the bars to nothing.
+        // A limit far above everything is left out, because it would shrink the bars to nothing.
         (if limit < top.saturating_mul(2) { top.max(limit) } else { top }).max(1) as f64 * 1.02
     }
 }
 
-/// A setting, on two lines where it does not fit on one.
+/// A setting, on two lines when it does not fit on one.
 pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
     let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
     let line = |room: Rect, text: &str| {
@@ -215,7 +214,6 @@ pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &st
     }
 }
 
-/// Everything about a row, in words.
 fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best: Option<&str>) -> Tip {
     let mut tip = Tip::new(setting.title.clone()).width(360.0);
     let mut notes = vec![super::side::sentence(setting.about)];
@@ -249,7 +247,7 @@ fn tip(setting: &Setting, free: Option<&Answer>, limited: Option<&Answer>, best:
     tip.note(notes.join(" "))
 }
 
-/// Why a peak may lie above the limit.
+/// Why a peak may exceed the limit.
 pub(super) const OVER_LIMIT: &str = "The peak may exceed the limit: PyTorch compares the limit with the request, rounded to 2 MiB, and then maps whole pages of 20 MiB.";
 
 fn upper(rect: Rect) -> Rect {
@@ -260,7 +258,7 @@ fn lower(rect: Rect) -> Rect {
     rect.down(rect.center().y, rect.bottom() - 2.0)
 }
 
-/// A peak; under it its span when it depends on where the driver puts segments, or that it is an estimate.
+/// A peak. Below it a range when it depends on where the driver puts segments, or a note that it is an estimate.
 fn peak(c: &Cell<'_>, answer: Option<&Answer>, size: SizeColumn) {
     let Some(Answer { row, .. }) = answer else { return };
     let text = size.figure(row.peak_reserved_bytes);
@@ -280,14 +278,13 @@ fn calls(c: &Cell<'_>, answer: Option<&Answer>) {
     }
 }
 
-/// What a row shows: a setting, and what is known of it without a limit and under it.
+/// A row: a setting and its answers, without a limit and with it.
 struct Line {
     row: usize,
     free: Option<Arc<Answer>>,
     limited: Option<Arc<Answer>>,
 }
 
-/// `−902 MiB`, `+318 MiB`, `no change`.
 pub(super) fn against(value: u64, recorded: u64, sized: impl Fn(u64) -> String) -> String {
     match value.cmp(&recorded) {
         std::cmp::Ordering::Equal => "no change".to_owned(),

@@ -9,7 +9,6 @@ use egui::{Color32, Painter, Rect};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The place of one column in one row, and what is painted there.
 pub struct Cell<'a> {
     pub p: &'a Painter,
     pub t: &'a Tokens,
@@ -17,7 +16,7 @@ pub struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A figure, in the monospace face at the right.
+    /// Paints a figure: monospace, at the right.
     pub fn figure(&self, text: impl AsRef<str>, ink: Color32) {
         label::figure(self.p, self.rect, text.as_ref(), ink);
     }
@@ -30,7 +29,7 @@ impl Cell<'_> {
         label::text_in_right(self.p, self.rect, text.as_ref(), kind, ink)
     }
 
-    /// A bar, where there is room for one.
+    /// Paints a bar when there is room for it.
     pub fn bar(&self, bar: &Bar) {
         if self.rect.width() > 24.0 {
             bar.paint(self.p, self.t, self.rect);
@@ -50,7 +49,6 @@ impl Cell<'_> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Width {
-    /// Width in points.
     Exact(f32),
     /// A share of the width that the exact columns leave, but at least some points: `(share, least)`.
     Share(f32, f32),
@@ -63,7 +61,7 @@ impl Width {
     }
 }
 
-/// A column of rows `R`. `K` names the column as what a table is sorted by.
+/// A column of rows `R`. `K` identifies the column that a table is sorted by.
 pub struct Column<'a, R, K = ()> {
     pub(super) title: Cow<'a, str>,
     pub(super) width: Width,
@@ -104,12 +102,12 @@ impl<'a, R, K> Column<'a, R, K> {
         Self { from: width, ..self }
     }
 
-    /// Where not all columns fit, those with the lowest number go first. Columns without a number stay.
+    /// When not all columns fit, those with the lowest number are hidden first. Columns without a number stay.
     pub fn goes(self, order: u8) -> Self {
         Self { goes: order, ..self }
     }
 
-    /// A click on the header sorts by `by`; the view brings the rows in that order.
+    /// A click on the header sorts by `by`. The view then provides the rows in that order.
     pub fn sorts(self, by: K) -> Self {
         Self { sorts: Some(by), ..self }
     }
@@ -119,18 +117,17 @@ impl<'a, R, K> Column<'a, R, K> {
         Self { sorts: Some(by), key: Some(Box::new(key)), ..self }
     }
 
-    /// Whether the first click on the header sorts from the largest down, as it does for figures.
+    /// True when the first click on the header sorts descending, which is the default for figures.
     pub fn descends(self, begins_descending: bool) -> Self {
         Self { begins_descending, ..self }
     }
 
-    /// Explains the title on hover.
     pub fn term(self, term: Option<term::Term>) -> Self {
         Self { term, ..self }
     }
 }
 
-/// What a table is sorted by. With [`Column::by`] it also keeps the order of the rows.
+/// The column and direction that a table is sorted by. With [`Column::by`] it also keeps the order of the rows.
 #[derive(Clone, Debug)]
 pub struct Sort<K> {
     pub by: K,
@@ -149,7 +146,7 @@ impl<K: Copy + PartialEq> Sort<K> {
         self.by = by;
     }
 
-    /// The rows in order, where the column sorted by has a key. O(rows log rows) when something has changed.
+    /// The rows in sort order, when the sorted column has a key. O(rows log rows) after a change.
     pub(super) fn rows<R>(
         &mut self,
         rows: usize,
@@ -168,7 +165,7 @@ impl<K: Copy + PartialEq> Sort<K> {
     }
 }
 
-/// The columns that fit, by their index, with their left and right edges from the table's left edge.
+/// The indices of the columns that fit, with their left and right edges from the table's left edge.
 pub(super) fn places<R, K>(
     columns: &[Column<'_, R, K>],
     width: f32,
@@ -183,7 +180,7 @@ pub(super) fn places<R, K>(
     {
         shown.retain(|&i| i != first);
     }
-    // What the exact columns leave is shared, less what those columns take that need more than their share.
+    // Columns that need more than their share get their minimum; the rest of the width is shared among the others.
     let mut fixed: Vec<Option<f32>> = shown
         .iter()
         .map(|&i| match columns[i].width {
@@ -237,7 +234,7 @@ mod tests {
     fn shares_divide_what_is_left() {
         let columns = [figure(100.0), share(1.0, 20.0), share(3.0, 20.0), figure(60.0)];
         let p = places(&columns, 628.0, 12.0, (16.0, 16.0));
-        // The last ends a padding before the edge.
+        // The last column ends one padding before the edge.
         assert_eq!(p, [(0, 16.0, 116.0), (1, 128.0, 228.0), (2, 240.0, 540.0), (3, 552.0, 612.0)]);
         let narrow = places(&columns, 100.0, 12.0, (16.0, 16.0));
         assert!(narrow[1].2 - narrow[1].1 >= 20.0);

@@ -1,5 +1,5 @@
-//! The one table: columns that say what they show, rows that are sorted, chosen, moved through with the keyboard and copied as
-//! text. Only visible rows are painted, and the scroll position is exact at any length.
+//! The table that all views use. Columns say what they show; rows can be sorted, selected, moved through with the keyboard and
+//! copied as text. Only visible rows are painted, and the scroll position is exact at any length.
 
 use super::button::menu_entry;
 use super::cut::Cut;
@@ -18,7 +18,7 @@ mod column;
 use column::places;
 pub use column::{Cell, Column, Sort, Width};
 
-/// What happened in a table during a frame. Rows are told by their index before sorting.
+/// What happened in a table during a frame. Rows are given by their index before sorting.
 #[derive(Clone, Default)]
 pub struct TableOutput {
     pub clicked: Option<usize>,
@@ -29,7 +29,7 @@ pub struct TableOutput {
     pub entered: Option<usize>,
     /// The row that the keyboard is at.
     pub focused: Option<usize>,
-    /// The rows in sight and their responses, for tooltips, menus and buttons.
+    /// The visible rows and their responses, for tooltips, menus and buttons.
     pub seen: Vec<(usize, Response)>,
     /// Index of each column that is shown, and its edges from the left of a row.
     places: Vec<(usize, f32, f32)>,
@@ -46,14 +46,14 @@ impl TableOutput {
         self.double_clicked.or(self.entered)
     }
 
-    /// Shows a menu for a row. Returns the row in the frame in which it was asked for.
+    /// Shows a context menu for a row. Returns the row in the frame in which the menu opens.
     pub fn menu(&self, contents: impl FnOnce(&mut Ui, usize)) -> Option<usize> {
         let (row, response) = self.seen.iter().find(|(_, r)| r.secondary_clicked() || r.context_menu_opened())?;
         response.context_menu(|ui| contents(ui, *row));
         response.secondary_clicked().then_some(*row)
     }
 
-    /// A cell of a row in sight, if its column is shown.
+    /// A cell of a visible row; `None` when its column is hidden.
     pub fn cell(&self, row: Rect, column: usize) -> Option<Rect> {
         self.places.iter().find(|c| c.0 == column).map(|c| row.cell(c.1, c.2))
     }
@@ -80,26 +80,24 @@ pub struct Table<'a, R, K = ()> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
     list: RowList,
-    /// The place of the row that the keyboard is at.
+    /// The position of the row that the keyboard is at.
     at: Option<usize>,
     /// The selection that was last brought into view.
     followed: Option<usize>,
 }
 
 impl<'a, R> Table<'a, R> {
-    /// A table that is not sorted.
     pub fn plain(name: &'a str, columns: Vec<Column<'a, R>>) -> Self {
         Self::new(name, columns)
     }
 }
 
 impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
-    /// A table sorted by `sort`.
     pub fn sorted(name: &'a str, columns: Vec<Column<'a, R, K>>, sort: &'a mut Sort<K>) -> Self {
         Table { sort: Some(sort), ..Self::new(name, columns) }
     }
 
-    /// What the rows are made of: they are sorted again when it is another.
+    /// What the rows are made from. When it changes, they are sorted again.
     pub fn of<T: std::any::Any + Send + Sync>(self, of: &Arc<T>) -> Self {
         Self { of: Some(Identity::of(of)), ..self }
     }
@@ -143,32 +141,30 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         Self { selected, ..self }
     }
 
-    /// Stays where it is scrolled to when the selection changes.
+    /// Does not scroll when the selection changes.
     pub fn still(self) -> Self {
         Self { is_still: true, ..self }
     }
 
-    /// Brings a row into view.
     pub fn reveal(self, reveal: Option<usize>) -> Self {
         Self { reveal, ..self }
     }
 
-    /// Draws 1 px lines between rows.
     pub fn lines(self) -> Self {
         Self { lines: true, ..self }
     }
 
-    /// As high as its rows, inside something that scrolls. Its titles are as high as a row, without a line.
+    /// Makes the table as high as its rows, for use inside a scroll area. Its titles are as high as a row, without a line.
     pub fn whole(self) -> Self {
         Self { is_whole: true, ..self }
     }
 
-    /// Fill and edge of a row by its index and whether the pointer is on it, where they say more than what is selected.
+    /// Fill and edge of a row, by its index and whether the pointer is on it. For rows that show more than the selection.
     pub fn ground(self, ground: impl Fn(usize, bool) -> (Option<Color32>, Option<Color32>) + 'a) -> Self {
         Self { ground: Some(Box::new(ground)), ..self }
     }
 
-    /// Shows header and rows in the available space. `row` makes what the columns paint of a row, `row_name` is its accessible
+    /// Shows header and rows in the available space. `row` makes the value that the columns paint; `row_name` is its accessible
     /// name.
     pub fn show(
         mut self,
@@ -234,7 +230,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         if !self.is_whole {
             kept.list.interact(ui, t, body, rows, self.row_height, &format!("Scroll {}", self.name));
         }
-        // A row does not lie under the scroll bar.
+        // Rows end left of the scroll bar.
         let has_bar = kept.list.scroll.handle(rows, seen, body.height()).is_some();
         let right = body.right() - if has_bar { BAR } else { 0.0 };
         let painter = ui.painter().with_clip_rect(body.intersect(ui.clip_rect()));
@@ -273,7 +269,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         out
     }
 
-    /// The titles, which sort. Returns the response of the whole header.
+    /// Draws the titles; a click on one sorts. Returns the response of the whole header.
     fn header(&mut self, ui: &mut Ui, id: Id, rect: Rect, places: &[(usize, f32, f32)]) -> Response {
         let mut sorted = false;
         let mut child = ui.new_child(UiBuilder::new().id_salt((id, "header")).max_rect(rect));
@@ -294,7 +290,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
             }
         }
         if sorted {
-            // From the top, also where the selected row is further down.
+            // Starts at the top, also when the selected row is further down.
             let kept = Kept { followed: self.selected, ..Kept::default() };
             ui.data_mut(|d| d.insert_temp(id, kept));
         }
@@ -304,7 +300,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
         child.allocate_rect(rect, Sense::hover())
     }
 
-    /// The texts of a row, also where they are cut or their column has no room: what the cells paint is what is copied.
+    /// The texts of a row as the cells paint them, without cutting and with the columns that have no room.
     fn copied(&self, ui: &Ui, row: &R) -> String {
         let t = Tokens::of(ui);
         let layer = LayerId::new(egui::Order::Background, Id::unique("copied cells"));
@@ -317,7 +313,7 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
                 Shape::Text(text) => Some(text.galley.text().to_owned()),
                 _ => None,
             });
-            // What is painted in two inks may be one word: an address, and how many tenants it had.
+            // A text painted in two colours may be one word: an address, and how often it was reused.
             texts.reduce(|all, text| if text.starts_with('_') { all + &text } else { all + " " + &text }).unwrap_or_default()
         };
         self.worded().map(text).collect::<Vec<_>>().join("\t")
@@ -331,11 +327,10 @@ impl<'a, R, K: Copy + PartialEq> Table<'a, R, K> {
 
 /// A column without a title and no wider than this has a swatch or a mark.
 const MARK: f32 = 24.0;
-/// Rows that are copied at most.
 const MOST_COPIED: usize = 100_000;
 
-/// Draws a title. Returns what it covers and whether it was clicked; it can be when `id` is given. The arrow of a figure is left
-/// of its title, so that title and figures stay flush.
+/// Draws a title. Returns what it covers and whether it was clicked; only a title with an `id` can be clicked. For columns of
+/// figures the arrow is left of the title, so that title and figures stay aligned.
 fn head(ui: &Ui, cell: Rect, title: &str, (kind, is_figure): (Type, bool), sorted: Option<bool>, id: Option<Id>) -> (Rect, bool) {
     let t = Tokens::of(ui);
     let response = id.map(|id| ui.interact(cell.expand2(vec2(4.0, 0.0)), id, Sense::click()));

@@ -110,7 +110,7 @@ pub struct Figures {
     pub active: u64,
     /// Bytes of blocks that the program holds.
     pub allocated: u64,
-    /// Bytes that the program asked for.
+    /// Bytes that the program requested.
     pub requested: u64,
     /// Bytes of active blocks beyond the requested size.
     pub rounding: u64,
@@ -125,7 +125,6 @@ pub struct Figures {
     pub pinned: u64,
     /// Bytes of segments without a live block.
     pub whole: u64,
-    /// Number of segments without a live block.
     pub whole_segments: u64,
     pub segments: u64,
     pub small: u64,

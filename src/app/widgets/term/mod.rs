@@ -15,7 +15,6 @@ mod words;
 
 pub use figures::Figures;
 
-/// A term of the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(test, derive(strum::EnumIter))]
 pub enum Term {
@@ -25,9 +24,9 @@ pub enum Term {
     Active,
     /// Blocks the program holds.
     Allocated,
-    /// What the program asked for.
+    /// Bytes that the program requested.
     Requested,
-    /// Block sizes beyond what was asked for.
+    /// Block sizes beyond the requested bytes.
     Rounding,
     /// Free blocks: reserved, but held by nobody.
     Inactive,
@@ -74,7 +73,7 @@ pub enum Term {
     Driver,
     /// The smallest set of blocks to free so that the request fits.
     WhatToFree,
-    /// Blocks of which freeing any single one would be enough.
+    /// Blocks that are each large enough: freeing one of them suffices.
     Alone,
     /// The hole that appears when a block is freed.
     IfFreed,

@@ -135,7 +135,7 @@ impl Term {
         }
     }
 
-    /// The term for a label as views write it: `largest hole`, `pending free`, `device free`.
+    /// The term for a label that views use: `largest hole`, `pending free`, `device free`.
     pub fn of(label: &str) -> Option<Term> {
         Some(match label.to_ascii_lowercase().as_str() {
             "reserved" | "peak reserved" | "reserved by pytorch" | "reserved at the end" | "as recorded" => Term::Reserved,

@@ -125,7 +125,7 @@ fn wrapped_rows_cover_a_unit_once() {
     assert_eq!(natural_span(&device(), &state), Span::Wrapped);
 }
 
-/// Segments of 3 and 2 MiB on lines of 2 MiB: the second begins on the line on which the first ends.
+/// Segments of 3 and 2 MiB on lines of 2 MiB: the second one begins on the line on which the first one ends.
 #[test]
 fn segments_share_lines_where_they_are_wrapped() {
     const MIB: u64 = MEBIBYTE;
@@ -139,7 +139,6 @@ fn segments_share_lines_where_they_are_wrapped() {
     assert_eq!((places.tops[2], places.height), (places.tops[1], places.tops[0] + 30.0));
 }
 
-/// One long segment beside many short ones of the same pool.
 #[test]
 fn segments_of_unlike_size_are_wrapped_by_themselves() {
     let mut state = State::default();

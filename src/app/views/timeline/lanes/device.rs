@@ -87,7 +87,6 @@ fn calls_name(canvas: &Canvas<'_>) -> &'static str {
 }
 
 impl Canvas<'_> {
-    /// Draws cudaMalloc and cudaFree.
     fn device_calls(&self, rect: Rect, picture: &WindowPicture) {
         let t = self.tokens;
         self.name(Rect::from_center_size(rect.center(), vec2(rect.width(), 16.0)), calls_name(self), "");

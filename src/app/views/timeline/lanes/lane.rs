@@ -13,7 +13,6 @@ use crate::app::views::timeline::paint::Canvas;
 use crate::app::views::timeline::picture::WindowPicture;
 use crate::app::widgets::{Cut, Scale, Swatch, Tip, label};
 
-/// What lanes share with the curves.
 #[derive(Clone, Default)]
 pub(in crate::app::views::timeline) struct Shared {
     /// Marks of the whole recording; `None` until found.
@@ -31,13 +30,13 @@ pub(in crate::app::views::timeline) trait Lane {
         self.track().name()
     }
 
-    /// Tells `layout` what there is to show, from which it finds the height. Empty lanes get none.
+    /// Reports what there is to show, so that `layout` can compute the height. Empty lanes get none.
     fn height(&mut self, cx: &ViewContext<'_>, marks: Option<&Marks>, contents: &mut Contents);
 
     /// Takes the picture of the window, or requests it off the window's thread.
     fn prepare(&mut self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, shared: &Shared);
 
-    /// Draws what [`prepare`](Self::prepare) took.
+    /// Draws what [`prepare`](Self::prepare) prepared.
     fn paint(&self, cx: &ViewContext<'_>, canvas: &Canvas<'_>, rect: Rect);
 
     fn hit(&self, canvas: &Canvas<'_>, rect: Rect, at: Pos2) -> Option<Hit>;
@@ -49,7 +48,8 @@ pub(in crate::app::views::timeline) trait Lane {
 }
 
 impl Canvas<'_> {
-    /// Stacks a part of each column onto what is below it there. Gives the edges of the part in each column that has any.
+    /// Stacks a value of each column on top of `below`. Returns the top and bottom of the new part in each column that has a
+    /// value.
     pub(super) fn stack(&self, y: &Scale, below: &mut [u64], bytes: impl Fn(usize) -> Option<u64>) -> Vec<Option<(f32, f32)>> {
         let edges = |(i, below): (usize, &mut u64)| {
             let (bytes, bottom) = (bytes(i)?, *below);
@@ -64,7 +64,7 @@ impl Canvas<'_> {
         16.0 + label::width(self.painter, name, Type::Caption) + 6.0 + label::width(self.painter, value, Type::Mono)
     }
 
-    /// Names a part above its lane, from `x` on.
+    /// Draws the legend entry of a part above its lane, at `x`.
     pub(super) fn part_name(&self, row: Rect, x: f32, swatch: Swatch, name: &str, value: &str) {
         swatch.paint(self.painter, self.tokens, row.middle(x));
         let named = label::text(self.painter, row.middle(x + 16.0), Align2::LEFT_CENTER, name, Type::Caption, self.tokens.text2);

@@ -123,7 +123,6 @@ struct OpBox {
 /// Least width in columns of a box of several operators that is named after the longest one.
 const NAMED_FROM: f32 = 60.0;
 
-/// The operator lane of a window.
 struct OpsPicture {
     pub window: Window,
     /// Rows of [`OpRows`] that are shown, top down.

@@ -15,7 +15,6 @@ use vramscope_core::anatomy::Phase;
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
-/// A lane of boxes.
 pub(super) struct Ranges {
     /// [`Track::Steps`] or [`Track::Phases`].
     track: Track,
@@ -115,7 +114,8 @@ impl Canvas<'_> {
         (right >= lane.left() && left <= lane.right()).then_some(area)
     }
 
-    /// What a click on a box does: it selects an annotation, or chooses a step or phase as the range with the cursor at its peak.
+    /// What a click on a box does: selects an annotation, or chooses a step or phase as the range and moves the cursor to its
+    /// peak.
     fn box_hit(&self, lane: Track, b: &StepBox) -> Hit {
         let item = match b.first.named {
             Named::Annotation(i, _) if b.count == 1 => Some(Item::Annotation(i)),
@@ -180,12 +180,12 @@ impl Canvas<'_> {
 }
 
 impl Canvas<'_> {
-    /// Draws ranges that are too narrow for a name each as one band that says how many they are; false where they are not.
+    /// When most ranges are too narrow for a name, draws one band with their number. Returns false when it did not.
     pub(super) fn crowd(&self, rect: Rect, boxes: &[StepBox], have: &Window, what: &str) -> bool {
-        /// From so many ranges on, most of them narrower than a number, the lane is noise.
+        /// With this many ranges, most of them narrower than a number, boxes would be noise.
         const MANY: u64 = 40;
         const NARROW: f32 = 16.0;
-        // Levels of annotations tell more than how many they are.
+        // Nested annotations say more than their number.
         if boxes.iter().any(|b| b.depth > 0) {
             return false;
         }
@@ -206,7 +206,7 @@ impl Canvas<'_> {
     }
 }
 
-/// The lower edge of a box of many ranges: teeth, one per range as far as they can be drawn apart.
+/// The lower edge of a box with many ranges: one tooth per range, as far as teeth can be told apart.
 pub(super) fn comb(batch: &mut Batch, area: Rect, count: u32, ink: egui::Color32) {
     let step = (area.width() / count.max(1) as f32).max(4.0);
     let teeth = (area.width() / step) as u32;

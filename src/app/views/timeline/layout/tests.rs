@@ -146,7 +146,7 @@ fn the_whole_card_stands_under_the_strata_and_goes_before_the_curves() {
     assert!(low.open(Track::Card).is_none() && low.open(Track::Curves).is_some(), "{low:?}");
 }
 
-/// What stands in a pane from its top down; `None` where there was no room.
+/// The lanes of a pane from the top down; `None` for a lane that found no room.
 fn from_top(t: &Tracks) -> [Option<Rect>; 7] {
     let [overview, curves, steps, device] =
         [Track::Overview, Track::Curves, Track::Steps, Track::Device].map(|track| t.open(track));

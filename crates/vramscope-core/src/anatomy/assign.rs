@@ -22,7 +22,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
     let mut weights = loaded(case, &mut of);
     let (mut gradients, of_step) = gradients(case, &weights);
-    let has_older_gradients = older_model::has_older_gradients(case, &of_step);
+    // Without stacks no pass is known yet, and so no gradient: `blind` finds them.
+    let has_older_gradients = phases.has_stacks && older_model::has_older_gradients(case, &of_step);
     if has_older_gradients {
         gradients.clear();
     }

@@ -60,26 +60,15 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     let adds = older_model::has_older_gradients(case, &gradients);
     if adds {
-        let mut stays = older_model::Stays::default();
-        for &id in model
-            .iter()
-            .filter(|&&id| case.born(id) == NO_EVENT && of[id.0 as usize].0 == Role::Unknown && !is_cublas_size(case.size(id)))
-        {
-            stays.entry(case.size(id)).or_default().push(id);
-        }
-        let mut replaced = Sizes::default();
-        for id in (0..case.phases.first_row).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::OptimizerState) {
-            *replaced.entry(case.size(id)).or_default() += 1;
-        }
-        for (id, decided) in older_model::decide(case, stays, &Sizes::default(), &replaced, true) {
-            of[id.0 as usize] = decided;
-        }
         gradients.clear();
         late.iter_mut().for_each(Vec::clear);
     }
     let makes_gradients = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
         && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
+    if adds || makes_gradients {
+        older(case, &model, &gradients, of);
+    }
     let trains = adds || makes_gradients || !case.steps.optimizer.is_empty() || frees_in_reverse(case, bounds, middle);
     let data = if makes_gradients { older_model::data(case, &model, &gradients) } else { FxHashSet::default() };
     let mut put = |id: LifetimeId, role: Role| {
@@ -98,7 +87,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
         let each = ids.len().checked_div(g).unwrap_or(1);
-        let weights = g * older_model::Shares::of(each, false).weights;
+        let weights = g * older_model::Shares::of(each, false, false).weights;
         for (i, id) in ids.into_iter().enumerate() {
             let is_weight = in_optimizer || !trains || g == 0 || i < weights;
             put(
@@ -143,6 +132,26 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     if trains {
         graph(case, over, &gradients, of, Because::ByRhythm);
+    }
+}
+
+/// The model from before the history, by the gradients of a step; none where backward passes add to older ones.
+fn older(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes, of: &mut [Decided]) {
+    let is_open = |id: &LifetimeId| {
+        let (role, because) = of[id.0 as usize];
+        case.born(*id) == NO_EVENT && (role == Role::Unknown || because == Because::OlderByCount) && !is_cublas_size(case.size(*id))
+    };
+    let mut stays = older_model::Stays::default();
+    for &id in model.iter().filter(|id| is_open(id)) {
+        stays.entry(case.size(id)).or_default().push(id);
+    }
+    let mut replaced = Sizes::default();
+    let is_replaced = |id: &LifetimeId| of[id.0 as usize] == (Role::OptimizerState, Because::OlderReplaced);
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(is_replaced) {
+        *replaced.entry(case.size(id)).or_default() += 1;
+    }
+    for (id, decided) in older_model::decide(case, stays, gradients, &replaced, gradients.is_empty()) {
+        of[id.0 as usize] = decided;
     }
 }
 

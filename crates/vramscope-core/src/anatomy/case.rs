@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{ADAM, CACHE, GENERATES, WORKSPACE};
+use super::frame::{ADAM, Bits, CACHE, GENERATES, SGD, WORKSPACE};
 use super::phases::{Phases, Run};
 use super::role::{Because, Role};
 use super::sense::{Part, Sense};
@@ -133,5 +133,14 @@ pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -
 
 /// True if the optimizer in the trace keeps two tensors per weight.
 pub(super) fn has_adam(case: &Case<'_>) -> bool {
-    case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & ADAM != 0)
+    steps_with(case, ADAM)
+}
+
+/// True if the only optimizer in the trace keeps one tensor per weight at most.
+pub(super) fn keeps_one(case: &Case<'_>) -> bool {
+    steps_with(case, SGD) && !has_adam(case)
+}
+
+fn steps_with(case: &Case<'_>, bit: Bits) -> bool {
+    case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & bit != 0)
 }

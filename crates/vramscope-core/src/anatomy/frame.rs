@@ -6,72 +6,77 @@ use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{Frame, StackTable};
 use crate::tables::is_framework;
 
+/// What a frame means, a bit each.
+pub(super) type Bits = u64;
+
 /// `Module.__call__`, which calls every module's `forward`.
-pub(super) const CALL: u32 = 1;
+pub(super) const CALL: Bits = 1;
 /// A function called `forward`.
-pub(super) const FORWARD: u32 = 1 << 1;
+pub(super) const FORWARD: Bits = 1 << 1;
 /// Autograd's backward pass, or what it calls.
-pub(super) const BACKWARD: u32 = 1 << 2;
+pub(super) const BACKWARD: Bits = 1 << 2;
 /// An optimizer of PyTorch or a library.
-pub(super) const OPTIMIZER: u32 = 1 << 3;
+pub(super) const OPTIMIZER: Bits = 1 << 3;
 /// Makes, moves or loads weights.
-pub(super) const LOADS: u32 = 1 << 4;
+pub(super) const LOADS: Bits = 1 << 4;
 /// The user's own constructor or loader.
-pub(super) const BUILDS: u32 = 1 << 5;
+pub(super) const BUILDS: Bits = 1 << 5;
 /// A file of `torch.nn.functional`, or an operator of a layer.
-pub(super) const FUNCTIONAL: u32 = 1 << 6;
+pub(super) const FUNCTIONAL: Bits = 1 << 6;
 /// A container of modules, whose one line calls them all.
-pub(super) const CONTAINER: u32 = 1 << 7;
+pub(super) const CONTAINER: Bits = 1 << 7;
 /// A frame of Python code, not of C++.
-pub(super) const PYTHON: u32 = 1 << 8;
+pub(super) const PYTHON: Bits = 1 << 8;
 /// A function or file named after a key-value cache.
-pub(super) const CACHE: u32 = 1 << 9;
+pub(super) const CACHE: Bits = 1 << 9;
 /// A collective, or the buffers of one.
-pub(super) const COLLECTIVE: u32 = 1 << 10;
+pub(super) const COLLECTIVE: Bits = 1 << 10;
 /// Scratch memory of a library.
-pub(super) const WORKSPACE: u32 = 1 << 11;
+pub(super) const WORKSPACE: Bits = 1 << 11;
 /// The tuning of kernels.
-pub(super) const TUNING: u32 = 1 << 12;
+pub(super) const TUNING: Bits = 1 << 12;
 /// A loop that makes tokens or images step by step.
-pub(super) const GENERATES: u32 = 1 << 13;
+pub(super) const GENERATES: Bits = 1 << 13;
 /// The capture of a CUDA graph.
-pub(super) const CAPTURES: u32 = 1 << 14;
+pub(super) const CAPTURES: Bits = 1 << 14;
 /// Clips or unscales gradients.
-pub(super) const CLIPS: u32 = 1 << 15;
+pub(super) const CLIPS: Bits = 1 << 15;
 /// Autocast's cast of a weight, which only frames of C++ name.
-pub(super) const CASTS: u32 = 1 << 16;
+pub(super) const CASTS: Bits = 1 << 16;
 /// A training loop, or one step of it.
-pub(super) const TRAINS: u32 = 1 << 17;
+pub(super) const TRAINS: Bits = 1 << 17;
 /// A collective that reduces gradients.
-pub(super) const REDUCES: u32 = 1 << 18;
+pub(super) const REDUCES: Bits = 1 << 18;
 /// `step` in a file that is named after an optimizer.
-pub(super) const STEP: u32 = 1 << 19;
+pub(super) const STEP: Bits = 1 << 19;
 /// A test or validation loop.
-pub(super) const EVALUATES: u32 = 1 << 20;
+pub(super) const EVALUATES: Bits = 1 << 20;
 /// A closure, as optimizers call.
-pub(super) const CLOSURE: u32 = 1 << 21;
+pub(super) const CLOSURE: Bits = 1 << 21;
 /// An optimizer that keeps two tensors per weight.
-pub(super) const ADAM: u32 = 1 << 22;
+pub(super) const ADAM: Bits = 1 << 22;
 /// The user's own function, named after a cache.
-pub(super) const NAMED_CACHE: u32 = 1 << 23;
+pub(super) const NAMED_CACHE: Bits = 1 << 23;
 /// Attention written out in Python, outside PyTorch's own fused function.
-pub(super) const ATTENDS: u32 = 1 << 24;
+pub(super) const ATTENDS: Bits = 1 << 24;
 /// The constructor of an optimizer, which may make its state ahead.
-pub(super) const BUILDS_STATE: u32 = 1 << 25;
+pub(super) const BUILDS_STATE: Bits = 1 << 25;
 /// `Module._apply`, which moves weights, their gradients and buffers, each from a line of its own.
-pub(super) const APPLIES: u32 = 1 << 26;
+pub(super) const APPLIES: Bits = 1 << 26;
 /// Computes on activations alone, without weights that autocast would copy.
-pub(super) const WEIGHTLESS: u32 = 1 << 27;
+pub(super) const WEIGHTLESS: Bits = 1 << 27;
 
 /// A function that processes a prompt, or continues it token by token. Without a key-value cache `decode` is half of an
 /// autoencoder.
-pub(super) const PREFILLS: u32 = 1 << 28;
-pub(super) const DECODES: u32 = 1 << 29;
+pub(super) const PREFILLS: Bits = 1 << 28;
+pub(super) const DECODES: Bits = 1 << 29;
 /// The constructor of Megatron's buffers: one for the weights of all modules, where the optimizer is distributed, and one for their
 /// gradients.
-pub(super) const BUILDS_BUFFERS: u32 = 1 << 30;
+pub(super) const BUILDS_BUFFERS: Bits = 1 << 30;
 /// An operator of PyTorch, which only frames of C++ name.
-pub(super) const OPERATOR: u32 = 1 << 31;
+pub(super) const OPERATOR: Bits = 1 << 31;
+/// An optimizer that keeps one tensor per weight, or none.
+pub(super) const SGD: Bits = 1 << 32;
 
 /// Functions that make or load weights.
 const LOADERS: &[&str] = &[
@@ -168,7 +173,7 @@ pub(super) fn is_sharing(file: &str) -> bool {
 }
 
 /// The bits of a frame.
-pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
+pub(super) fn bits(stacks: &StackTable, frame: Frame) -> Bits {
     let (file, name) = (stacks.text(frame.file), stacks.text(frame.name));
     let slashes;
     let file = if file.contains('\\') {
@@ -190,10 +195,10 @@ pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
     }
 }
 
-fn of_native(name: &str) -> u32 {
+fn of_native(name: &str) -> Bits {
     let has = |parts: &[&str]| parts.iter().any(|p| name.contains(p));
     let mut b = 0;
-    let set = |b: &mut u32, bit: u32, holds: bool| *b |= if holds { bit } else { 0 };
+    let set = |b: &mut Bits, bit: Bits, holds: bool| *b |= if holds { bit } else { 0 };
     let is_node = name.contains("Backward") && name.contains("::apply(");
     let engine = ["ngine::evaluate_function", "Engine::thread_main", "autograd::AccumulateGrad", "autograd::Node::operator()"];
     set(&mut b, BACKWARD, is_node || has(&engine));
@@ -206,11 +211,11 @@ fn of_native(name: &str) -> u32 {
     b
 }
 
-fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
+fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     let has = |parts: &[&str]| parts.iter().any(|p| file.contains(p));
     let named = |names: &[&str]| names.contains(&name);
     let mut b = 0;
-    let mut set = |bit: u32, holds: bool| b |= if holds { bit } else { 0 };
+    let mut set = |bit: Bits, holds: bool| b |= if holds { bit } else { 0 };
     let in_module = file.ends_with("nn/modules/module.py");
     set(CALL, in_module && named(&["_call_impl", "_wrapped_call_impl", "_slow_forward", "inner", "__call__"]));
     set(FORWARD, named(&["forward", "_conv_forward"]));
@@ -231,6 +236,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         && !named(&["zero_grad", "__init__", "load_state_dict", "add_param_group"]);
     set(OPTIMIZER, is_optimizer);
     set(ADAM, is_optimizer && has(&["/adam", "/nadam", "/radam"]));
+    set(SGD, is_optimizer && file.ends_with("torch/optim/sgd.py"));
     let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
     set(STEP, name == "step" && is_own && !is_library);

@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{CACHE, CALL, CAPTURES, CONTAINER, FORWARD, GENERATES, PYTHON};
+use super::frame::{Bits, CACHE, CALL, CAPTURES, CONTAINER, FORWARD, GENERATES, PYTHON};
 use super::phases::{Phases, Run};
 use super::requests::{by_period, is_part_of_a_pass};
 use super::sense::Part;
@@ -507,7 +507,7 @@ fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
     let outermost_first: Vec<FrameId> = frames[..inside].iter().rev().copied().collect();
     let modules = outermost_first.split(|f| bits(f) & CALL != 0);
     let line = |own: &[FrameId]| {
-        let is = |wanted: u32| own.iter().copied().find(|f| bits(f) & wanted == wanted);
+        let is = |wanted: Bits| own.iter().copied().find(|f| bits(f) & wanted == wanted);
         is(FORWARD | PYTHON).or_else(|| is(PYTHON))
     };
     modules.filter_map(line).collect()

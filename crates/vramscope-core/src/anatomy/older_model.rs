@@ -3,7 +3,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::case::{Case, Decided, Sizes, has_adam, is_cublas_size, is_workspace_size};
+use super::case::{Case, Decided, Sizes, has_adam, is_cublas_size, is_workspace_size, keeps_one};
 use super::phases::Run;
 use super::role::{Because, Role};
 use super::sense::Part;
@@ -91,6 +91,7 @@ pub(super) fn decide(
         true => copies_of(&sizes, &added).unwrap_or_else(|| copies(&sizes, has_gradients)),
         false => 1,
     };
+    let keeps_one = keeps_one(case);
     let is_adam = gradients.is_empty() && copies < 3 && has_adam(case);
     let of_adam = 3 + usize::from(has_gradients);
     let results = if gradients.is_empty() { FxHashSet::default() } else { large_sizes_of_forward(case) };
@@ -111,6 +112,8 @@ pub(super) fn decide(
         });
         let all = count(size, &list);
         let (weights, each) = match gradients.get(&size) {
+            // Another optimizer may keep more or fewer for some of the weights.
+            Some(&g) if of_gradient > 1 && (2..=4).any(|each| all == g as usize * each) => (g as usize, all / g as usize),
             Some(_) if of_gradient > 1 && all.is_multiple_of(of_gradient) => (all / of_gradient, of_gradient),
             // A pass that the recording cuts makes too few; a library has one or two blocks of a weight's size.
             Some(&g) if of_gradient > 1 && list.len() >= g as usize => {
@@ -121,7 +124,7 @@ pub(super) fn decide(
             None if copies > 1 && is_stepped(size) && divides(copies, size, all) => (all / copies, copies),
             _ => (list.len(), 1),
         };
-        let shares = Shares::of(each, gradients.is_empty() && (has_gradients || each == 4));
+        let shares = Shares::of(each, gradients.is_empty() && (has_gradients || each == 4), keeps_one);
         let end = if each > 1 && is_workspace_size(size) { list.len().min(weights * each) } else { list.len() };
         for (i, id) in list.into_iter().enumerate() {
             let decided = if each == 1 && is_result(size, all) {
@@ -146,11 +149,14 @@ pub(super) fn decide(
 /// What a program that trains keeps beside its model: a few blocks larger than every gradient, where nearly all else has one.
 pub(super) fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
     const A_FEW: u32 = 4;
+    /// Blocks this many times smaller than the largest gradient do not count, as rewards beside observations.
+    const SMALL: u64 = 64;
     let largest = gradients.keys().max().copied().unwrap_or(u64::MAX);
     let is_library = |size: u64| is_cublas_size(size) || is_workspace_size(size);
     let of_none = model.iter().copied().filter(|&id| !gradients.contains_key(&case.size(id)) && !is_library(case.size(id)));
     let (large, small): (Vec<LifetimeId>, Vec<LifetimeId>) = of_none.partition(|&id| case.size(id) > largest);
-    let others = large.len() + small.iter().filter(|&&id| case.size(id) >= LEAST).count();
+    let least = LEAST.max(largest / SMALL);
+    let others = large.len() + small.iter().filter(|&&id| case.size(id) >= least).count();
     let is_model = others as u32 * A_FEW > gradients.values().sum();
     if is_model { FxHashSet::default() } else { large.into_iter().collect() }
 }
@@ -169,10 +175,12 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of `each` blocks. An optimizer keeps one or two for a weight; with one more there is a second model, an average of its weights.
-    pub(super) fn of(each: usize, has_gradients: bool) -> Self {
+    /// Of `each` blocks. An optimizer keeps one or two for a weight, of which its stacks may tell; with one more there is a second model, an
+    /// average of its weights.
+    pub(super) fn of(each: usize, has_gradients: bool, keeps_one: bool) -> Self {
         let gradients = usize::from(has_gradients);
-        Self { weights: if each - gradients == 4 { 2 } else { 1 }, gradients }
+        let most = 1 + if keeps_one { 1 } else { 2 };
+        Self { weights: if each - gradients == most + 1 { 2 } else { 1 }, gradients }
     }
 }
 

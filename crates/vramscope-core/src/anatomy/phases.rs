@@ -1,7 +1,7 @@
 //! [`Phases`]: the parts of the program as runs of allocations, one after the other.
 
 use super::copies;
-use super::frame::{ATTENDS, CACHE, CALL, CAPTURES, DECODES, EVALUATES, FORWARD, GENERATES, PREFILLS};
+use super::frame::{ATTENDS, Bits, CACHE, CALL, CAPTURES, DECODES, EVALUATES, FORWARD, GENERATES, PREFILLS};
 use super::sense::{self, Part, Sense};
 use crate::formats::kineto::OPERATOR_FILE;
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
@@ -21,7 +21,7 @@ pub struct Run {
     /// A CUDA graph was captured in it.
     pub(super) captures: bool,
     /// The bits of all its stacks.
-    pub(super) bits: u32,
+    pub(super) bits: Bits,
 }
 
 impl Run {
@@ -81,7 +81,7 @@ pub struct Phases {
     senses: Vec<Sense>,
     without_stack: Sense,
     /// The bits of every frame.
-    pub(super) bits: Vec<u32>,
+    pub(super) bits: Vec<Bits>,
     /// The line of every frame.
     lines: Vec<u32>,
     /// Where generation goes on to something else: from this event on it is `prefill` or `decode`, or its stacks name neither.
@@ -127,16 +127,16 @@ impl Phases {
         };
         let has_captures = phases.senses.iter().any(|s| s.bits & CAPTURES != 0);
         let has_pools = has_captures && (first..end).any(is_private);
-        let captures = |row: u32, bits: u32| if has_pools { is_private(row) } else { bits & CAPTURES != 0 };
+        let captures = |row: u32, bits: Bits| if has_pools { is_private(row) } else { bits & CAPTURES != 0 };
         let events = device.events.len() as u32;
         for (row, part) in (first..end).zip(parts) {
             let (bits, born) = (phases.of_row(device, tables, row).bits, lifetimes.born(LifetimeId(row)));
             let captures = captures(row, bits);
             phases.add_detail(born, bits);
             let goes_on = |run: &Run| {
-                let is_other = |bit: u32| run.bits & bit != 0 && bits & (PREFILLS | DECODES) & !bit != 0;
+                let is_other = |bit: Bits| run.bits & bit != 0 && bits & (PREFILLS | DECODES) & !bit != 0;
                 // A validation loop between two steps is not the forward pass of the next one.
-                let evaluates = |bits: u32| matches!(part, Part::Forward | Part::Unknown) && bits & EVALUATES != 0;
+                let evaluates = |bits: Bits| matches!(part, Part::Forward | Part::Unknown) && bits & EVALUATES != 0;
                 run.part == part
                     && evaluates(run.bits) == evaluates(bits)
                     && !(has_pools && run.captures != captures)
@@ -292,7 +292,7 @@ impl Phases {
     }
 
     /// Notes what an allocation with these bits says of generation.
-    fn add_detail(&mut self, born: u32, bits: u32) {
+    fn add_detail(&mut self, born: u32, bits: Bits) {
         let detail = match bits & (PREFILLS | DECODES) {
             PREFILLS => Some("prefill"),
             DECODES => Some("decode"),

@@ -27,7 +27,7 @@ pub enum Part {
 pub(super) struct Sense {
     pub(super) part: Part,
     /// The bits of all its frames, see [`frame`].
-    pub(super) bits: u32,
+    pub(super) bits: Bits,
     /// The frame nearest to the allocation that tells anything makes or loads weights.
     pub(super) makes_weights: bool,
     /// Forward code that runs again inside backward: checkpointing.
@@ -56,8 +56,8 @@ pub(super) fn without_stack(others_tell: bool) -> Sense {
 }
 
 /// What every stack says, and the bits of every frame. O(frames of all stacks).
-pub(super) fn read(stacks: &StackTable) -> (Vec<Sense>, Vec<u32>) {
-    let mut bits: Vec<u32> =
+pub(super) fn read(stacks: &StackTable) -> (Vec<Sense>, Vec<Bits>) {
+    let mut bits: Vec<Bits> =
         (0..stacks.frame_count()).map(|i| stacks.frame(FrameId(i as u32)).map_or(0, |f| frame::bits(stacks, f))).collect();
     let has_cache = bits.iter().any(|b| b & (CACHE | NAMED_CACHE) != 0);
     for b in &mut bits {
@@ -68,7 +68,7 @@ pub(super) fn read(stacks: &StackTable) -> (Vec<Sense>, Vec<u32>) {
     ((0..stacks.len()).map(|i| sense(stacks, &bits, StackId(i as u32))).collect(), bits)
 }
 
-fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
+fn sense(stacks: &StackTable, bits: &[Bits], stack: StackId) -> Sense {
     let frames = stacks.frames(stack);
     let of = |f: FrameId| bits.get(f.0 as usize).copied().unwrap_or(0);
     let mut s = Sense::default();
@@ -79,7 +79,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         in_closure |= b & CLOSURE != 0;
         if in_closure {
             // A closure that an optimizer calls holds the program's own forward and backward passes.
-            b &= !(OPTIMIZER | CLIPS | STEP | ADAM);
+            b &= !(OPTIMIZER | CLIPS | STEP | ADAM | SGD);
         }
         // Training that a function such as `run_eval` calls is no evaluation.
         trains |= b & TRAINS != 0 && s.bits & EVALUATES == 0;
@@ -114,7 +114,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         Part::Optimizer
     } else if s.bits & BACKWARD != 0 || begins_in_backward(stacks, frames) {
         // A module that is called again is inside the backward frame.
-        let first = |bit: u32| frames.iter().position(|&f| of(f) & bit != 0);
+        let first = |bit: Bits| frames.iter().position(|&f| of(f) & bit != 0);
         s.is_recomputed = first(CALL).is_some_and(|call| first(BACKWARD).is_some_and(|backward| call < backward));
         Part::Backward
     } else if !in_module && shares(stacks, frames) {
@@ -161,18 +161,18 @@ fn is_scratch(stacks: &StackTable, frames: &[FrameId]) -> bool {
 }
 
 /// True where a constructor or a loader of the program calls the operator itself, as one that makes a table of positions with `einsum`.
-fn computes_while_building(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> bool {
+fn computes_while_building(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> Bits) -> bool {
     frames.iter().copied().find(|&f| is_own(stacks, f, &of)).is_some_and(|f| of(f) & BUILDS != 0)
 }
 
 /// True for a frame of Python in the program's own code.
-fn is_own(stacks: &StackTable, f: FrameId, of: impl Fn(FrameId) -> u32) -> bool {
+fn is_own(stacks: &StackTable, f: FrameId, of: impl Fn(FrameId) -> Bits) -> bool {
     of(f) & PYTHON != 0 && stacks.frame(f).is_some_and(|frame| !is_framework(stacks, frame))
 }
 
 /// Where the outermost module is called, and the number of frames inside the call. A model that is tried while it is built is not
 /// a loop.
-fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
+fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> Bits) -> (Option<FrameId>, u32) {
     // A function of the program that is called `generate` may hold the loop around the library's.
     let is_library = |f: FrameId| stacks.frame(f).is_some_and(|frame| is_framework(stacks, frame));
     let of_library = frames.iter().rposition(|&f| of(f) & GENERATES != 0 && is_library(f));

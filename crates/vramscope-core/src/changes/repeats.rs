@@ -70,20 +70,26 @@ const MOST_BEGINS: usize = 4;
 /// A layer allocates at this many lines, at least.
 const FEWEST_LINES: usize = 3;
 
+/// The line may call layers of so many kinds, as the encoder's and the decoder's.
+const MOST_KINDS: usize = 4;
+
 /// A frame whose calls repeat.
 struct Candidate {
     frame: FrameId,
     /// Bytes that checkpointing would not keep.
     saved: u64,
     rows: usize,
+    /// How far out the frame is in its stacks.
+    height: usize,
     /// The lines that call it, in order.
     places: Vec<String>,
     instances: Vec<Instance>,
 }
 
 impl Candidate {
-    fn rank(&self) -> (u64, usize, FrameId) {
-        (self.saved, self.rows, self.frame)
+    /// Of frames with the same calls the outermost is the one to change.
+    fn rank(&self) -> (u64, usize, usize, FrameId) {
+        (self.saved, self.rows, self.height, self.frame)
     }
 
     fn repeated(self) -> Repeated {
@@ -156,29 +162,33 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     };
     // Rows below each call, in order. A line that is more than once in a stack, as a container's in containers, makes several.
     let mut below: FxHashMap<Call, Vec<Below>> = FxHashMap::default();
-    for &row in &rows {
-        let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
+    let with_stack = rows.iter().map(|&row| (row, stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack)));
+    for (order, (row, frames)) in with_stack.filter(|(_, frames)| !frames.is_empty()).enumerate() {
         let mut inner = 0;
         for (at, &frame) in frames.iter().enumerate().filter(|&(_, &f)| calls(f)) {
             let depth = frames[at + 1..].iter().filter(|&&f| f == frame).count();
             let line = frames[..at].iter().rev().copied().find(is_reached);
             let callee = line.and_then(|f| stacks.frame(f)).map(|f| (f.file, f.name));
-            below.entry((frame, depth, callee)).or_default().push(Below { row, inner, line });
+            below.entry((frame, depth, callee)).or_default().push(Below { row, order, inner, line });
             inner = FxBuildHasher.hash_one((inner, frame));
         }
     }
-    // The line outside of torch that makes the call.
-    let place_of = |&(frame, depth, _): &Call, row: u32| {
+    // How far out a call is in the stack of a row.
+    let height = |&(frame, depth, _): &Call, row: u32| {
         let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
         let at = frames.iter().enumerate().rev().filter(|&(_, &f)| f == frame).nth(depth)?.0;
+        Some((at, frames))
+    };
+    // The line outside of torch that makes the call.
+    let place_of = |call: &Call, row: u32| {
+        let (at, frames) = height(call, row)?;
         let outside = frames[at..].iter().filter_map(|&f| stacks.frame(f)).find(|f| {
             let file = stacks.text(f.file);
             file.ends_with(".py") && !is_of_operators(file)
         });
-        outside.or_else(|| stacks.frame(frame)).map(|f| stacks.location(f))
+        outside.or_else(|| stacks.frame(call.0)).map(|f| stacks.location(f))
     };
-    let candidate = |call: &Call, rows: &[Below], starts: &[usize]| {
-        let instances = split(draft, rows, starts, end)?;
+    let candidate = |call: &Call, rows: usize, instances: Vec<Instance>| {
         let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
         // The backward pass makes one call again at a time.
         let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
@@ -190,11 +200,12 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
                 places.push(place);
             }
         }
+        let height = height(call, *instances.first()?.all.first()?)?.0;
         let is_one = saved > 0 && !places.is_empty();
-        is_one.then(|| Candidate { frame: call.0, saved, rows: rows.len(), places, instances })
+        is_one.then(|| Candidate { frame: call.0, saved, rows, height, places, instances })
     };
     // A module of another class, with a function of the same name in the same file, may be called first.
-    let best = |(call, rows): (Call, Vec<Below>)| {
+    let best = |call: &Call, rows: &[Below]| {
         let mut begins: Vec<usize> = Vec::new();
         for (i, row) in rows.iter().enumerate() {
             if begins.len() < MOST_BEGINS && !begins.iter().any(|&b| rows[b].line == row.line) {
@@ -203,7 +214,8 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         }
         let of_begin = |&begin: &usize| {
             let rows = &rows[begin..];
-            starts(rows).iter().filter_map(|starts| candidate(&call, rows, starts)).max_by_key(Candidate::rank)
+            let of = |starts: &Vec<usize>| candidate(call, rows.len(), split(draft, rows, starts, end)?);
+            starts(rows).iter().filter_map(of).max_by_key(Candidate::rank)
         };
         // Where both are as many calls, the later one begins in the middle.
         begins.iter().filter_map(of_begin).reduce(|best, later| {
@@ -211,7 +223,19 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
             if is_better { later } else { best }
         })
     };
-    below.into_iter().filter_map(best).collect()
+    // One line may call layers of several kinds, one after the other or in turn.
+    let of_all_kinds = |(call, rows): (Call, Vec<Below>)| {
+        let (all, mut rest, mut instances) = (rows.len(), rows, Vec::new());
+        for _ in 0..MOST_KINDS {
+            let Some(kind) = best(&call, &rest) else { break };
+            let taken: FxHashSet<u32> = kind.instances.iter().flat_map(|i| i.all.iter().copied()).collect();
+            rest.retain(|r| !taken.contains(&r.row));
+            instances.extend(kind.instances);
+        }
+        instances.sort_by_key(|i: &Instance| i.end);
+        candidate(&call, all, instances)
+    };
+    below.into_iter().filter_map(of_all_kinds).collect()
 }
 
 /// The frames around optimizer.step(): what they call is the loop, and no layer of a model.
@@ -227,6 +251,8 @@ type Call = (FrameId, usize, Option<(StrId, StrId)>);
 /// A block that a call made.
 struct Below {
     row: u32,
+    /// Its place among all blocks of the pass that have a stack.
+    order: usize,
     /// The frames of Python inside the call, as one number. Layers that differ in what is around them, as the stages of a ResNet, agree in it.
     inner: u64,
     /// The line of the function that is called.
@@ -284,7 +310,7 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
     let mut calls: Vec<(Vec<&Below>, u32)> = Vec::with_capacity(starts.len());
     for (i, &start) in starts.iter().enumerate() {
         let stop = starts.get(i + 1).copied().unwrap_or(rows.len());
-        let own = own_rows(draft, &rows[start..stop], &usual);
+        let own = without_a_gap(own_rows(draft, &rows[start..stop], &usual));
         let stop = start + own.len();
         let end = rows.get(stop).map_or_else(
             || own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1),
@@ -331,6 +357,12 @@ fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>
     let is_own = |r: &Below| (first..=last + BEHIND).contains(&line(r));
     let end = rows.iter().rposition(is_own).map_or(rows.len(), |at| at + 1);
     &rows[..end]
+}
+
+/// The rows up to where the program allocates outside of the call: there it is over.
+fn without_a_gap(rows: &[Below]) -> &[Below] {
+    let gap = rows.windows(2).position(|pair| pair[1].order > pair[0].order + 1);
+    gap.map_or(rows, |at| &rows[..=at])
 }
 
 /// The line that makes the results of most calls.

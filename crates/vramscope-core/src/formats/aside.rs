@@ -23,10 +23,10 @@ const VERSION: u32 = 1;
 struct Aside {
     version: u32,
     devices: Vec<Beside>,
-    /// Set for a run that was never made.
+    /// Set for a run that never took place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     never_ran: Option<NeverRan>,
-    /// Why the figures of the source are to doubt: it was cut short, say.
+    /// Reasons to doubt the figures of the source, such as a cut file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     doubts: Vec<Doubt>,
 }
@@ -39,7 +39,7 @@ struct Doubt {
     text: String,
 }
 
-/// Begins the text of a doubt in a copy.
+/// Prefix of a doubt's text in a copy.
 const OF_SOURCE: &str = "this is a copy of a file with this note: ";
 
 fn doubts_of(report: &LoadReport) -> Vec<Doubt> {

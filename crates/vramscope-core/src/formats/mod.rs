@@ -110,8 +110,8 @@ pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Opens a recording that has events, blocks, sums or samples, which is needed for comparisons and for ranks. Fails also if the file
-/// contains only PyTorch's counters.
+/// Opens a recording for a comparison or for ranks, which need events, blocks, sums or samples. Also fails if the file contains
+/// only PyTorch's counters.
 pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let recording = open(path, progress)?;
     if recording.has_only_counters() {
@@ -131,10 +131,10 @@ pub fn why(error: &std::io::Error) -> String {
     }
 }
 
-/// Why a file was not written; like [`why`].
+/// Why a file was not written; like [`why`] for reading.
 pub fn why_not_written(error: &std::io::Error) -> String {
     match error.kind() {
-        // A folder of the system, as /proc, says so of a new file in it too.
+        // Linux reports `NotFound` also for a new file in a system folder such as /proc.
         std::io::ErrorKind::NotFound => "there is no such folder, or no file can be made in it".to_owned(),
         std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => "a file is where a folder is needed".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
@@ -289,7 +289,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
 }
 
-/// What to do with the few lines that Git LFS leaves in place of a file that was not fetched.
+/// What to do with a Git LFS pointer: the few lines that stand in for a file that was not fetched.
 fn lfs_pointer(head: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(head.strip_prefix(b"version https://git-lfs.github.com/spec/v1\n")?).ok()?;
     let size = text.lines().find_map(|line| line.strip_prefix("size ")?.trim().parse().ok());

@@ -26,7 +26,7 @@ pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<Str
     let (active, requested) = held.fold((0u64, 0u64), |(a, r), b| (a.saturating_add(b.size), r.saturating_add(b.requested)));
     differ("reserved", curves.end(Quantity::Reserved), reserved);
     differ("active", curves.end(Quantity::Active), active);
-    // Of blocks older than the trace only the block size may be known.
+    // For blocks older than the trace, the requested size may be unknown.
     if dev.blocks.iter().any(|b| b.requested != b.size) && curves.end(Quantity::Requested) > active {
         differ("requested", curves.end(Quantity::Requested), requested);
     }

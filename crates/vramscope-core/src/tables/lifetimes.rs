@@ -428,7 +428,7 @@ impl Lifetimes {
         self.blocks.get(id.0 as usize)
     }
 
-    /// What the row of an initial block tells, or the event that allocated it in this column.
+    /// The value of an initial block, or that of the allocating event in `column`.
     #[inline]
     fn told<T: Copy>(&self, id: LifetimeId, initial: impl Fn(&Initial) -> T, column: &[T], none: T) -> T {
         let i = id.0 as usize;

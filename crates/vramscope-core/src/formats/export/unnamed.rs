@@ -44,7 +44,7 @@ impl Unnamed {
         &self.file
     }
 
-    /// Gives it a name that does not exist yet. Fails with `AlreadyExists` where it does.
+    /// Gives the file a new name. Fails with `AlreadyExists` if the name exists.
     pub fn link(&mut self, target: &Path) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return link_open(&self.file, target) };
         if let Err(e) = std::fs::hard_link(hidden, target) {
@@ -59,8 +59,7 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Gives it the name of an existing file, which it replaces. Copies the access permissions of the old file. Where that fails, the old
-    /// file is unchanged.
+    /// Replaces an existing file and copies its access permissions. On failure the old file is unchanged.
     pub fn replace(&mut self, target: &Path) -> io::Result<()> {
         if let Ok(older) = std::fs::metadata(target) {
             keep_mode(&self.file, &older);

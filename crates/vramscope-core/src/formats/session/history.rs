@@ -519,10 +519,10 @@ fn describe(track: &mut ProcessTrack, facts: &ProcessFacts) {
     track.note.clone_from(&facts.note);
 }
 
-/// Gives the sample before the last to PyTorch what its process has only there: the driver told it a moment before PyTorch did.
-/// True where that was needed.
+/// Corrects the sample before the last one. The driver reports new bytes a moment before PyTorch does, which looks like a short
+/// spike outside PyTorch; such a spike is added to `reserved`. True if a correction was made.
 fn catch_up(samples: &mut [Sample]) -> bool {
-    /// Less is what a library really takes for a moment.
+    /// Smaller differences are normal: a library may really hold this much for a moment.
     const LEAST: u64 = 32 << 20;
     let [.., before, at, after] = samples else { return false };
     let outside = |s: &Sample| Some(s.process?.saturating_sub(s.reserved?));

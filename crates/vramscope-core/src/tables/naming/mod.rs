@@ -1,5 +1,5 @@
 //! Short names for call stacks: the innermost frame of the user's own code, because `train.py:71` says more than `conv.py:548`.
-//! Stacks of C++ alone are named by what they do.
+//! Stacks with only C++ frames are named by their operation.
 
 mod cpp;
 
@@ -21,7 +21,7 @@ pub struct StackNames {
 /// The name for allocations without a stack.
 pub const NO_STACK: &str = "no Python stack";
 
-/// The name of what has no stack: [`NO_STACK`], or a part of a trace's own total.
+/// The name for allocations without a stack: [`NO_STACK`], or the name of a part of a trace's own total.
 pub fn without_stack(stack: StackId) -> &'static str {
     match stack {
         StackId::BEFORE => Beyond::BEFORE,
@@ -130,8 +130,8 @@ pub fn is_of_operators(file: &str) -> bool {
         || (!is_installed && file.contains("/torch/"))
 }
 
-/// True for a file that `torch.compile` wrote: Inductor's cache names each after the hash of what is in it, in a folder of the hash's first
-/// letters, `/tmp/torchinductor_me/no/cnof55….py`. No person wrote its lines.
+/// True for a file that `torch.compile` generated, whose lines nobody wrote. Inductor's cache names each file after a hash of its
+/// content, in a folder with the first letters of that hash: `/tmp/torchinductor_me/no/cnof55….py`.
 pub fn is_generated(file: &str) -> bool {
     const SHORTEST_HASH: usize = 40;
     let mut parts = file.rsplit(['/', '\\']);
@@ -144,12 +144,12 @@ pub fn is_generated(file: &str) -> bool {
 /// Name of a compiled backward pass: autograd calls it, and its stacks have no line of the user's code.
 const COMPILED_BACKWARD: &str = "compiled backward pass";
 
-/// The frame with which autograd enters a compiled backward pass.
+/// True for the frame through which autograd enters a compiled backward pass.
 fn enters_compiled_backward(stacks: &StackTable, frame: Frame) -> bool {
     stacks.text(frame.file).contains("_aot_autograd") && stacks.text(frame.name).ends_with("backward")
 }
 
-/// True where the innermost line of Python is the program's own, not a library's.
+/// True if the innermost Python line is in the user's own code, not in a library.
 pub(crate) fn is_made_by_own_code(stacks: &StackTable, stack: StackId) -> bool {
     let frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     let mut lines = frames.filter(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
@@ -168,7 +168,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || is_compiled(stacks, frame)
 }
 
-/// True for a frame of compiled code: a C++ function, or a file that is not Python. It is never in the user's code.
+/// True for a frame of compiled code: a C++ function, or a file that is not Python. Such a frame is never the user's code.
 pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
     const FILES: [&str; 8] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o", ".S"];
     let file = stacks.text(frame.file);
@@ -179,7 +179,7 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
         || (!file.ends_with(".py") && is_interpreter(file, stacks.text(frame.name)))
 }
 
-/// True for a C function of Python itself, in stacks with C++: by its program, or by its name where the file says nothing.
+/// True for a C function of Python itself, recognised by its file or, if the file is unknown, by its name.
 fn is_interpreter(file: &str, name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "_Py",

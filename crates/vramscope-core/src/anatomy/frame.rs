@@ -1,6 +1,6 @@
-//! What single frames mean, by the file and function names of PyTorch and common libraries: one set of bits per frame.
+//! Classifies single frames by file and function names of PyTorch and common libraries: one bit set per frame.
 //!
-//! Names are read with forward slashes, as recordings from Windows have others.
+//! Names are compared with forward slashes, because recordings from Windows use backslashes.
 
 use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{Frame, StackTable};
@@ -10,7 +10,7 @@ use crate::tables::is_framework;
 pub(super) const CALL: u32 = 1;
 /// A function called `forward`.
 pub(super) const FORWARD: u32 = 1 << 1;
-/// Autograd's backward pass, or what it calls.
+/// Autograd's backward pass, or a function that it calls.
 pub(super) const BACKWARD: u32 = 1 << 2;
 /// An optimizer of PyTorch or a library.
 pub(super) const OPTIMIZER: u32 = 1 << 3;
@@ -38,7 +38,7 @@ pub(super) const GENERATES: u32 = 1 << 13;
 pub(super) const CAPTURES: u32 = 1 << 14;
 /// Clips or unscales gradients.
 pub(super) const CLIPS: u32 = 1 << 15;
-/// Autocast's cast of a weight, which only frames of C++ name.
+/// Autocast's cast of a weight; visible only in C++ frames.
 pub(super) const CASTS: u32 = 1 << 16;
 /// A training loop, or one step of it.
 pub(super) const TRAINS: u32 = 1 << 17;
@@ -48,7 +48,7 @@ pub(super) const REDUCES: u32 = 1 << 18;
 pub(super) const STEP: u32 = 1 << 19;
 /// A test or validation loop.
 pub(super) const EVALUATES: u32 = 1 << 20;
-/// A closure, as optimizers call.
+/// A closure that an optimizer calls.
 pub(super) const CLOSURE: u32 = 1 << 21;
 /// An optimizer that keeps two tensors per weight.
 pub(super) const ADAM: u32 = 1 << 22;
@@ -56,21 +56,21 @@ pub(super) const ADAM: u32 = 1 << 22;
 pub(super) const NAMED_CACHE: u32 = 1 << 23;
 /// Attention written out in Python, outside PyTorch's own fused function.
 pub(super) const ATTENDS: u32 = 1 << 24;
-/// The constructor of an optimizer, which may make its state ahead.
+/// The constructor of an optimizer, which may create its state in advance.
 pub(super) const BUILDS_STATE: u32 = 1 << 25;
-/// `Module._apply`, which moves weights, their gradients and buffers, each from a line of its own.
+/// `Module._apply`, which moves weights, gradients and buffers, each on its own line.
 pub(super) const APPLIES: u32 = 1 << 26;
-/// Computes on activations alone, without weights that autocast would copy.
+/// A computation on activations only, without weights that autocast would copy.
 pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
-/// A function that processes a prompt, or continues it token by token. Without a key-value cache `decode` is half of an
+/// A function that processes a prompt or continues it token by token. Without a key-value cache, `decode` is half of an
 /// autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
-/// The constructor of Megatron's buffers: one for the weights of all modules, where the optimizer is distributed, and one for their
-/// gradients.
+/// The constructor of Megatron's buffers: one for the gradients of all modules and, with a distributed optimizer, one for the
+/// weights.
 pub(super) const BUILDS_BUFFERS: u32 = 1 << 30;
-/// An operator of PyTorch, which only frames of C++ name.
+/// A PyTorch operator; visible only in C++ frames.
 pub(super) const OPERATOR: u32 = 1 << 31;
 
 /// Functions that make or load weights.
@@ -94,7 +94,7 @@ const LOADERS: &[&str] = &[
 /// Functions of `nn/modules/module.py` that move or cast a module's weights.
 const MOVERS: &[&str] =
     &["<lambda>", "_apply", "cuda", "to", "half", "float", "double", "bfloat16", "type", "to_empty", "convert", "fn"];
-/// The user's own functions that usually build or load a model.
+/// The user's own functions that often build or load a model.
 const BUILDERS: &[&str] =
     &["__init__", "load", "load_model", "build_model", "make_model", "init_model", "create_model", "build", "get_model"];
 /// Folders of libraries whose constructors make weights.
@@ -107,7 +107,7 @@ const MODELS: &[&str] = &[
     "diffusers/models",
     "torch/ao/nn",
 ];
-/// Parts of paths where optimizers are.
+/// Parts of paths that contain optimizers.
 const OPTIMIZERS: &[&str] = &[
     "torch/optim/",
     "/optimizers/",
@@ -119,13 +119,13 @@ const OPTIMIZERS: &[&str] = &[
     "megatron/core/optimizer/",
     "transformers/optimization.py",
 ];
-/// Parts of FSDP and DDP, and the collectives below them.
+/// Parts of FSDP and DDP, and the collectives that they use.
 const FSDP: &[&str] =
     &["_fsdp_collectives.py", "_fsdp_param.py", "_fsdp_param_group.py", "fsdp/_flat_param.py", "fsdp/_runtime_utils.py"];
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
 
-/// Operators that layers of a network and losses call, and hardly anything else.
+/// Operators that are called by network layers and losses, and by hardly anything else.
 const LAYERS: &[&str] = &[
     "aten::linear",
     "aten::conv1d",
@@ -155,7 +155,7 @@ const LAYERS: &[&str] = &[
     "aten::cross_entropy_loss",
     "aten::nll_loss",
     "aten::mse_loss",
-    // The forward pass of torch.compile's code.
+    // The forward pass of code from torch.compile.
     "CompiledFunction",
 ];
 
@@ -223,7 +223,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         "unpack_hook",
         "recompute_fn",
     ];
-    // Hooks of the backward pass run in its threads.
+    // Hooks of the backward pass run in autograd's threads.
     let is_hook = file.ends_with("torch/utils/hooks.py") && named(&["hook", "fn"]);
     set(BACKWARD, named(&backward) || is_hook);
     let is_optimizer = has(OPTIMIZERS)
@@ -234,7 +234,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
     set(STEP, name == "step" && is_own && !is_library);
-    // Megatron makes its fp32 copies of the weights where it makes the optimizer.
+    // Megatron makes its fp32 copies of the weights where it constructs the optimizer.
     let constructs = named(&["__init__", "add_param_group", "_build_model_and_main_param_groups"]);
     set(BUILDS_STATE, constructs && (has(OPTIMIZERS) || (is_own && !is_library)));
     set(BUILDS_BUFFERS, name == "__init__" && file.ends_with("param_and_grad_buffer.py"));
@@ -257,7 +257,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     );
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
-    // A program without modules has functions of its own for what they do.
+    // A program without modules has its own functions with these names.
     let computes =
         !is_library && named(&["softmax", "log_softmax", "cross_entropy", "scaled_dot_product_attention", "attention"]);
     set(FUNCTIONAL, computes || has(&["torch/nn/functional.py", "torch/functional.py"]));
@@ -265,7 +265,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];
     let cache_names = ["kv_cache", "kvcache", "KVCache", "kv_buffer", "past_key_value"];
     let is_kv = name.starts_with("kv_") && !is_library;
-    // What attends to a cache makes a result, as `flash_attn_with_kvcache`.
+    // A function that attends to a cache makes a result, such as `flash_attn_with_kvcache`.
     let is_named = cache_names.iter().any(|word| name.contains(word)) && !name.contains("attn");
     set(CACHE, is_kv || has(&caches) || is_named);
     set(NAMED_CACHE, !is_library && (name.contains("cache") || name.contains("Cache")));
@@ -277,7 +277,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     );
     set(WORKSPACE, name.contains("workspace"));
     let activates = ["sdpa_attention_forward", "scaled_dot_product_attention", "gelu", "relu", "silu", "softmax", "log_softmax"];
-    // Autocast casts no weights of these.
+    // Autocast casts no weights for these.
     let norms_and_pools = name.contains("_pool") || ["batch_norm", "instance_norm", "group_norm"].contains(&name);
     set(
         WEIGHTLESS,
@@ -293,7 +293,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
     set(GENERATES, serves);
     set(PREFILLS, says(&["prefill"]) || (has(&SERVERS) && name == "forward_extend"));
     set(DECODES, says(&["decode", "decoding"]) && !says(&["encode"]));
-    // A function that measures attention does more than that.
+    // A function that measures attention does other work too.
     let measures = ["bench", "profile", "measure", "time", "test", "run"].iter().any(|word| low.starts_with(word));
     let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
     set(ATTENDS, attends && !measures && !file.contains("torch/nn/functional.py"));
@@ -302,7 +302,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> u32 {
         || low == "test"
         || low.ends_with("_eval")
         || low.contains("validation")
-        // nanoGPT's, and its many descendants'.
+        // From nanoGPT and its many descendants.
         || low == "estimate_loss";
     let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
     set(EVALUATES, (tests && !is_library) || loops);

@@ -123,9 +123,9 @@ pub enum Which {
     Role(Role),
     /// All blocks made at one line.
     Line(String),
-    /// The blocks made inside a module. The names of the modules around it come first, outermost first.
+    /// The blocks made inside a module, given by its path: the names from the outermost module to its own.
     Module(Vec<String>),
-    /// The blocks made inside a module, but in none of the modules inside it.
+    /// The blocks made inside the module with this path, but in none of the modules inside it.
     Directly(Vec<String>),
     /// All blocks of a size.
     Size(u64),

@@ -172,12 +172,13 @@ impl Comparison {
         row.stack.is_some() || self.blocks.is_some()
     }
 
-    /// The part of [`Self::common_without_stack`] that a row has: blocks alone are matched by their sizes.
+    /// The part of [`Self::common_without_stack`] that belongs to a row; only the row without a stack has one.
     pub(super) fn common_in(&self, row: &Row) -> impl Iterator<Item = (Role, Held)> {
         self.common_without_stack.iter().copied().filter(|_| row.stack == StackId::NONE)
     }
 
-    /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::common_without_stack`].
+    /// Bytes by whole stack: only in A, in both, only in B. [`Self::common_without_stack`] says which blocks without a stack are in
+    /// both.
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
         let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();

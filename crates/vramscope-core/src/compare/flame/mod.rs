@@ -306,7 +306,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The role, with "probably" where that of most of it is inferred.
+    /// The role, with "probably" if it is inferred for most of the weight.
     pub fn words(&self) -> String {
         self.role.words(self.probable.saturating_mul(2) > self.weight)
     }
@@ -467,8 +467,8 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut folded = 0;
     if shape.folds_framework {
         let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
-        // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it.
-        // Code that the compiler wrote says nothing: keep the line that calls the compiled function instead.
+        // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it. Code that the
+        // compiler generated says nothing; keep the line that calls the compiled function instead.
         let is_written = |f: &FrameId| stacks.frame(*f).is_none_or(|f| !is_generated(stacks.text(f.file)));
         let innermost = innermost(stacks, entry.stack).filter(|f| is_written(f) || !frames.iter().any(is_own));
         kept.retain(|f| Some(*f) == innermost || is_own(f));
@@ -484,7 +484,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         By::Module => {
             let module = |f: &FrameId| {
                 let (file, name) = stacks.frame(*f).map_or(("", ""), |f| (stacks.text(f.file), stacks.text(f.name)));
-                // Autograd's and the compiler's functions of this name are no modules.
+                // Functions with this name in autograd and in the compiler are not modules.
                 let is_function = file.contains("torch/_functorch/") || file.contains("torch/autograd/");
                 (name == "forward" && !is_function) || name.starts_with("nn.Module: ")
             };
@@ -506,7 +506,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. The role has "probably" where it is inferred
+/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. A role has "probably" if it is inferred
 /// for most of the weight.
 pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     match node.what {

@@ -19,7 +19,6 @@ pub(crate) struct StartSegment {
     pub(crate) blocks: Vec<StartBlock>,
 }
 
-/// A block of a [`StartSegment`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartBlock {
     pub(crate) address: u64,

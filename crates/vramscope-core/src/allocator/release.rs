@@ -65,7 +65,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Releases a whole `cudaMalloc` segment.
     fn release_segment(&mut self, block: BlockIx) {
         let b = &self.blocks[block];
         let (address, size, stream, pool) = (b.address, b.size, b.stream, b.pool);

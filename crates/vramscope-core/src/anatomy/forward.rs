@@ -215,7 +215,6 @@ fn second_graphs(
     kept.into_iter().filter(is_second).collect()
 }
 
-/// All blocks that forward passes make.
 fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
     case.phases.runs.iter().filter(|r| r.part == Part::Forward).flat_map(Run::ids)
 }

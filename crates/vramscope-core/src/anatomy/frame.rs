@@ -167,7 +167,6 @@ pub(super) fn is_sharing(file: &str) -> bool {
     file.ends_with("reductions.py") && file.contains("multiprocessing")
 }
 
-/// The bits of a frame.
 pub(super) fn bits(stacks: &StackTable, frame: Frame) -> u32 {
     let (file, name) = (stacks.text(frame.file), stacks.text(frame.name));
     let slashes;

@@ -54,7 +54,6 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     }
 }
 
-/// What a loop calls.
 enum Calls {
     OfModel,
     /// A single layer of PyTorch, as in a function that uses layers but is not a module.

@@ -215,7 +215,6 @@ impl Phases {
         self.lines.get(frame.0 as usize).copied().unwrap_or(0)
     }
 
-    /// The interpretation of a stack.
     pub(super) fn sense(&self, stack: StackId) -> &Sense {
         self.senses.get(stack.0 as usize).unwrap_or(&self.without_stack)
     }

@@ -122,7 +122,6 @@ impl Change {
         }
     }
 
-    /// Its cost in words.
     pub(crate) fn cost(&self) -> &'static str {
         match self {
             Change::Checkpoint(_) => "about a third more time: the layers run forward twice",

@@ -14,7 +14,6 @@ pub(crate) struct Draw {
     pub(crate) of: u32,
     /// Its size as a fraction (numerator, denominator) of that row's size.
     pub(crate) part: (u32, u32),
-    /// The role of the block.
     pub(crate) role: Role,
     /// The phase in which it is requested.
     pub(crate) phase: Phase,

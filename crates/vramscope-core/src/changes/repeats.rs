@@ -35,7 +35,6 @@ pub(super) struct Repeated {
     pub(super) saved: u64,
     /// The lines that call it: `resnet.py:273, 274, 275`.
     pub(super) place: String,
-    /// Its calls, in order.
     pub(super) instances: Vec<Instance>,
 }
 

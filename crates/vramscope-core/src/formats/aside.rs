@@ -85,7 +85,6 @@ struct Beside {
     limit: Option<u64>,
     samples: Vec<Row>,
     live: Option<Box<LiveTrack>>,
-    /// Sizes of events are block sizes.
     are_sizes_blocks: bool,
     /// Requested sizes are missing; block sizes are written instead.
     is_requested_unknown: bool,

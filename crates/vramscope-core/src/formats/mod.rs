@@ -319,7 +319,6 @@ fn other_json(head: &[u8]) -> Option<&'static str> {
     )
 }
 
-/// The byte order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn trim_start(bytes: &[u8]) -> &[u8] {

@@ -131,7 +131,6 @@ impl Bounds {
         (0..self.0.len()).find_map(|at| self.range(at))
     }
 
-    /// The range at an event.
     pub(crate) fn at(&self, event: u32) -> Option<CapRange> {
         self.range(self.0.partition_point(|e| e.from <= event).checked_sub(1)?)
     }

@@ -50,7 +50,6 @@ pub struct Replayed<S> {
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) stats: MemoryStats,
-    /// The highest values reached.
     pub(crate) reach: Reach,
     /// True if the allocator chose between equal blocks, a choice that depends on addresses.
     pub(crate) has_tie: bool,

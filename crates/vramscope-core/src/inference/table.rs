@@ -8,7 +8,6 @@ use crate::model::{
     Action, Cancelled, DeviceRecording, EventTable, Format, PoolKey, Progress, Recording, Settings, Source, StackId,
 };
 
-/// Writes actions into an event table.
 struct Writer<'a> {
     recorded: &'a EventTable,
     at: usize,

@@ -19,7 +19,6 @@ use crate::units::MEBIBYTE;
 const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 32);
 /// More passes than this are not suggested.
 const MOST_PASSES: u64 = 64;
-/// Expandable segments.
 const EXPANDABLE: &str = "expandable_segments:True";
 
 /// Changes and a setting under which a size fits.

@@ -59,7 +59,6 @@ fn role_name<S: serde::Serializer>(role: &crate::anatomy::Role, s: S) -> Result<
     s.serialize_str(role.name())
 }
 
-/// Distinct laws.
 #[derive(Default)]
 pub(super) struct Laws {
     all: Vec<Fit>,

@@ -7,7 +7,6 @@ use super::reduce::Reduce;
 
 /// Most quantities in one plan.
 pub(super) const QUANTITIES: usize = 4;
-/// The power of each quantity.
 type Powers = [u8; QUANTITIES];
 
 /// The size of a request as a function of the quantities.
@@ -51,7 +50,6 @@ pub struct Fit {
 }
 
 impl Law {
-    /// A constant number of bytes.
     pub(super) fn constant(size: u64) -> Self {
         Law::monomial(size, 1, [0; QUANTITIES])
     }

@@ -156,7 +156,6 @@ struct Writer<'a> {
     program: &'a Program,
     /// The repeated step.
     step: Step,
-    /// The last step of the program.
     last: Step,
     /// Rows that are made again, in order.
     made: Vec<u32>,

@@ -22,7 +22,6 @@ pub(super) struct Open {
     pub(super) lines: Vec<(FrameId, [u64; 2])>,
 }
 
-/// All notes about a model.
 pub(super) fn notes(model: &Model) -> Vec<String> {
     squares(model).into_iter().chain(elsewhere(model)).chain(cached(model)).collect()
 }

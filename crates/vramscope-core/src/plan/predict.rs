@@ -176,7 +176,6 @@ impl Model {
         roles.map(|(row, role)| if is_chance(row, role) { Role::Activations } else { role }).collect()
     }
 
-    /// The requests at these values.
     pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
         let program = &self.program;
         let sizes = self.sizes_by(at, pick);
@@ -255,7 +254,6 @@ impl Model {
         Terms { conf: setting.conf.clone(), version: self.program.version, limit: setting.limit, placement }
     }
 
-    /// The prediction for these values.
     pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
         let at = self.values(size);
         if let Some(out) = self.answered(&at, setting) {

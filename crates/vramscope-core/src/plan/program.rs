@@ -75,7 +75,6 @@ pub struct Program {
 /// one that the user states.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OddAttempt {
-    /// Index of the step.
     pub(super) step: usize,
     /// The first event of the step.
     begins: u32,

@@ -117,7 +117,6 @@ pub(super) fn times(a: u64, b: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The greatest common divisor.
 pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }

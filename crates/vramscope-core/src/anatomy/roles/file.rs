@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Role, Rule};
 
-/// A rule in the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {

@@ -36,7 +36,6 @@ pub(super) struct Fit {
     pub widest_us: i64,
 }
 
-/// Why two lists cannot be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
     /// Too few rows to compare.

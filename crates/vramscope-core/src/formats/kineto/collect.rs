@@ -65,7 +65,6 @@ pub(super) struct FlowEnd {
     pub(super) is_start: bool,
 }
 
-/// A GPU that the trace describes.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceFacts {
     pub(super) index: i32,

@@ -43,8 +43,8 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 const EXPORTED: &str = "this trace was exported by vramscope for Perfetto: its curves are counters, which are not read back; open the recording it \
                         was made from";
 
-/// Reads a trace. Memory: about a third of the file's size in addition to the file. Fails with [`FormatError::Empty`] for a trace with
-/// neither memory events nor operators.
+/// Reads a trace. Memory: about a third of the file's size in addition to the file. Fails with [`FormatError::Empty`] for a trace
+/// with neither memory events nor operators.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let mut rows = collect::collect(bytes, progress)?;
     rows.end_ranges();
@@ -90,7 +90,6 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     Ok(recording)
 }
 
-/// Maps c10's device types.
 fn device_kind(device_type: i32) -> DeviceKind {
     match device_type {
         0 => DeviceKind::Cpu,

@@ -101,7 +101,6 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Parsed { tree: self.machine.tree, outside: self.machine.outside.into_iter().collect(), ended }
     }
 
-    /// Reports progress and checks for cancellation.
     fn report(&mut self, progress: &Progress, pos: usize) -> Result<(), PickleError> {
         progress.advance(pos.saturating_sub(self.reported) as u64);
         self.reported = pos.max(self.reported);

@@ -98,7 +98,6 @@ pub(super) struct Skimmer {
     marks: Vec<(usize, usize)>,
 }
 
-/// The effect of an opcode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Continue at this byte.

@@ -50,7 +50,6 @@ pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result
     Ok(recording)
 }
 
-/// The parts of a snapshot dict.
 #[derive(Default)]
 struct Parts {
     segments: Option<NodeId>,

@@ -67,7 +67,6 @@ struct Watched {
     counted_to: Duration,
 }
 
-/// The state of the sampler.
 pub(super) struct Engine {
     opener: Opener,
     source: Option<Box<dyn GpuSource>>,

@@ -71,7 +71,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A name, cut to [`MOST_NAME`] characters.
 fn short(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
 }

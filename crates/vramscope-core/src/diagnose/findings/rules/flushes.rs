@@ -104,7 +104,6 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Why segments are released.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Flush {
     /// The capture of a CUDA graph begins.

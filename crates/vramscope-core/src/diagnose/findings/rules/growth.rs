@@ -300,7 +300,6 @@ fn steps_that_add(grown: &[Growth]) -> String {
     format!("{} of {}", count(add as u64), count(all as u64))
 }
 
-/// Reports growth in evaluation only.
 pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, true);
     let Some(first) = grown.first() else { return Vec::new() };

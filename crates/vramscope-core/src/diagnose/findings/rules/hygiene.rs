@@ -64,7 +64,6 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Reports a snapshot without history.
 pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() || p.device.segments.is_empty() || p.recording.devices.iter().any(|d| !d.events.is_empty()) {
         return Vec::new();

@@ -13,7 +13,6 @@ pub(super) const FOREACH: u16 = 1 << 2;
 pub(super) const REDUCER: u16 = 1 << 3;
 /// A frame's function evaluates a model (`validate`, `predict`).
 pub(super) const EVALUATION: u16 = 1 << 4;
-/// A frame is C++.
 pub(super) const CPP: u16 = 1 << 5;
 /// A frame computes a softmax that is not part of a loss.
 pub(super) const SOFTMAX: u16 = 1 << 6;

@@ -46,7 +46,6 @@ struct Atom<'a> {
     action: Action,
 }
 
-/// The result of decoding one part.
 #[derive(Default)]
 pub(super) struct Decoded {
     /// Number of events written, from the first slot on.
@@ -62,7 +61,6 @@ pub(super) struct Decoded {
     pub(super) net: (i64, i64),
 }
 
-/// Caches of one thread.
 #[derive(Default)]
 pub(super) struct Worker<'a> {
     near_atoms: Vec<(u64, Option<Atom<'a>>)>,
@@ -97,7 +95,6 @@ impl Worker<'_> {
     }
 }
 
-/// Decodes one part into its slots.
 pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part, slots: Slots<'_>) -> Decoded {
     let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out: Decoded::default(), left_out: 0, peak: (0, 0) };
     for range in &part.ranges {

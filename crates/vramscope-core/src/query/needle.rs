@@ -15,7 +15,7 @@ pub(super) fn pattern_of(value: &str) -> Option<&str> {
     inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)
 }
 
-/// Checks the value of a `~`; the error is one sentence. It fails for an invalid expression between slashes, and for a `|` outside of
+/// Checks the value of a `~`; the error is one sentence. An invalid expression between slashes fails, and so does a `|` outside of
 /// one.
 pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
     match pattern_of(value) {

@@ -1,5 +1,5 @@
-//! A small allocator for tests. It writes the events that PyTorch would write and stores the whole state after each one, so that
-//! tests can compare what the analyses reconstruct with the true state.
+//! A small allocator for tests. It writes the events that PyTorch would write, and stores the whole state after each one. Tests
+//! compare that true state with what the analyses reconstruct.
 
 use proptest::prelude::*;
 

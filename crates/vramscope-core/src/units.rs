@@ -158,8 +158,8 @@ pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     texts.map(|(_, text)| text)
 }
 
-/// Texts for sizes that a sentence compares, all in one unit: that of the largest (`1.90 GiB to about 0.82 GiB`), or a smaller
-/// one if some size would show as 0 or two would read the same.
+/// Texts for sizes that a sentence compares, all in one unit (`1.90 GiB to about 0.82 GiB`): the unit of the largest, or a
+/// smaller one if otherwise some size would show as 0 or two sizes would look equal.
 pub fn compared<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let mut unit = Unit::of(sizes.into_iter().max().unwrap_or(0));
     let is_lost = |unit: Unit| sizes.iter().any(|&n| n > 0 && n < unit.bytes().div_ceil(100));

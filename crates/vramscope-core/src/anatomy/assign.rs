@@ -343,8 +343,8 @@ fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decid
     }
 }
 
-/// Marks the state of a hand-written optimizer: the program's own code made two or three times as many blocks of each gradient's
-/// size as there are gradients (as for Adam's two moments), and a module made the weights.
+/// Marks the state of a hand-written optimizer. The program's own code made two or three times as many blocks of each gradient's
+/// size as there are gradients (Adam has two moments), and a module made the weights.
 fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let (built, loaded) =
         (sizes_of(case, of, (Role::Weights, Because::Built)), sizes_of(case, of, (Role::Weights, Because::Loaded)));
@@ -475,8 +475,8 @@ fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
     all >= FEWEST_BY_HAND && of_weights * 5 >= all * 4 && bytes >= others
 }
 
-/// The workspaces made during the trace: for each size, the first block on each stream in the forward pass and in the backward
-/// pass (their threads differ), unless an older workspace of that size exists.
+/// The workspaces made during the trace, unless an older one of the same size exists. For each size these are the first block on
+/// each stream in the forward pass, and in the backward pass, which has another thread.
 fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
     let older = (0..case.phases.first_row).map(LifetimeId).filter(|&id| case.stays(id)).map(|id| case.size(id));
     let older: FxHashSet<u64> = older.filter(|&s| is_workspace_size(s)).collect();

@@ -176,9 +176,9 @@ fn graph(case: &Case<'_>, from: u32, gradients: &Sizes, of: &mut [Decided], beca
     }
 }
 
-/// For recordings without known steps: recognises the loaded model. These are the blocks made before anything was freed, before
-/// the first workspace (made by the first matrix multiplication), and before any block larger than all of them together (a batch
-/// or an activation).
+/// For recordings without known steps: recognises the loaded model. Its blocks are made before the first free, before the first
+/// workspace (made by the first matrix multiplication), and before any block larger than all of them together, which is a batch
+/// or an activation.
 fn loaded(case: &Case<'_>, of: &mut [Decided]) {
     /// Fewer blocks than this are not a model.
     const FEWEST: usize = 8;

@@ -15,8 +15,8 @@ use crate::units::MEBIBYTE;
 const LEAST_TWIN: u64 = MEBIBYTE;
 
 /// Recognises blocks that replace smaller ones copied into them: key-value caches, and an evaluation's predictions appended to
-/// earlier ones. A cache is recognised by a function named after one or, in a program without a backward pass, by two blocks that
-/// grow alike (keys and values). O(allocations).
+/// earlier ones. A cache has a function named after one. In a program without a backward pass, two blocks that grow alike (keys
+/// and values) also are one. O(allocations).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     pairs_of_layers(case, of);
     let serves = !case.phases.has(Part::Backward);
@@ -68,8 +68,8 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
 }
 
 /// Recognises keys and values that a forward pass keeps for later tokens, as Transformers does unless `use_cache=False`. No
-/// backward pass is recorded, each layer keeps two blocks of one size made close together, and the pass holds hardly anything
-/// else when it makes its last block. O(allocations).
+/// backward pass is recorded, and each layer keeps two blocks of one size made close together. When the pass makes its last
+/// block, at least nine tenths of what it holds are such pairs. O(allocations).
 fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
     if case.phases.has(Part::Backward) {
         return;

@@ -36,7 +36,7 @@ impl Case<'_> {
     }
 
     /// True if the block's size is in `sizes`. If only block sizes are known, two tensors of one shape may differ by up to 1 MiB,
-    /// because the allocator does not split off such a rest.
+    /// because the allocator does not split off so small a remainder.
     pub(super) fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
         let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
         sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))

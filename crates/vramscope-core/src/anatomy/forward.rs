@@ -219,8 +219,8 @@ fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
     case.phases.runs.iter().filter(|r| r.part == Part::Forward).flat_map(Run::ids)
 }
 
-/// Every forward pass. A pass is also cut where a step begins, because an evaluation loop has nothing else between its passes,
-/// and where a request failed, because the program may catch that and run the next pass.
+/// Every forward pass. A pass also ends where a step begins, because an evaluation loop has nothing else between its passes. It
+/// ends at a failed request, too: the program may catch the error and run the next pass.
 fn passes(case: &Case<'_>) -> Vec<Pass> {
     let phases = case.phases;
     let failures = case.device.events.ooms();
@@ -265,9 +265,9 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure:
     }
 }
 
-/// Of the blocks that a pass keeps: autocast's copies of weights. A copy is half as large as a weight, there are no more of its
-/// size than weights of twice that size, and the result of the operator that needed it follows from the same line: a block of
-/// another size that outlives the line.
+/// Finds autocast's copies of weights among the blocks that a pass keeps. A copy is half as large as a weight, and there are no
+/// more copies of a size than weights of twice that size. The operator that needed the copy has a result from the same line: a
+/// block of another size that outlives the line.
 fn copies_of_weights(
     case: &Case<'_>,
     kept: &[LifetimeId],

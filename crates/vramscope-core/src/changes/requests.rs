@@ -12,8 +12,8 @@ use crate::tables::{LifetimeId, Lifetimes};
 /// Marks a missing position: before the recording, or never.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// Blocks kept by a graph that no backward pass uses. Blocks live at a failure that ends the recording count only if an earlier
-/// pass of the same line had no backward pass either, because it is unknown what would have followed.
+/// Blocks kept by a graph that no backward pass uses. For blocks live at a failure that ends the recording, the backward pass may
+/// have been still to come. They count only if an earlier pass of the same line had none either.
 pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &Roles) -> FxHashSet<LifetimeId> {
     let ids = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.is_kept_by_graph(id));
     let Some(failure) = device.events.failure_at_end() else { return ids.collect() };
@@ -42,8 +42,7 @@ pub struct Row {
     pub stack: StackId,
     /// Hash of the stack, comparable between recordings; 0 without a stack.
     pub key: u64,
-    /// Like `key`, but equal also for stacks that differ only in line numbers of the user's own files, because a script may be
-    /// edited between two runs.
+    /// Like `key`, but ignores line numbers of the user's own files, because a script may be edited between two runs.
     pub loose: u64,
     /// The role of the block.
     pub role: Role,

@@ -1,7 +1,7 @@
 //! Checks whether a snapshot agrees with PyTorch's own counters.
 //!
-//! `memory_stats()` and a snapshot taken at the same time must agree to the byte on all current figures, and a counted peak
-//! cannot be below the peak within the trace.
+//! If `memory_stats()` and a snapshot are taken at the same time, all current figures agree to the byte, and a counted peak is
+//! not below the peak within the trace.
 
 use serde::Serialize;
 

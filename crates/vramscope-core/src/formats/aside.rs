@@ -1,5 +1,5 @@
-//! Data that a PyTorch snapshot has no place for: samples of the device and its processes, the device's name, capacity and limit,
-//! that sizes are block sizes, that a run was only planned, and what its own source lacks.
+//! Data that a PyTorch snapshot has no place for: samples of the device and its processes; the device's name, capacity and limit;
+//! that sizes are block sizes; that a run was only planned; and what the recording's own source lacks.
 //!
 //! When such a recording is written as a snapshot, these go as JSON text under a key of our own, [`KEY`]. PyTorch's viewer
 //! ignores unknown keys; our reader restores the data, so that a diagnosis based on samples stays the same.

@@ -72,10 +72,10 @@ fn names(paths: &[PathBuf]) -> String {
     named.join(", ")
 }
 
-/// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by name,
-/// sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per step with a file
-/// per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder; only files without any
-/// ending are opened, to check their first bytes. Fails when a folder cannot be listed or nothing is found.
+/// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by
+/// name, sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per step
+/// with a file per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder; only
+/// files without any ending are opened, to check their first bytes. Fails when a folder cannot be listed or nothing is found.
 pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FolderError> {
     let mut files = Vec::new();
     for path in paths {

@@ -28,8 +28,8 @@ pub(super) fn is_timeline(head: &[u8]) -> bool {
     matches!((tokens.next(), tokens.next(), tokens.next()), (Some(Token::Open), Some(Token::Open), Some(Token::Number(_))))
 }
 
-/// Reads a memory timeline of either form. Fails with [`FormatError::Empty`] when it has no rows, [`FormatError::Malformed`] when it is
-/// not a list of lists of numbers.
+/// Reads a memory timeline of either form. Fails with [`FormatError::Empty`] when it has no rows, [`FormatError::Malformed`] when
+/// it is not a list of lists of numbers.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let malformed =
         |at: usize, what: &str| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what: what.to_owned() };

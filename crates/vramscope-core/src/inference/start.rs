@@ -81,8 +81,8 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
     out
 }
 
-/// Extends the guessed block that ends at `hole` as far as the rules allow, because the recording did not use that free space
-/// although the model would have. `false` if there is no such block.
+/// Extends the guessed block that ends at `hole` as far as the rules allow: the model would have used that free space, but the
+/// recording did not. `false` if there is no such block.
 pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool {
     let Some(segment) = start.iter_mut().find(|s| s.address <= hole && hole < s.address + s.size) else { return false };
     let Some(at) = segment.blocks.iter().position(|b| b.address == hole && !b.is_in_use()) else { return false };

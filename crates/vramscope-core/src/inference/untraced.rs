@@ -1,9 +1,9 @@
 //! Memory that was in use before the recording began and was freed without an event.
 //!
 //! PyTorch 2.0 records the free of a block only if it recorded its allocation, and later releases record no frees while recording
-//! is off. Such a block still leaves signs: an allocation after it does not begin at the start of the free space, or a request
-//! takes a new segment although there seemed to be room. This module adds the block to the state before the trace, and frees it
-//! at the last moment that fits the recording.
+//! is off. Such a block leaves signs: an allocation after it does not begin at the start of the free space, or a request takes a
+//! new segment although an old one seemed to have room. This module adds the block to the state before the trace, and frees it at
+//! the last moment that fits the recording.
 
 use std::collections::BTreeMap;
 

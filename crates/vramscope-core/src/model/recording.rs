@@ -62,7 +62,8 @@ impl Recording {
         })
     }
 
-    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's order.
+    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's
+    /// order.
     pub fn busiest_first(&self) -> Vec<usize> {
         let first = self.busiest_device();
         first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
@@ -78,7 +79,8 @@ impl Recording {
     }
 }
 
-/// The most bytes that were live at once, to compare devices of one recording: from what is live at the end back to the first event.
+/// The most bytes that were live at once, to compare devices of one recording: from what is live at the end back to the first
+/// event.
 fn highest(device: &DeviceRecording) -> u64 {
     let live = |b: &&super::Block| b.state != super::BlockState::Inactive;
     let mut held: i128 = device.blocks.iter().filter(live).map(|b| i128::from(b.size)).sum();
@@ -193,8 +195,8 @@ impl Recording {
         self.devices.iter().map(|d| d.can_show.addresses).find(|known| !known.is_known()).unwrap_or_default()
     }
 
-    /// What its times count from. If the last time does not fall into 2001 to 2099 (as microseconds since the epoch),
-    /// the source must use a clock that it does not name, such as a trace without `baseTimeNanoseconds`. O(devices).
+    /// What the times of the recording count from. If the last time, as microseconds since the epoch, is outside the years 2001
+    /// to 2099, the source uses a clock that it does not name, like a trace without `baseTimeNanoseconds`. O(devices).
     pub fn clock(&self) -> Clock {
         match self.source.format {
             Format::RmmLog => return Clock::Day,

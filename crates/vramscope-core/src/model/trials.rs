@@ -9,7 +9,7 @@ use super::event::{Action, EventId, EventTable};
 const FEWEST: usize = 4;
 /// From this many requests on, in no order of size, it is a search even if the call allocates nothing afterwards.
 const MANY: usize = 16;
-/// Most events to look at on each side of a request, so that a program that fails thousands of times in a row stays cheap to
+/// Most events to look at on each side of a request. The limit keeps programs that fail thousands of times in a row cheap to
 /// analyse.
 const MOST: usize = 64;
 /// In a recording with stacks, at least one of this many events has a stack.
@@ -27,9 +27,9 @@ impl EventTable {
         (is_smaller && self.is_freed_at_once(next)).then_some(next as EventId)
     }
 
-    /// True for a refused request that was not a failure: either its call went on with less, or it was one of several that cuDNN
-    /// tried before it chose an algorithm with little or no scratch memory. Nothing happens between such requests and the program
-    /// goes on. A program that fails frees something first.
+    /// True for a refused request that was not a failure. Either its call continued with less memory, or cuDNN tried several
+    /// workspace sizes and chose an algorithm with little or none. Nothing happens between such requests, and the program
+    /// continues. A program that fails frees something first.
     pub fn is_refused_trial(&self, event: EventId) -> bool {
         let goes_on = |trials: Range<usize>| {
             let sizes: Vec<u64> = trials.clone().filter(|&at| self.action[at] == Action::Oom).map(|at| self.size[at]).collect();

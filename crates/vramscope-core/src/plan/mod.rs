@@ -5,9 +5,9 @@
 //! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
 //! ```
 //!
-//! [`Plan::of`] aligns the recordings request by request, and finds for each request how its size depends on the sizes of the
-//! runs. [`Plan::at`] builds the requests of another size and runs them on the allocator model, so that reserved memory, retries
-//! and the largest size under a limit follow PyTorch's behaviour and not a rule of thumb. What no law explains widens the
+//! [`Plan::of`] aligns the recordings request by request, and finds how the size of each request depends on the sizes of the
+//! runs. [`Plan::at`] builds the requests of another size and runs them on the allocator model. So reserved memory, retries and
+//! the largest size under a limit follow PyTorch's behaviour, not a rule of thumb. Requests whose size follows no law widen the
 //! answer's range.
 
 mod agreement;

@@ -1,8 +1,8 @@
 //! [`Unseen`]: reductions that need scratch memory only in larger runs than the recorded ones.
 //!
-//! A recording shows the shape of a layer's bias gradient: the gradients of the input (rows × inputs), of the weight (inputs ×
+//! A recording shows the shape of a layer's bias gradient. The gradients of the input (rows × inputs), of the weight (inputs ×
 //! outputs) and of the bias (outputs) are made one after the other, while the gradient of the output (rows × outputs) is live.
-//! For the scale of a normalization, the product and its sum are made and freed together. [`Reduce`] provides the rest.
+//! For the scale of a normalization, the product and its sum are made and freed together. [`Reduce`] has the sizes.
 
 use std::sync::Arc;
 

@@ -126,7 +126,7 @@ impl Paced {
             self.recent.pop_front();
         }
         self.recent.push_back(cost);
-        // A single slow first call (when the driver wakes up) must not lower the rate, so this needs a full window or four slow
+        // A single slow first call, when the driver wakes up, must not lower the rate. So this needs a full window or four slow
         // calls in a row.
         let enough =
             self.since_change >= WINDOW || (self.since_change >= 4 && self.recent.iter().rev().take(4).all(|c| *c > SLOW));

@@ -1,10 +1,10 @@
 //! Aligns two lists of memory events: finds pairs of rows for the same event, and the offset of the clocks. Works on times and
 //! keys only.
 //!
-//! Both clocks count from the epoch but are derived differently (Kineto and the allocator each convert the same cycle counter),
-//! so times of one event differ by microseconds, and by hundreds when a thread was interrupted in between. The order is certain:
-//! an allocator serves one request at a time, so two records of one run have the same addresses in the same order. A vote of
-//! equal keys gives the offset; then both lists are walked together in order.
+//! Both clocks count from the epoch, but Kineto and the allocator convert the cycle counter separately. So times of one event
+//! differ by microseconds, or by hundreds of them when a thread was interrupted in between. The order is certain: an allocator
+//! serves one request at a time, so two records of one run have the same addresses in the same order. A vote of equal keys gives
+//! the offset; then both lists are walked together in order.
 
 use rustc_hash::FxHashMap;
 

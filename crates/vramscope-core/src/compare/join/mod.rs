@@ -121,8 +121,8 @@ pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     rank(base) <= 2 && (rank(extra) < rank(base) || is_watch(extra))
 }
 
-/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`. Fails with one sentence: they are not
-/// of the same run, or one of them lacks what the match needs.
+/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`. Fails with one sentence: they
+/// are not of the same run, or one of them lacks what the match needs.
 pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Result<(Recording, Join), NotJoined> {
     let (name, base_name) = (&extra.source.name, base.source.name.clone());
     if !can_join(&base, extra) {

@@ -43,8 +43,8 @@ pub(super) fn is_watch(r: &Recording) -> bool {
     r.source.format == Format::Session
 }
 
-/// Adds the samples of `watch` to the devices of `base`. Cost: the samples of each device, times the logarithm of its points if several
-/// processes with a helper share it. Fails with one sentence: no common device, or another time.
+/// Adds the samples of `watch` to the devices of `base`. Cost: the samples of each device, times the logarithm of its points if
+/// several processes with a helper share it. Fails with one sentence: no common device, or another time.
 pub fn lay_under(base: &mut Recording, watch: &Recording, process: &SnapshotProcess) -> Result<Laid, NotJoined> {
     let (name, base_name) = (watch.source.name.clone(), base.source.name.clone());
     let only = if watch.devices.len() == 1 { watch.devices.first() } else { None };

@@ -33,9 +33,9 @@ pub struct RoomPlan {
     pub pending: u64,
     /// Bytes of the hole, or of the segments and pages released.
     pub room: u64,
-    /// True if no set with fewer live bytes is sufficient: all ranges of adjacent blocks were tried, and the choice of segments and
-    /// pages is exact. False if the problem was too large for that, or if the device's memory is the limit and pages that stay may
-    /// serve a part of the request.
+    /// True if no set with fewer live bytes is sufficient: all ranges of adjacent blocks were tried, and the choice of segments
+    /// and pages is exact. False if there were too many to try. Also false if the device's memory is the limit and pages that
+    /// stay may serve a part of the request.
     pub is_optimal: bool,
     /// True if pages of expandable segments were among the choices.
     pub has_pages: bool,

@@ -67,8 +67,9 @@ impl Growth {
         self.survivors.len() as u64
     }
 
-    /// True for steady growth: a line explains nine tenths of it, and it occurs in four of five steps, at even distances, or
-    /// accounts (alone or with others) for the growth of the level that all memory returns to.
+    /// True for steady growth: a straight line explains over nine tenths of it, and it occurs in four of five steps or at even
+    /// distances. Also true for a stack that accounts, alone or with others, for the growth of the level that all memory returns
+    /// to.
     pub fn is_leak(&self) -> bool {
         self.rhythm != Rhythm::None
     }

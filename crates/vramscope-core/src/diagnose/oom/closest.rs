@@ -235,8 +235,8 @@ fn largest_served(
     hole.max(conf.largest_with_segment(left))
 }
 
-/// The largest request that fits into a stretch without live blocks in the expandable segments of a pool, if `left` more bytes
-/// may be mapped in whole pages of `page` bytes. After the last mapped run there is address space for the whole device.
+/// The largest request that fits into the expandable segments of a pool, in a stretch without live blocks. At most `left` more
+/// bytes may be mapped, in whole pages of `page` bytes. After the last mapped run there is address space for the whole device.
 fn largest_stretch(state: &State, servers: &Servers, left: u64, page: u64) -> u64 {
     let pages = left / page;
     let fits = |start: u64, end: u64, origin: u64| {

@@ -32,9 +32,8 @@ pub fn can_be_served_again(device: &DeviceRecording) -> bool {
     !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
 }
 
-/// For recordings with at most this many events, settings are tried automatically, in the window and on the command line. This
-/// takes two to three seconds on two cores, at 5 million requests per second and up to 80 runs (fewer placements are tried for
-/// long recordings).
+/// Settings are tried automatically, in the window and on the command line, for recordings with at most this many events. This
+/// takes two to three seconds on two cores: up to 80 runs at 5 million requests per second. Long recordings get fewer placements.
 pub const AUTOMATIC_TRIALS_MOST_EVENTS: usize = 2_000_000;
 
 /// Runs the recording under the suggested settings. About 12 to 60 runs of at most 0.3 µs per request.

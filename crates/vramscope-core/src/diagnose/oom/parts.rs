@@ -31,8 +31,8 @@ const TOLD: usize = 8;
 /// Splitting a request into more parts is not useful advice.
 const MOST: u64 = 4096;
 
-/// The request as a whole and in more and more parts, up to the first number of parts with which one fits into memory as it was.
-/// Always includes the numbers at which the outcome changes. Empty unless the request is too large. O(1).
+/// The request as a whole and in more and more parts, until one part fits into memory as it was. Always includes the numbers of
+/// parts at which the outcome changes. Empty unless the request is too large. O(1).
 pub(super) fn parts(a: &Autopsy, conf: &AllocConf) -> Vec<Part> {
     if a.verdict != Verdict::TooLarge || a.requested == 0 {
         return Vec::new();

@@ -92,8 +92,8 @@ pub(super) struct Facts {
 /// Context, modules and libraries of one process use up to this much normally (measured: 250 to 1,981 MiB).
 const USUAL_OUTSIDE: u64 = 2048 * MEBIBYTE;
 
-/// Runs tests in order; the first conclusive failure decides. If holes add up to the request, the verdict is fragmentation
-/// whatever else was short, because at the failure the allocator had already released every wholly free segment.
+/// Runs tests in order; the first conclusive failure decides. If the holes add up to the request, the verdict is fragmentation,
+/// whatever else was short: at the failure the allocator had already released every wholly free segment.
 pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     // What the device would have if this process released everything.
     let most = f.capacity.unwrap_or(f.device_free.saturating_add(f.reserved));

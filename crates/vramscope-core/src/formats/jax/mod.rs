@@ -36,8 +36,8 @@ pub(super) fn is_pprof(head: &[u8]) -> bool {
     is_type && fields.next().is_none_or(|next| next.is_err() || next.is_ok_and(|(field, _)| (1..=15).contains(&field)))
 }
 
-/// Reads a device memory profile, unpacked. Fails with [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for other
-/// pprof profiles and for one without arrays, [`FormatError::TooLarge`] beyond what a process can hold.
+/// Reads a device memory profile, unpacked. Fails with [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for
+/// other pprof profiles and for one without arrays, [`FormatError::TooLarge`] beyond what a process can hold.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let mut report = LoadReport::default();

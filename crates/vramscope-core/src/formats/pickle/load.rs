@@ -47,8 +47,8 @@ pub(crate) struct Items {
     pub(crate) memo_id: u64,
 }
 
-/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that consumes a
-/// value. Fails when they are not plain values.
+/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that consumes
+/// a value. Fails when they are not plain values.
 pub(crate) fn items<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -85,8 +85,8 @@ pub(crate) fn items<'a>(
     Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
 }
 
-/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once. Fails when an id
-/// was never stored, or the budget is used up.
+/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once. Fails when
+/// an id was never stored, or the budget is used up.
 pub(crate) fn resolve_outside<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,

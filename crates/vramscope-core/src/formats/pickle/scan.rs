@@ -1,7 +1,7 @@
 //! The scan: one pass over a file that builds everything except the traces.
 //!
-//! Lists of trace entries are only skimmed. Their bytes are handed out in parts during the scan, so that other threads decode the
-//! beginning of a trace while the scan is still looking for its end.
+//! It only skims lists of trace entries, and hands out their bytes in parts. So other threads decode the beginning of a trace
+//! while the scan still looks for its end.
 
 use super::machine::{Machine, Slot, bad};
 use super::memo::{MemoIndex, MemoWriter};

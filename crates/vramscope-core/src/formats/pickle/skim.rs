@@ -1,7 +1,7 @@
 //! Skims trace entries: reads their opcodes only to find where each entry and each memoised object begins.
 //!
-//! This is the only serial pass over a large file, so it has a fast path for the shapes that writers produce and a general one
-//! for the rest.
+//! This is the only serial pass over a large file. So it has a fast path for the shapes that writers produce, and a general one
+//! for all others.
 
 use super::memo::MemoWriter;
 use super::opcodes as op;

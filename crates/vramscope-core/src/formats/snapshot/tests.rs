@@ -538,7 +538,8 @@ fn what_is_no_snapshot_is_one_clear_error() {
     assert!(error(evil).to_string().contains("byte 36") && error(evil).to_string().starts_with("x.bin: "), "{}", error(evil));
 }
 
-/// A later release may write keys that this one does not know. They cost no more than known ones, and what says nothing makes no note.
+/// A later release may write keys that this one does not know. They cost no more than known ones, and what says nothing makes no
+/// note.
 #[test]
 fn unknown_keys_of_entries_are_notes() {
     let more = |name: &str, value: V| entry("alloc", 0x7000_0000, 512, 1, &[(name, value)]);

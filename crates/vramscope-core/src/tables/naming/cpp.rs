@@ -48,8 +48,8 @@ const OPERATORS: &str = "at::_ops::";
 const CALL: &str = "::call";
 
 /// Short form of a C++ function: `AddmmBackward0` for a node of the backward pass, `backward (autograd thread)` for the engine,
-/// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method, otherwise the function name without namespaces and
-/// arguments. Python names are unchanged.
+/// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method. Other functions lose namespaces and arguments; Python
+/// names stay unchanged.
 pub fn function_label(name: &str) -> &str {
     let function = function(name);
     if let Some(node) = function.strip_prefix(NODES).and_then(|rest| rest.strip_suffix(APPLY)) {

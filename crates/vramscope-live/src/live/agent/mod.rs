@@ -1,5 +1,5 @@
-//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that
-//! nothing the helper does or fails to do blocks the caller.
+//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that a
+//! slow or broken helper never blocks the caller.
 
 mod follower;
 mod messages;

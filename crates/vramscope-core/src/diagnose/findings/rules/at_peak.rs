@@ -94,8 +94,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Finds layers from the stacks of some blocks; `None` if no stack runs twice. A line may run several times in a layer, so
-    /// the number of layers is the largest number that divides the calls of most stacks, weighted by their blocks.
+    /// Finds layers from the stacks of some blocks; `None` if no stack runs twice. A line may run several times in a layer. So
+    /// the number of layers is the largest divisor of the calls of most stacks, weighted by their blocks.
     pub(super) fn of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Self> {
         let passes = Repeats::of_pass(p.device, p.tables, &p.roles.anatomy, p.peak_event);
         let mut live: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).collect();

@@ -132,9 +132,8 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
             frames[at..].iter().find(|&&f| stacks.frame(f).is_some_and(|frame| is_line(&&f) && !is_framework(stacks, frame)));
         return own.or(frames[at..].iter().find(is_line)).map_or(Flush::Unknown, |&f| Flush::Called(f));
     }
-    // After such releases, PyTorch allocates the segment that did not fit. That brings reserved memory above its previous
-    // maximum, and the segment is larger than every released one of its stream and pool, because an equally large free one would
-    // have served the request.
+    // After such releases, PyTorch allocates the segment that did not fit, and reserved memory rises above its previous maximum.
+    // The segment is larger than every released one of its stream and pool: an equally large one would have served the request.
     let next = (event..events.len()).find(|&i| !events.action[i].shrinks_reserved());
     let before = match event.checked_sub(1) {
         Some(before) => p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Reserved, before as u32),
@@ -155,9 +154,8 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     }
 }
 
-/// True if the cache is emptied after cuDNN tried an algorithm (`torch.backends.cudnn.benchmark`): the block freed just before
-/// was also made just before, by the same operation, which is a convolution or, without a Python stack, an operation of the
-/// backward pass.
+/// True if the cache is emptied after cuDNN tried an algorithm (`torch.backends.cudnn.benchmark`). The block freed just before
+/// was also made just before, by the same operation: a convolution or, without a Python stack, an operation of the backward pass.
 fn is_search(p: &RuleInput<'_>, event: usize) -> bool {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     let stack_of = |event: usize| events.stack.get(event).copied().unwrap_or(StackId::NONE);

@@ -511,8 +511,8 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Reports a line with an elementwise formula that keeps several tensors per layer, at least three of one size, such as a GELU
-/// written out in Python.
+/// Reports a line with an elementwise formula, such as a GELU written out in Python. It keeps several tensors per layer, at least
+/// three of them of one size.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     // A profiler trace names the line where a function begins, so all lines of the function look like one. An unused graph has
     // its own rule.

@@ -15,9 +15,9 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, counted};
 
-/// The events at which the program begins to make the blocks that `key` selects, if there are at least two and it trains in
-/// between. It counts as made again if at least four fifths of the bytes of the time before are made a second time under the same
-/// keys, whose second part is a size. O(lifetimes).
+/// The events at which the program begins to make the blocks that `key` selects. Blocks are made again if the same keys come a
+/// second time, for at least four fifths of the bytes of the time before. The second part of a key is a size. Empty unless this
+/// happens at least twice, and in at most half of the steps. O(lifetimes).
 fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u64)>) -> Vec<u32> {
     let lifetimes = &p.tables.lifetimes;
     type Made = FxHashMap<(StackId, u64), u64>;

@@ -210,8 +210,7 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
 /// With fewer positions per read one, these may be views, shifted labels or parts of a batch.
 const FEWEST_POSITIONS: u64 = 8;
 
-/// Reports scores of all positions of which the loss reads only a few, such as the last one, or of which only the next token is
-/// used.
+/// Reports scores of all positions if the loss reads only a few of them, or if only the next token is used.
 pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let found = prompt_scores(p);
     if !found.is_empty() {

@@ -21,8 +21,7 @@ pub fn is_steering(c: char) -> bool {
     }
 }
 
-/// Replaces each [steering character](is_steering) with `\u` and four hexadecimal digits per UTF-16 unit. Line ends and tabs
-/// stay.
+/// Replaces each [steering character](is_steering) with `\u` and four hexadecimal digits per UTF-16 unit. Line ends and tabs stay.
 pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(is_steering) {
         return text.into();

@@ -6,8 +6,7 @@ use super::pool::FreeKey;
 /// Most entries per piece, so that searching and moving touch few cache lines.
 const PIECE: usize = 64;
 
-/// Sorted pieces of entries; no piece is empty. Unlike a `BTreeMap`, an entry can be removed at the place where a search found
-/// it.
+/// Sorted pieces of entries; no piece is empty. Unlike a `BTreeMap`, an entry can be removed at the place where a search found it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeBlocks(Vec<Vec<(FreeKey, BlockIx)>>);
 

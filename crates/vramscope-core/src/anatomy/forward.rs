@@ -281,8 +281,7 @@ fn copies_of_weights(
         let (a, b) = (line(a), line(b));
         a.0 == b.0 || (a.1 == b.1 && a.1 != 0)
     };
-    // The result of a function of one argument has the argument's size. A block freed before another line allocates is a
-    // workspace.
+    // The result of a function of one argument has the argument's size. A block freed before another line allocates is a workspace.
     let is_followed = |id: LifetimeId| {
         let later = || (id.0 + 1..case.rows().min(id.0 + 1 + OF_ONE_LINE)).map(LifetimeId);
         let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().next_back()) else { return false };

@@ -300,8 +300,7 @@ impl Site {
     }
 }
 
-/// Iterations by calls of the outermost module: from the place that allocates most often, and from other loops before and after
-/// it.
+/// Iterations by calls of the outermost module: from the place that allocates most often, and from other loops before and after it.
 fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<(Steps, Calls)> {
     let lifetimes = &tables.lifetimes;
     let mut rows_of: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();

@@ -112,8 +112,7 @@ pub(super) fn decide(
         let all = count(size, &list);
         let (weights, each) = match gradients.get(&size) {
             Some(_) if of_gradient > 1 && all.is_multiple_of(of_gradient) => (all / of_gradient, of_gradient),
-            // A pass that the recording cuts makes too few gradients, and a library may hold one or two blocks of a weight's
-            // size.
+            // A pass that the recording cuts makes too few gradients, and a library may hold one or two blocks of a weight's size.
             Some(&g) if of_gradient > 1 && list.len() >= g as usize => {
                 let is_cut = list.len() > g as usize * of_gradient + 2;
                 (if is_cut { list.len() / of_gradient } else { g as usize }, of_gradient)

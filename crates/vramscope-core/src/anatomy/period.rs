@@ -10,9 +10,8 @@ const ODD: usize = 50;
 const ALIKE: f64 = 0.95;
 
 /// Where each repetition begins, and where the last one ends; empty unless at least half of the sequence repeats. Each kind of
-/// request has the same weight, however often it occurs: layers repeat within a step, but a kind that occurs once per step does
-/// not repeat with the layers. `least` is the shortest period, in requests. O(n) per candidate period, of which there are at most
-/// 200.
+/// request has the same weight, however often it occurs: layers repeat within a step, but a kind that occurs once per step does not
+/// repeat with the layers. `least` is the shortest period, in requests. O(n) per candidate period, of which there are at most 200.
 pub(super) fn periods(kinds: &[u64], least: usize) -> Vec<usize> {
     let mut places: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (i, &kind) in kinds.iter().enumerate() {

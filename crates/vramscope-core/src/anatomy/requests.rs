@@ -9,8 +9,7 @@ use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
-/// The shortest period in requests, used with stacks. Stacks distinguish lines; sizes alone cannot distinguish a step from a
-/// layer.
+/// The shortest period in requests, used with stacks. Stacks distinguish lines; sizes alone cannot distinguish a step from a layer.
 const SHORTEST: usize = 3;
 const SHORTEST_OF_SIZES: usize = 32;
 /// A period with fewer requests than this, most of which stay, is a model being loaded layer by layer.
@@ -23,8 +22,7 @@ const LEAST_KEPT: u64 = 5;
 /// Loading allocates at most this many times the bytes that it keeps: four bytes per weight to keep half a byte.
 const MOST_TEMPORARY: u64 = 8;
 
-/// Finds steps when stacks do not show them: requests that repeat in the same order, compared by stack or, without stacks, by
-/// size.
+/// Finds steps when stacks do not show them: requests that repeat in the same order, compared by stack or, without stacks, by size.
 pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
     // A trace without Python or backward frames names only forward operators, which are the same in each layer. Sizes say more

@@ -123,8 +123,7 @@ impl<'a> Draft<'a> {
 
     /// The passes of a step, in order. O(rows of the step).
     pub(crate) fn passes(&self, step: u32) -> Vec<Pass> {
-        /// A stretch of the forward pass counts as a pass of its own if it has at least 1/n of the requests of the largest
-        /// stretch.
+        /// A stretch of the forward pass counts as a pass of its own if it has at least 1/n of the requests of the largest stretch.
         const SHARE: usize = 8;
         /// A step with more passes is not gradient accumulation. The limit also bounds the cost: each pass scans all requests of
         /// its step.

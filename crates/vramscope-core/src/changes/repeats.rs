@@ -344,9 +344,8 @@ fn result_line(draft: &Draft<'_>, calls: &[(Vec<&Below>, u32)], forward_end: u32
     votes.into_iter().max_by_key(|&(line, n)| (n, line)).map(|(line, _)| line)
 }
 
-/// The result of a call, which is passed to the next call: of the blocks that the call keeps, the one that the backward pass
-/// frees first. If the recording ends earlier, the largest block of its last line, because a norm keeps small blocks beside its
-/// result.
+/// The result of a call, which is passed to the next call: of the blocks that the call keeps, the one that the backward pass frees
+/// first. If the recording ends earlier, the largest block of its last line, because a norm keeps small blocks beside its result.
 fn result_of<'b>(draft: &Draft<'_>, own: &[&'b Below], forward_end: u32) -> Option<&'b Below> {
     let freed = |r: &&Below| draft.rows[r.row as usize].freed;
     let is_kept = |r: &&Below| freed(r) > forward_end && draft.rows[r.row as usize].role != Role::AutocastCopies;

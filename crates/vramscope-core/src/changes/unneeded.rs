@@ -145,8 +145,7 @@ pub(super) fn release(draft: &mut Draft<'_>) -> bool {
     is_much
 }
 
-/// Limits each backward pass to its own graph: requests beyond the usual number are removed. Autograd begins with the newest
-/// graph.
+/// Limits each backward pass to its own graph: requests beyond the usual number are removed. Autograd begins with the newest graph.
 fn drop_earlier_graphs(draft: &mut Draft<'_>) {
     let Some(own) = draft.program.own_backward() else { return };
     for step in 2..=draft.steps() {

@@ -26,9 +26,8 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     said(&tensors, held, ends.len() < steps.len(), fewest(steps), verbs)
 }
 
-/// The sentence. `ends`: bytes of tensors when each step is over; `in_use`: memory in use when the last of them is.
-/// `leaves_last`: the last step is not among them. From `fewest` steps on, a leak would show. `verbs` are for several steps and
-/// for each step.
+/// The sentence. `ends`: bytes of tensors when each step is over; `in_use`: memory in use when the last of them is. `leaves_last`:
+/// the last step is not among them. From `fewest` steps on, a leak would show. `verbs` are for several steps and for each step.
 fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize, verbs: (&str, &str)) -> Option<String> {
     let all = ends.len() + usize::from(leaves_last);
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {

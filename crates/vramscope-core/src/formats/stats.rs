@@ -113,9 +113,8 @@ fn title_of(text: &str) -> Option<&str> {
     text.lines().find(|line| line.contains(SUMMARY_TITLE))
 }
 
-/// Reads JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, a number
-/// after a key is its value, and a brace after a key opens a group with that name. A group may be the counters of one of several
-/// devices.
+/// Reads JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, a number after
+/// a key is its value, and a brace after a key opens a group with that name. A group may be the counters of one of several devices.
 fn dictionary(text: &str) -> Vec<MemoryStats> {
     // Skip quotes and numbers of a log before the dictionary.
     let begin = [text.find('{'), text.find("([")].into_iter().flatten().min().unwrap_or(0);

@@ -1,6 +1,5 @@
-//! Reconstructs from a trace what a program asked of the allocator: its requests, settings and cap, and the state before the
-//! first event. The model then runs the requests again, under the same settings to check itself, or under others to answer a
-//! question.
+//! Reconstructs from a trace what a program asked of the allocator: its requests, settings and cap, and the state before the first
+//! event. The model then runs the requests again, under the same settings to check itself, or under others to answer a question.
 //!
 //! Start with [`Requests`], then read [`whatif`].
 

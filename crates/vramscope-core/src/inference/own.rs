@@ -34,8 +34,7 @@ pub struct OwnRun {
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
     let FirstReading { mut replay, mut outcome, ended, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
     let ended = ended.filter(|(run, _)| outcome.agrees() && run.is_following && run.oom_request.is_none());
-    // Under these settings the allocator releases memory before it reaches the limit, so the time of the releases shows the
-    // limit.
+    // Under these settings the allocator releases memory before it reaches the limit, so the time of the releases shows the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     if !outcome.agrees() && !requests.captures.is_empty() {
         // The captures were only inferred. Drop them if the model agrees without them.

@@ -101,8 +101,7 @@ impl<A: AnswerSink> Work<'_, A> {
     /// Runs questions until none is left to start, and starts more threads while there are more.
     fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         while let Some(at) = self.take() {
-            // If no thread can be started, the questions only take longer. rayon's threads are left to the runs inside a
-            // question.
+            // If no thread can be started, the questions only take longer. rayon's threads are left to the runs inside a question.
             let _ = self.has_more().then(|| Builder::new().name("what-if".to_owned()).spawn_scoped(scope, || self.go_on(scope)));
             let part = self.sink.started(at);
             let answer = self.whatif.ask(&self.questions[at], self.points, part.as_deref().unwrap_or(self.progress));

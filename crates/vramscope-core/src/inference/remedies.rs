@@ -67,8 +67,7 @@ impl Needed {
     /// if the run has to shrink to fit.
     ///
     /// `fixed_bytes` does not grow with the batch: parameters, gradients, optimizer state. This is a first estimate: it assumes
-    /// that reserved memory stays in proportion to active memory. 0 if the fixed part alone does not fit; `None` if nothing
-    /// grows.
+    /// that reserved memory stays in proportion to active memory. 0 if the fixed part alone does not fit; `None` if nothing grows.
     pub fn batch_headroom(&self, fixed_bytes: u64, limit: u64) -> Option<f64> {
         let growing = self.peak_active_bytes.checked_sub(fixed_bytes).filter(|&g| g > 0)? as f64;
         let reserved_per_active = self.smallest_limit_bytes.max(1) as f64 / self.peak_active_bytes as f64;

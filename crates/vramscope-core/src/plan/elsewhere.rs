@@ -1,8 +1,7 @@
 //! Passes with another batch size than training's, such as an evaluation. A larger training batch does not change them.
 //!
-//! The same layers make the same requests in both, so only the program's own line that calls the model differs. A line has its
-//! own batch if it runs in few steps, and if most of its bytes are one exact multiple of what training requests at the same
-//! places.
+//! The same layers make the same requests in both, so only the program's own line that calls the model differs. A line has its own
+//! batch if it runs in few steps, and if most of its bytes are one exact multiple of what training requests at the same places.
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};

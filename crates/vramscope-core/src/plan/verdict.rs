@@ -46,8 +46,7 @@ pub fn is_no_answer(sure: u64, may: u64) -> bool {
     sure > 0 && may / WIDEST > sure
 }
 
-/// A sentence for the case that some smaller size may not fit: a request may fit into a hole at one size but not at a smaller
-/// one.
+/// A sentence for the case that some smaller size may not fit: a request may fit into a hole at one size but not at a smaller one.
 pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
     let (first, more) = holes.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", count(more.len() as u64)) };

@@ -453,8 +453,7 @@ fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes) -> [i64; 3] {
     start
 }
 
-/// Inconsistent input can make a running sum negative; that shows as zero. Sums wrap instead of saturating at sizes no device
-/// has.
+/// Inconsistent input can make a running sum negative; that shows as zero. Sums wrap instead of saturating at sizes no device has.
 pub(super) fn bytes(value: i64) -> u64 {
     value.max(0) as u64
 }

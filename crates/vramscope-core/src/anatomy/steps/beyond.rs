@@ -1,5 +1,4 @@
-//! Extends the steps beyond the annotated ones, by a call stack that allocates once in every annotated step and continues to do
-//! so.
+//! Extends the steps beyond the annotated ones, by a call stack that allocates once in every annotated step and continues to do so.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,8 +27,7 @@ fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId,
     births
 }
 
-/// A stretch outside the annotated steps counts as a step, or part of one, if it is at most this many times as long as the
-/// longest.
+/// A stretch outside the annotated steps counts as a step, or part of one, if it is at most this many times as long as the longest.
 const LONGEST: u32 = 2;
 
 /// Extends annotated steps before and after the part of the recording that annotations cover. `sure` is the index of the first

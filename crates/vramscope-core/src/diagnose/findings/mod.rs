@@ -205,8 +205,7 @@ fn leave_out(findings: &mut Vec<Finding>, rule: &str, other: &str) {
     findings.retain(|f| f.rule != rule || is_new(f));
 }
 
-/// If the recording ends in a failure, the failed request comes on top of the recorded peak, so the promised peak must include
-/// it.
+/// If the recording ends in a failure, the failed request comes on top of the recorded peak, so the promised peak must include it.
 fn with_failed_request(findings: &mut [Finding], request: u64, is_same_line: impl Fn(LifetimeId) -> bool) {
     let mut is_first = true;
     for finding in findings {

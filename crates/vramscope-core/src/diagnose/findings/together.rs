@@ -30,8 +30,7 @@ impl Finding {
     }
 }
 
-/// For findings whose change alone does little: adds its effect together with the best of the other changes. O(requests) per
-/// pair.
+/// For findings whose change alone does little: adds its effect together with the best of the other changes. O(requests) per pair.
 pub(super) fn add_pairs(findings: &mut [Finding], p: &RuleInput<'_>) {
     let change_of = |rule: &str| CHANGES.iter().find(|c| c.0 == rule);
     let advised: Vec<&str> = findings.iter().map(|f| f.rule).collect();

@@ -15,8 +15,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The segments that could have served the request of an out-of-memory event, and the request's bytes; `None` for other
-    /// events.
+    /// The segments that could have served the request of an out-of-memory event, and the request's bytes; `None` for other events.
     pub fn of_oom(device: &DeviceRecording, event: u32) -> Option<(Self, u64)> {
         let i = event as usize;
         (device.events.action.get(i) == Some(&Action::Oom)).then_some(())?;

@@ -45,8 +45,7 @@ pub struct HeatmapSpec {
 /// Selects the blocks that a shade shows, by allocation and event.
 pub type Chosen<'a> = &'a (dyn Fn(LifetimeId, u32) -> bool + Sync);
 
-/// A range of addresses that was reserved at some time in the window. On the vertical axis, extents follow each other without
-/// gaps.
+/// A range of addresses that was reserved at some time in the window. On the vertical axis, extents follow each other without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Address of the first byte.
@@ -125,8 +124,7 @@ impl Heatmap {
         offset_of(&self.extents, address)
     }
 
-    /// The address at a position of the axis, in bytes; the end of the last extent for positions beyond it. `None` without
-    /// extents.
+    /// The address at a position of the axis, in bytes; the end of the last extent for positions beyond it. `None` without extents.
     pub fn address_at(&self, offset: u64) -> Option<u64> {
         address_at(&self.extents, offset.min(self.total))
     }

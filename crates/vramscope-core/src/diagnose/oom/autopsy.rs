@@ -97,8 +97,7 @@ fn is_share(held: u64, all: u64, percent: u128) -> bool {
 }
 
 impl Autopsy {
-    /// True if tensors hold nearly all memory that this process can have, so that fragments of free memory are a small part of
-    /// it.
+    /// True if tensors hold nearly all memory that this process can have, so that fragments of free memory are a small part of it.
     pub fn is_nearly_full(&self) -> bool {
         is_nearly_full(self.allocated, self.most())
     }

@@ -39,8 +39,7 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
 /// The age of a block at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// Events since it was allocated; `None` if it existed before the recording began (then at least as many as the recording
-    /// has).
+    /// Events since it was allocated; `None` if it existed before the recording began (then at least as many as the recording has).
     pub events: Option<u32>,
     /// Microseconds since it was allocated, or since the first event for a block from before the recording; `None` without times.
     pub micros: Option<i64>,

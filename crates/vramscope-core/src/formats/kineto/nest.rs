@@ -178,8 +178,7 @@ pub const MODULE_FILE: &str = "<module>";
 const BUILTIN_FILE: &str = "<built-in>";
 /// Deeper stacks are truncated; Python's own limit is 1,000.
 const MAX_DEPTH: usize = 4096;
-/// Maximum open slices. Deeper ones get no children; otherwise tens of thousands of slices at one instant would nest in each
-/// other.
+/// Maximum open slices. Deeper ones get no children; otherwise tens of thousands of slices at one instant would nest in each other.
 const MAX_OPEN: usize = MAX_DEPTH / 2;
 
 impl<'r, 'a> Stacks<'r, 'a> {

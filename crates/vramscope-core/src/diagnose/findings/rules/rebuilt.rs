@@ -47,8 +47,7 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
 }
 
 /// The events at which the program makes a new model: the same lines make weights again, with the same sizes or, as in a search
-/// over widths, other ones. Empty if a backward pass also goes through the earlier ones, because they are parts of a growing
-/// model.
+/// over widths, other ones. Empty if a backward pass also goes through the earlier ones, because they are parts of a growing model.
 fn models(p: &RuleInput<'_>) -> Vec<u32> {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);

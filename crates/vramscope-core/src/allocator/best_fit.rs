@@ -21,8 +21,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let (mut place, mut key, mut chosen) = candidates.next()?;
         if blocks[chosen].is_expandable() {
             if expandable {
-                // The free end of an expandable segment counts together with the unmapped space after it, so that PyTorch prefers
-                // a hole.
+                // The free end of an expandable segment counts with the unmapped space after it, so PyTorch prefers a hole.
                 let reach = |b: BlockIx| {
                     let block = &blocks[b];
                     let behind = block.next.get().map_or(0, |n| if blocks[n].mapped { 0 } else { blocks[n].size });

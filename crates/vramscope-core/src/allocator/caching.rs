@@ -227,8 +227,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Frees a block that becomes reusable at [`complete_free`](Self::complete_free) or when the allocator synchronises; used by
-    /// replays.
+    /// Frees a block, which becomes reusable at [`complete_free`](Self::complete_free) or when the allocator synchronises.
     pub fn free_later(&mut self, block: BlockIx) {
         self.let_go(block);
         self.blocks[block].events += 1;

@@ -8,8 +8,7 @@ use crate::model::conf::SMALL_SEGMENT;
 use crate::model::{Action, SizeClass};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Maps the pages that a request lacks, in the lowest suitable gap. `None` if a page does not fit; pages mapped before that
-    /// stay.
+    /// Maps the pages a request lacks, in the lowest suitable gap. `None` if a page does not fit; pages mapped before that stay.
     pub(crate) fn expand(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> Result<Option<BlockIx>, AllocError> {
         let Some(mut candidate) = self.find_expandable(pool, rounded, stream)? else { return Ok(None) };
         if !self.blocks[candidate].mapped {

@@ -161,8 +161,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// PyTorch counts one unmap per growth, although a growth may have mapped several times, and asserts if the counts do not
-    /// match.
+    /// PyTorch counts one unmap per growth, although a growth may map several times, and asserts that the counts match.
     pub(crate) fn uncount_unmapped(&mut self, pool: PoolIx) -> Result<(), AllocError> {
         if let Some(owner) = self.pools[usize::from(pool)].owner
             && let Some(p) = self.private_mut(owner)

@@ -394,8 +394,7 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
     for &id in &made {
         *of_line.entry(case.tables.lifetimes.stack(case.device, id)).or_default().entry(case.size(id)).or_default() += 1;
     }
-    // Weights that modules made and that are trained. Small blocks are left out: rounding makes them equally large in both
-    // precisions.
+    // Weights made by modules and trained. Small blocks are left out: rounding makes them equally large in both precisions.
     let trained: Vec<(u64, u32)> = weights
         .iter()
         .filter(|(size, _)| **size >= older_model::LEAST && gradients.contains_key(size))
@@ -459,8 +458,7 @@ fn sizes_of(case: &Case<'_>, of: &[Decided], decided: Decided) -> Sizes {
     sizes
 }
 
-/// True for a run outside the passes that makes mostly blocks of the weights' sizes, as many as there are weights: a copy of the
-/// state dict.
+/// True for a run outside the passes that mostly makes blocks of the weights' sizes, one per weight: a copy of the state dict.
 fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
     let all: u32 = weights.values().sum();
     let (mut of_weights, mut bytes, mut others) = (0, 0, 0);

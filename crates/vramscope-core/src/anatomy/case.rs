@@ -111,8 +111,7 @@ pub(super) fn moved_gradients(case: &Case<'_>) -> FxHashSet<FrameId> {
     later.iter().filter(is_moved).map(|l| l.1).collect()
 }
 
-/// The role of a block from the stack in the end state, when its allocation was not recorded. `None` if the stack does not say
-/// enough.
+/// The role of a block from the stack in the end state, if its allocation is not recorded. `None` if the stack says too little.
 pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -> Option<Decided> {
     let sense = case.sense(id);
     let size = case.size(id);

@@ -311,8 +311,7 @@ impl ModuleHeld {
         self.sort();
     }
 
-    /// The selection for [`OwnBlocks`](super::OwnBlocks). For a [rest row](Self::is_rest), leaves out the blocks of the other
-    /// parts.
+    /// The selection for [`OwnBlocks`](super::OwnBlocks). For a [rest row](Self::is_rest), omits the blocks of other parts.
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }

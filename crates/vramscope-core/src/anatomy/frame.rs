@@ -67,8 +67,7 @@ pub(super) const WEIGHTLESS: u32 = 1 << 27;
 /// autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
-/// The constructor of Megatron's buffers: one for the gradients of all modules and, with a distributed optimizer, one for the
-/// weights.
+/// Constructor of Megatron's buffers: one for all gradients and, with a distributed optimizer, one for the weights.
 pub(super) const BUILDS_BUFFERS: u32 = 1 << 30;
 /// A PyTorch operator; visible only in C++ frames.
 pub(super) const OPERATOR: u32 = 1 << 31;

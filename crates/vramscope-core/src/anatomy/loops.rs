@@ -371,8 +371,7 @@ fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of:
     if rows.binary_search(&start.wrapping_sub(1)).is_err() {
         return starts;
     }
-    // If `starts` is a loop over layers inside one call, the rows before it were made once. It also looks like this if the first
-    // call fails.
+    // If `starts` is a loop over layers inside one call, the rows before it were made once. A failed first call looks the same.
     let (before, after) = rows.split_at(rows.partition_point(|&row| row < start));
     let once: FxHashSet<T> = before.iter().map(|&row| stack_of(row)).collect();
     if starts.len() > 1 && once.len() >= LEAST_BEFORE && !after.iter().any(|&row| once.contains(&stack_of(row))) {
@@ -452,8 +451,7 @@ fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTa
     })
 }
 
-/// The frames inside the model's call, which are the same for each call, and the frames outside it, which depend on the calling
-/// lines.
+/// The frames inside the model's call, the same for each call, and the frames outside it, which depend on the calling lines.
 fn around_call<'a>(
     stacks: &'a StackTable,
     device: &DeviceRecording,

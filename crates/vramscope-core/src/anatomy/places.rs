@@ -35,8 +35,7 @@ impl PlaceKey {
 /// A module in which a block was made, or the line inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    /// `GPT2Block` if the recording names modules; otherwise the line that calls it (`modeling_gpt2.py:608`), or the name of a
-    /// group.
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it (`modeling_gpt2.py:608`), or a group's name.
     pub(super) name: String,
     /// Which module of this class, if modules have names.
     pub(super) instance: Option<FrameId>,
@@ -86,8 +85,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The enclosing modules, outermost first, then the line in the innermost one. Without modules: its line (as for a loss) or
-    /// its role.
+    /// The enclosing modules, outermost first, then the line in the innermost one. Without modules (a loss): its line or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
         let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];

@@ -25,8 +25,7 @@ const MOST_TEMPORARY: u64 = 8;
 /// Finds steps when stacks do not show them: requests that repeat in the same order, compared by stack or, without stacks, by size.
 pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
-    // A trace without Python or backward frames names only forward operators, which are the same in each layer. Sizes say more
-    // then.
+    // A trace without Python or backward frames names only forward operators, the same in each layer. Sizes say more then.
     let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
     let is_of_forward = is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0);
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);
@@ -39,8 +38,7 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
     let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
     let starts = periods(&kinds, if phases.has_stacks { SHORTEST } else { SHORTEST_OF_SIZES });
     let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
-    // A shorter period is a layer. Layers keep their blocks until the end of the pass, while a round frees those of the round
-    // before.
+    // A shorter period is a layer. Layers keep their blocks until the pass ends; a round frees those of the round before.
     let is_layer = || {
         let lag = starts[1..].windows(2).map(|w| w[1] - w[0]).min().unwrap_or(0);
         let made = |rounds: &[usize]| (rounds[0]..rounds[1]).map(id).map(|id| (id, lifetimes.requested(device, id)));

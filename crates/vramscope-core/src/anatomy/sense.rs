@@ -86,8 +86,7 @@ fn sense(stacks: &StackTable, bits: &[u32], stack: StackId) -> Sense {
         if trains {
             b &= !EVALUATES;
         }
-        // For blocks made inside a module, cache names in its callers are ignored: they may measure a pass before they make a
-        // cache.
+        // For blocks made inside a module, ignores cache names in its callers: they may measure a pass before they make a cache.
         if s.bits & CALL != 0 {
             b &= !(CACHE | NAMED_CACHE);
         }
@@ -161,8 +160,7 @@ fn is_scratch(stacks: &StackTable, frames: &[FrameId]) -> bool {
     name(0) == "aten::empty" && PRODUCTS.contains(&name(1))
 }
 
-/// True if the program's own constructor or loader calls the operator itself, for example to make a table of positions with
-/// `einsum`.
+/// True if the program's own constructor or loader calls the operator itself, as for a table of positions with `einsum`.
 fn computes_while_building(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> bool {
     frames.iter().copied().find(|&f| is_own(stacks, f, &of)).is_some_and(|f| of(f) & BUILDS != 0)
 }

@@ -125,8 +125,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn passes(&self, step: u32) -> Vec<Pass> {
         /// A stretch of the forward pass counts as a pass of its own if it has at least 1/n of the requests of the largest stretch.
         const SHARE: usize = 8;
-        /// A step with more passes is not gradient accumulation. The limit also bounds the cost: each pass scans all requests of
-        /// its step.
+        /// A step with more passes is no gradient accumulation. Also bounds the cost, as each pass scans its step's requests.
         const MOST: usize = 256;
         let is_of_pass = |r: &Draw| r.born != NEVER && matches!(r.phase, Phase::Forward | Phase::Backward);
         let mut rows: Vec<Draw> = self.of_step(step, is_of_pass).into_iter().map(|r| self.rows[r as usize]).collect();

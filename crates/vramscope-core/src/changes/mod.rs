@@ -30,8 +30,7 @@ pub(crate) use requests::{NEVER, Requests, unneeded};
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Checkpoint a repeated module: the one with this class, function, file or `file:line`; without a name, the one that keeps
-    /// most.
+    /// Checkpoint a repeated module: the one with this class, function, file or `file:line`; by default the one that keeps most.
     Checkpoint(Option<String>),
     /// Pass `foreach=False` to the optimizer.
     NoForeach,
@@ -265,8 +264,7 @@ impl Change {
         self == other || (kind(self) != 0 && kind(self) == kind(other))
     }
 
-    /// Its position when several changes are applied: whole logits show the dtype, and checkpointing finds its modules without
-    /// the logits.
+    /// Its position among several changes: whole logits show the dtype, and checkpointing finds its modules without the logits.
     fn turn(&self) -> u8 {
         match self {
             Change::SetToNone | Change::CacheOff | Change::Del(_) | Change::NoGrad | Change::Release => 0,

@@ -316,8 +316,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
             draft.of_step(step, |r| r.role == Role::Gradients && r.phase == Phase::Backward && (end..=back).contains(&r.born));
         if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
             let born = draft.rows[head as usize].born;
-            // Place it after the first request of the backward pass, because other code takes that request as the beginning of
-            // the pass.
+            // Place it after the first request of the backward pass, which other code takes as the beginning of the pass.
             let begin = pass.backward.map_or(end, |(first, _)| first);
             let sum = edits.make_again(draft, head, begin + 1);
             edits.free_again(sum, born + 1);
@@ -335,8 +334,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     is_any
 }
 
-/// Autocast without its cache: each copy is freed right after its use, unless a graph keeps it for a backward pass. False if a
-/// graph does.
+/// Autocast without its cache: each copy is freed right after its use. False if a graph keeps one for a backward pass.
 pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     let copies = draft.which(|r| r.role == Role::AutocastCopies && r.born != NEVER);
     let in_graph = steps_of_unused_graph(draft, &copies);

@@ -227,8 +227,7 @@ type Call = (FrameId, usize, Option<(StrId, StrId)>);
 /// A block made in a call.
 struct Below {
     row: u32,
-    /// A hash of the Python frames inside the call. It is equal for layers with different surroundings, such as the stages of a
-    /// ResNet.
+    /// A hash of the Python frames inside the call. Equal for layers with different surroundings, as in the stages of a ResNet.
     inner: u64,
     /// The line in the called function.
     line: Option<FrameId>,

@@ -1,5 +1,4 @@
-//! Changes that remove memory a program does not need: a graph that no backward pass uses, attention scores, results of earlier
-//! steps.
+//! Changes that remove unneeded memory: a graph that no backward pass uses, attention scores, results of earlier steps.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

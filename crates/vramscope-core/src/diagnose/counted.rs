@@ -1,5 +1,4 @@
-//! What can be said from PyTorch's counters alone: `memory_stats()`, `memory_summary()` or `host_memory_stats()` without a
-//! snapshot.
+//! Findings from PyTorch's counters alone: `memory_stats()`, `memory_summary()` or `host_memory_stats()` without a snapshot.
 //!
 //! The counters are sums over the allocator's blocks (`DeviceStats` in PyTorch's CUDACachingAllocator): reserved = segments;
 //! active = blocks in use or waiting for a stream; allocated = blocks in use; inactive split = free blocks in partly used

@@ -1,5 +1,4 @@
-//! [`lacks`]: what a recording lacks, and the line of code that would record it. The window shows the same sentences where data
-//! is missing.
+//! [`lacks`]: what a recording lacks, and the line of code that would record it. The window shows them where data is missing.
 
 use super::limits::{Limit, RECORD};
 use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};

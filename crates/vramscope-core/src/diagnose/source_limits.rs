@@ -1,5 +1,4 @@
-//! Sentences about what a source lacks, in the terms of the program that wrote it: users of RMM's log do not use PyTorch's
-//! snapshots.
+//! Sentences about what a source lacks, in its writer's terms: users of RMM's log do not use PyTorch's snapshots.
 
 use crate::model::{Clock, DeviceKind, DeviceRecording, Format, Known, Recording};
 use crate::units::time_of_day;

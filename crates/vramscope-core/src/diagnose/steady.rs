@@ -18,8 +18,7 @@ pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     let is_end = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
     let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
-    // Compare requested bytes: the same tensors may lie in blocks of other sizes, because the allocator does not split off small
-    // rests.
+    // Compare requested bytes: the same tensors may lie in blocks of other sizes, as the allocator does not split off small rests.
     let tensors: Vec<u64> = ends.iter().map(|&event| in_use(Quantity::Requested, event)).collect();
     let held = in_use(Quantity::Active, *ends.last()?);
     let verbs = if is_end { ("end with", "ends with") } else { ("come back to", "comes back to") };

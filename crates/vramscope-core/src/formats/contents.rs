@@ -89,8 +89,7 @@ impl Contents {
         Ok(Contents { bytes, before })
     }
 
-    /// True when the bytes may mix two states of the file, because it has changed since. A file that was deleted counts as
-    /// unchanged.
+    /// True when the bytes may mix two states of the file, because it has changed since. A deleted file counts as unchanged.
     pub(super) fn changed(&self, path: &Path) -> bool {
         self.bytes.len() as u64 != self.before.size || std::fs::metadata(path).is_ok_and(|meta| Version::of(&meta) != self.before)
     }

@@ -276,8 +276,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     if head.contains(&0) && !utf16::is_utf16(head) {
         return Err(unknown());
     }
-    // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of what may be a long
-    // log.
+    // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of a possibly long log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
     let tail = tail.get(tail.len().saturating_sub(log::END)..).unwrap_or(tail);
     let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&utf16::decoded(part)).is_some();

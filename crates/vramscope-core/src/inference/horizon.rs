@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::model::{Action, DeviceRecording, StackId};
 
-/// What a recording with a failed request leaves open: it ends at the failure or right after, or the program gave up the failed
-/// step.
+/// What a recording with a failed request leaves open: it ends at the failure or right after, or the program gave up the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Horizon {
     /// Number of allocations after the last failure.
@@ -18,8 +17,7 @@ pub struct Horizon {
     pub is_caught: bool,
 }
 
-/// A recording with at most this many requests after the failure ends "right after" it: cleaning up and reporting the error make
-/// some.
+/// A recording with at most this many requests after the failure ends "right after" it: cleanup and error reports make some.
 const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {

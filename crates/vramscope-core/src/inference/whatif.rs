@@ -115,8 +115,7 @@ pub struct Row {
 /// A figure's name and how to read it from a row.
 type Figure = (&'static str, fn(&Row) -> u64);
 
-/// Figures that may differ between placements, besides the peak of reserved memory and the failed request, which have their own
-/// fields.
+/// Figures that may differ between placements, besides the reserved peak and the failed request, which have their own fields.
 const FIGURES: [Figure; 12] = [
     ("peak_allocated_bytes", |r| r.peak_allocated_bytes),
     ("peak_active_bytes", |r| r.peak_active_bytes),

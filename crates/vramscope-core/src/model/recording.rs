@@ -47,9 +47,8 @@ pub struct Added {
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
-    /// the highest peak, then most samples. Host and CPU memory come last, however much they hold. O(events) if there are several
-    /// devices.
+    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with the
+    /// highest peak, then most samples. Host and CPU memory come last, whatever they hold. O(events) if there are several devices.
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {
             return Some(0);
@@ -62,8 +61,7 @@ impl Recording {
         })
     }
 
-    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's
-    /// order.
+    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the rest in file order.
     pub fn busiest_first(&self) -> Vec<usize> {
         let first = self.busiest_device();
         first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
@@ -79,8 +77,7 @@ impl Recording {
     }
 }
 
-/// The most bytes that were live at once, to compare devices of one recording: from what is live at the end back to the first
-/// event.
+/// The most bytes live at once, to compare the devices of a recording: counts from the end state back to the first event.
 fn highest(device: &DeviceRecording) -> u64 {
     let live = |b: &&super::Block| b.state != super::BlockState::Inactive;
     let mut held: i128 = device.blocks.iter().filter(live).map(|b| i128::from(b.size)).sum();

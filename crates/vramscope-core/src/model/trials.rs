@@ -9,8 +9,7 @@ use super::event::{Action, EventId, EventTable};
 const FEWEST: usize = 4;
 /// From this many requests on, in no order of size, it is a search even if the call allocates nothing afterwards.
 const MANY: usize = 16;
-/// Most events to look at on each side of a request. The limit keeps programs that fail thousands of times in a row cheap to
-/// analyse.
+/// Most events to look at on each side of a request. It keeps programs that fail thousands of times in a row cheap to analyse.
 const MOST: usize = 64;
 /// In a recording with stacks, at least one of this many events has a stack.
 const NEAR: usize = 4096;

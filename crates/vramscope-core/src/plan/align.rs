@@ -1,8 +1,7 @@
 //! Pairs the requests of one recording with those of another: step by step, by call stack, order, size and lifetime.
 //!
 //! Requests of the backward pass have no stack in most recordings, so order and stack alone would pair a layer's weight gradient
-//! with the next layer's. Sizes distinguish them: those of one request are equal in both recordings, or in the ratio of the runs'
-//! sizes.
+//! with the next layer's. Sizes distinguish them: a request has equal sizes in both recordings, or sizes in the ratio of the runs.
 
 use std::ops::Range;
 

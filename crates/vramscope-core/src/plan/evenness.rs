@@ -1,5 +1,4 @@
-//! Whether the steps of a recording are alike, and what they leave open: batches of different lengths, or steps that were not
-//! recorded.
+//! Whether the steps of a recording are alike, and what they leave open: batches of different lengths, or unrecorded steps.
 
 use std::sync::Arc;
 

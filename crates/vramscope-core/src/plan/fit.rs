@@ -137,8 +137,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Finds reductions that are too small for a buffer in the recordings. `next_of` returns what each recording requests after a
-    /// row.
+    /// Finds reductions that are too small for a buffer in the recordings. `next_of`: what each recording requests after a row.
     fn find_unseen<'s>(&mut self, cards: &[u64], next_of: &impl Fn(u32) -> Vec<(&'s [u64], u64)>) {
         let program = Arc::clone(&self.program);
         let of_law = |law: &Law| matches!(law, Law::Sum { .. }) && !law.is_constant();
@@ -186,8 +185,7 @@ impl Model {
         self.fits.iter().map(span).collect()
     }
 
-    /// At the recording's peak, bytes of requests that follow a law; and at any moment, the most bytes of requests that follow
-    /// none.
+    /// At the recording's peak, bytes of requests that follow a law; at any moment, the most bytes of requests that follow none.
     pub fn explained(&self) -> (u64, u64) {
         let rows = &self.program.rows;
         let is_guess = |row: u32| usize::from(self.fit(row as usize).sure == Sure::Guessed);

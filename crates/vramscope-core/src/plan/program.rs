@@ -1,5 +1,4 @@
-//! [`Program`]: a recording as the requests of a program, divided into stretches that can be compared with those of another
-//! recording.
+//! [`Program`]: a recording as the requests of a program, divided into stretches to compare with those of another.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;

@@ -42,8 +42,7 @@ impl EventSink for Writer<'_> {
         };
         let start = recorded.time_us.first().copied().unwrap_or(0);
         let time = recorded.time_us.get(self.last.1).map_or(0, |t| t - start + i64::from(self.last.0) * self.program.lap_us);
-        // A step begins with its own first request, at a later time than everything before it, because annotations identify steps
-        // by time.
+        // A step begins with its own first request, later than everything before it, because annotations identify steps by time.
         let begun = self.program.stretches.partition_point(|s| s.end <= asked);
         let begins = row.is_some() && self.program.steps > 0 && self.steps.len() < begun;
         if begins {

@@ -11,8 +11,7 @@ use crate::inference::scripted::Ask;
 
 /// Threads per block times outputs that a thread computes at once.
 const THREADS: u64 = 512;
-/// Fewest values that a thread must read before the input is divided further; and most values before it is divided regardless of
-/// the card.
+/// Fewest values per thread before the input is divided further, and most values before it is divided regardless of the card.
 const FEWEST_VALUES: u64 = 16;
 const MOST_VALUES: u64 = 256;
 /// Threads that a multiprocessor of a data centre card runs at once.

@@ -20,8 +20,7 @@ use crate::inference::scripted::{Ask, Asked};
 pub(super) struct Unseen {
     /// The row that receives the sum; the buffer is requested right after it.
     pub output: u32,
-    /// Possible laws, the most likely first. There are several if the recordings do not show which block is summed, or on which
-    /// card.
+    /// Possible laws, the most likely first. There are several if it is unknown which block is summed, or on which card.
     pub laws: Vec<Arc<Reduce>>,
     /// False if it may be something other than a sum over rows.
     pub is_sure: bool,
@@ -256,8 +255,7 @@ pub(super) fn laws(
     law_of: impl Fn(u32) -> Option<(Law, bool)>,
     is_wrong: impl Fn(u32, &Reduce) -> bool,
 ) -> Vec<Unseen> {
-    // A product may also be summed over the pixels of an image. It is certainly summed over rows if layers sum the same number of
-    // rows.
+    // A product may also be summed over the pixels of an image. It is certainly summed over rows if layers sum as many.
     let by_rows: FxHashSet<u64> = sums.iter().filter(|s| !s.is_product).filter_map(|s| s.rows).collect();
     let mut out = Vec::new();
     for sum in sums {

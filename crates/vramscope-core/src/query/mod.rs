@@ -148,8 +148,7 @@ pub enum Term {
     Role(Role),
     /// Inside an annotation whose name contains the text (lower case).
     During(String),
-    /// Inside steps with these numbers: step annotations that end with such a number, otherwise steps as the Steps lane counts
-    /// them.
+    /// Inside steps with these numbers: annotations that end with such a number, else steps as the Steps lane counts them.
     Step(Between),
     /// The file of a frame contains the text (lower case).
     File(String),

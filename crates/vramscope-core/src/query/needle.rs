@@ -15,8 +15,7 @@ pub(super) fn pattern_of(value: &str) -> Option<&str> {
     inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)
 }
 
-/// Checks the value of a `~`; the error is one sentence. An invalid expression between slashes fails, and so does a `|` outside of
-/// one.
+/// Checks the value of a `~`. The error is a sentence. Invalid are a wrong expression between slashes, and a `|` outside of one.
 pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
     match pattern_of(value) {
         Some(pattern) => match read(pattern) {

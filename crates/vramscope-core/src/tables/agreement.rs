@@ -4,9 +4,8 @@ use super::curves::{Curves, Quantity};
 use crate::model::{BlockState, DeviceRecording};
 use crate::units::Bytes;
 
-/// One sentence with both figures, without a full stop, when the replayed trace contradicts the file: segments or blocks at the
-/// end differ, or more was requested than reserved. `None` when they agree or the file has no end state. One pass over the final
-/// blocks.
+/// One sentence with both figures, without a full stop, when the replayed trace contradicts the file: segments or blocks at the end
+/// differ, or more was requested than reserved. `None` when they agree or there is no end state. One pass over the final blocks.
 pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<String> {
     if !dev.has_final_state || dev.events.is_empty() {
         return None;

@@ -469,8 +469,7 @@ impl Lifetimes {
         (self.initial.len() + rows) as u32
     }
 
-    /// Every allocation at an address, oldest first. The first call groups all rows by address (about 20 ns per row); later calls
-    /// are cheap.
+    /// Allocations at an address, oldest first. The first call groups all rows (about 20 ns per row); later calls are cheap.
     fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
         let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
         let bucket = bucket_of(address, starts.len() - 1);

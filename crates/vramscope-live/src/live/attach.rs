@@ -324,8 +324,7 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
         let _ = std::fs::remove_file(script);
         return Err(sentence);
     }
-    // The target reads the script when it reaches a safe point, which may be after the wait. So the file is removed only on
-    // success.
+    // The target reads the script when it reaches a safe point, maybe after the wait. So the file is removed only on success.
     let socket = wait_for_socket(pid, patience)?;
     let _ = std::fs::remove_file(script);
     Ok(socket)

@@ -1,9 +1,7 @@
-//! The role of each allocation. What the user and the profiler state takes precedence over what the [anatomy](crate::anatomy)
-//! infers.
+//! The role of each allocation. Statements of the user and the profiler take precedence over the [anatomy](crate::anatomy).
 //!
-//! Sources by priority: the user's own rules, the profiler's categories, the user's metadata, annotations that name a role, and
-//! last the anatomy (stacks, sizes and lifetimes). [`Roles`] stores two bytes per lifetime; [`Roles::why`] builds the reason on
-//! demand.
+//! Sources by priority: the user's own rules, the profiler's categories, the user's metadata, annotations that name a role, the
+//! anatomy (stacks, sizes, lifetimes). [`Roles`] stores two bytes per lifetime; [`Roles::why`] builds the reason on demand.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;

@@ -281,8 +281,7 @@ fn two_lines_that_grow_alike_are_keys_and_values() {
     assert_eq!(read(&["tokens.py"]), 0);
 }
 
-/// Models that wait in host memory for their turn are weights, however short they stay on the device. A weight that is replaced
-/// is not.
+/// Models that wait in host memory for their turn are weights, however short their stay. A replaced weight is not.
 #[test]
 fn weights_that_are_moved_away_are_weights() {
     let read = |is_converted: bool| {
@@ -367,8 +366,7 @@ fn what_a_program_keeps_for_each_weight_is_its_optimizers() {
     assert_ne!(beside_weights(3, true), [Role::OptimizerState; 4]);
 }
 
-/// Rounds of a forward pass in a trace that names only operators. Each round keeps its blocks to its end, or to the end of the
-/// trace.
+/// Rounds of a forward pass in a trace that names only operators. Each round keeps its blocks to its end, or the trace's.
 fn forward_only(rounds: usize, is_freed: bool) -> (usize, Option<crate::anatomy::Phase>, Vec<Role>) {
     let mut s = Script::default();
     s.device.events.sizes_are_blocks = true;

@@ -9,10 +9,9 @@ const INPUTS: u32 = 8;
 /// Differences below 1/n are ignored; a log or a counter keeps less.
 const ODD: u64 = 1000;
 
-/// The event after which each step is over: the instant of least use between its last allocation and the first of the next
-/// forward pass. The last step is left out if it has no such instant, because it is cut short or only the next step would free
-/// its gradients. If memory at the step bounds is more even from step to step, uses those instead. O(steps + events between the
-/// passes).
+/// The event after which each step is over: the instant of least use between its last allocation and the first of the next forward
+/// pass. The last step is left out if it has no such instant: it is cut short, or only the next step would free its gradients. If
+/// memory at the step bounds is more even from step to step, uses those instead. O(steps + events between the passes).
 pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, bounds: &[u32]) -> Vec<u32> {
     let (lifetimes, events) = (&tables.lifetimes, device.events.len() as u32);
     let rows = |bound: u32| bound.checked_sub(1).map_or(lifetimes.initial_count() as u32, |event| lifetimes.born_by(event));

@@ -55,9 +55,8 @@ pub struct Steps {
     pub bounds: Vec<u32>,
     /// How they were found.
     pub source: StepSource,
-    /// Confidence that these are the steps of the recording, in percent: 100 for PyTorch's own annotations, less the more the
-    /// distances between repetitions vary. Events outside all steps count as 0, and extended steps count by the evenness of their
-    /// repetition.
+    /// Confidence in these steps, in percent: 100 for PyTorch's own annotations, less the more the distances between repetitions
+    /// vary. Events outside all steps count as 0, and extended steps count by the evenness of their repetition.
     pub confidence: u8,
     /// Indices of the annotated steps; empty if there are none.
     pub marked: Range<usize>,
@@ -326,8 +325,7 @@ pub fn kind(name: &str) -> &str {
 /// Prefixes of PyTorch's own ranges around compiled code.
 const COMPILED: [&str; 3] = ["## Call CompiledFxGraph", "Torch-Compiled Region", "TorchDynamo Cache Lookup"];
 
-/// Steps from the user's ranges that are evenly spaced over most of the recording; among several kinds, the one that covers the
-/// most.
+/// Steps from the user's ranges that are evenly spaced over most of the recording; of several kinds, the one that covers most.
 fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
         return None;
@@ -338,8 +336,7 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     for a in &device.annotations {
         let Some(end) = a.end_us else { continue };
         let name = recording.stacks.text(a.name);
-        // Parts of a model that are loaded one after the other are not steps, nor are PyTorch's compiled graphs, which may be
-        // layers.
+        // Parts of a model loaded one after the other are not steps, nor are PyTorch's compiled graphs, which may be layers.
         if name.to_ascii_lowercase().contains("load") || COMPILED.iter().any(|mark| name.starts_with(mark)) {
             continue;
         }

@@ -177,8 +177,7 @@ impl Comparison {
         self.common_without_stack.iter().copied().filter(|_| row.stack == StackId::NONE)
     }
 
-    /// Bytes by whole stack: only in A, in both, only in B. [`Self::common_without_stack`] says which blocks without a stack are in
-    /// both.
+    /// Bytes by whole stack: only in A, in both, only in B. [`Self::common_without_stack`] has the blocks without a stack in both.
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
         let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();
@@ -211,9 +210,8 @@ impl Group {
 }
 
 impl Comparison {
-    /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs of one
-    /// program rarely share whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows ×
-    /// depth).
+    /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs rarely share
+    /// whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows × depth).
     pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
         let stacks = self.stacks(own);
         let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>, Option<StackId>), Group> = FxHashMap::default();

@@ -23,8 +23,7 @@ pub struct Parts {
 }
 
 impl Comparison {
-    /// Bytes by place: only in A, in both and only in B, as the rows show them. `groups` come from [`by_place`](Self::by_place).
-    /// O(groups).
+    /// Bytes by place: only in A, in both, only in B, as in the rows. `groups` come from [`by_place`](Self::by_place). O(groups).
     pub fn parts(&self, groups: &[Group]) -> Parts {
         let mut parts = Parts::default();
         for group in groups {

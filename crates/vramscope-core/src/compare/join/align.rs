@@ -1,5 +1,4 @@
-//! Aligns two lists of memory events: finds pairs of rows for the same event, and the offset of the clocks. Works on times and
-//! keys only.
+//! Aligns two lists of memory events: finds pairs of rows for the same event, and the clocks' offset. Works on times and keys only.
 //!
 //! Both clocks count from the epoch, but Kineto and the allocator convert the cycle counter separately. So times of one event
 //! differ by microseconds, or by hundreds of them when a thread was interrupted in between. The order is certain: an allocator

@@ -109,8 +109,7 @@ fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
     Err(NotJoined(sentence))
 }
 
-/// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any of
-/// them.
+/// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any.
 pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     let rank = |r: &Recording| match r.source.format {
         Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml => 2,

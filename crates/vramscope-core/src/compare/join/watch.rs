@@ -118,8 +118,7 @@ fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
         return None;
     }
     let is_split = |t: &&ProcessTrack| t.points.iter().any(|p| p.torch.is_some());
-    // The only process with a helper: the session's own sum is already this process, and is up to date between two lists of the
-    // driver.
+    // The only process with a helper: the session's sum is already this process, and current between two lists of the driver.
     if own.iter().any(&is_split) && track.processes.iter().filter(is_split).all(|t| t.pid == pid) {
         return Some(device.samples.clone());
     }

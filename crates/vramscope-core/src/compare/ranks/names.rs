@@ -36,8 +36,7 @@ pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     ranks
 }
 
-/// Makes the number of each file its rank, for groups of files numbered from 0 without large gaps. `of` gives a file's group and
-/// number.
+/// Makes each file's number its rank, for groups of files numbered from 0 without large gaps. `of` gives a file's group and number.
 fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, String, u32)>) {
     let mut alike: BTreeMap<(PathBuf, String), Vec<(usize, u32)>> = BTreeMap::new();
     for i in (0..ranks.len()).filter(|&i| ranks[i].is_none()) {

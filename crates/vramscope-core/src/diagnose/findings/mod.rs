@@ -1,7 +1,6 @@
 //! The diagnosis rules: each reports a problem of a recording with its figures, its place, its remedy and how to check it.
 //!
-//! A rule decides by figures alone. Failures come first and leaks second; the rest is ordered by how much the remedy would lower
-//! the peak.
+//! A rule decides by figures alone. Failures come first, then leaks; the rest is ordered by how far the remedy lowers the peak.
 
 mod finding;
 mod input;
@@ -35,8 +34,7 @@ pub struct Findings {
     pub findings: Vec<Finding>,
     /// One per examined out-of-memory event, in order; only the last ones if there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, and those without the device's free
-    /// bytes.
+    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, or without the device's free bytes.
     pub ooms_left_out: usize,
     /// How many of these lack the device's free bytes.
     pub ooms_without_figures: usize,
@@ -152,7 +150,7 @@ pub fn diagnose(
         findings.retain(|f| f.rule != self::rules::BATCH);
     }
     together::add_pairs(&mut findings, &input);
-    // The last failure comes first, because it ended the program. Before it comes its cause: an earlier attempt that was still
+    // The last failure comes first, because it ended the program. Its cause comes before it: an earlier attempt that was still
     // held.
     let causes = |f: &Finding| f.rule == self::rules::HELD && f.place.event < failures.last().copied();
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
@@ -246,8 +244,7 @@ fn of_model(p: &RuleInput<'_>) -> [u64; 3] {
     [Role::Weights, Role::Gradients, Role::OptimizerState].map(of)
 }
 
-/// The class by which a finding is ranked. Structure and peak are ranked together, and so is a survived failure unless it is the
-/// last.
+/// The class by which a finding is ranked. Structure, peak, and a survived failure that is not the last rank together.
 fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
     let last = input.ooms.last().map(|a| a.event);
     let is_survived = || input.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);

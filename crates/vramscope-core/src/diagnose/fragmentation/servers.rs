@@ -49,8 +49,7 @@ impl Servers {
     }
 }
 
-/// True unless the segment belongs to a private pool: those stay with their graphs, and all others are released before a request
-/// fails.
+/// True unless the segment belongs to a private pool: these stay with their graphs; all others are released before a request fails.
 pub(super) fn can_go(device: &DeviceRecording, segment: &SegmentAt) -> bool {
     segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
 }

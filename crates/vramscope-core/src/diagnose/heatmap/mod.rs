@@ -303,8 +303,7 @@ fn instants(dev: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec
         .collect()
 }
 
-/// All ranges reserved between the first and the last instant. Ranges that overlap, or that touch inside an expandable segment,
-/// are merged.
+/// All ranges reserved between the first and the last instant. Ranges that overlap, or touch in an expandable segment, are merged.
 fn extents(dev: &DeviceRecording, tables: &DeviceTables, instants: &[u32], servers: Option<&Servers>) -> Vec<Extent> {
     let runs = &tables.states.runs;
     let (Some(&first), Some(&last)) = (instants.first(), instants.last()) else { return Vec::new() };

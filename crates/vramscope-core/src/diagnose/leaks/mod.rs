@@ -68,14 +68,12 @@ impl Growth {
     }
 
     /// True for steady growth: a straight line explains over nine tenths of it, and it occurs in four of five steps or at even
-    /// distances. Also true for a stack that accounts, alone or with others, for the growth of the level that all memory returns
-    /// to.
+    /// distances. Also true for a stack that explains, alone or with others, the growth of the level that all memory returns to.
     pub fn is_leak(&self) -> bool {
         self.rhythm != Rhythm::None
     }
 
-    /// True for small tensors that nearly every step leaves behind, too few bytes to fill a device: for example numbers kept as
-    /// tensors.
+    /// True for small tensors that nearly every step leaves behind, such as numbers. They are too few bytes to fill a device.
     pub fn is_trickle(&self) -> bool {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
         let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
@@ -92,8 +90,7 @@ const MANY: usize = 12;
 const FEWEST_STEADY: usize = 5;
 /// Number of steps that suffices for any program, including those at either end; users are told to record this many.
 const ENOUGH: usize = FEWEST_STEADY + 2;
-/// Steps needed between the margins if optimizer calls define them: they cannot be layers, and training normally leaves nothing
-/// behind.
+/// Steps needed between the margins if optimizer calls define them: they cannot be layers, and training leaves nothing behind.
 const FEWEST_TRAINING: usize = 4;
 /// Steps needed to call memory that was freed later a leak; fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;

@@ -31,8 +31,7 @@ impl SawTooth {
 /// Peaks below this are too small to matter.
 const LEAST_PEAK: u64 = 64 * MEBIBYTE;
 
-/// Finds a saw tooth in the lowest memory use of each step. Its highest tooth must be at least a quarter of the peak. O(steps +
-/// lifetimes).
+/// Finds a saw tooth in each step's lowest memory use. Its highest tooth is at least a quarter of the peak. O(steps + lifetimes).
 pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<SawTooth> {
     let peak = tables.curves.peak(Quantity::Requested).0;
     if !has_steps(steps) || peak < LEAST_PEAK {

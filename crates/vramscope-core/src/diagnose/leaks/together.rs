@@ -65,8 +65,7 @@ pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, f
 }
 
 /// The stacks that make up a rise from step `start` to `end`, and how well a line fits the memory they leave behind. `None` if
-/// memory as a whole does not rise with them, for example because one object replaces another. `left`: bytes by step for each
-/// stack.
+/// memory as a whole does not rise with them, as when one object replaces another. `left`: bytes by step for each stack.
 fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usize, end: usize) -> Option<(f64, Vec<StackId>)> {
     let within = |by_step: &[(usize, u64)]| {
         let (from, to) = (by_step.partition_point(|l| l.0 < start), by_step.partition_point(|l| l.0 < end));

@@ -155,8 +155,7 @@ impl Autopsy {
         rules_out.then_some(self.reserved.saturating_add(self.segment))
     }
 
-    /// An upper bound (exclusive) in bytes for the room under the cap, if the cap is known only as a range: its upper end was
-    /// refused.
+    /// An upper bound (exclusive) in bytes for the room under the cap, if the cap is a range: its upper end was refused.
     pub fn room_below(&self) -> u64 {
         let room = self.limit.map(|cap| cap.most.saturating_add(1).saturating_sub(self.reserved));
         room.map_or(self.segment, |room| room.min(self.segment))

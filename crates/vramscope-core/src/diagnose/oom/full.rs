@@ -146,8 +146,7 @@ pub(super) fn in_pieces(a: &Autopsy, request: &str, place: &str) -> String {
 const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 
-/// What to make smaller if the device or the cap is full or nearly full: the largest roles, each with its largest line. Empty
-/// otherwise.
+/// What to make smaller if the device or the cap is full or nearly full: the largest roles, each with its largest line.
 pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
     if !a.is_short_of_memory() || held.bytes == 0 {
         return Vec::new();

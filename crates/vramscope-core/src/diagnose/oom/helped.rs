@@ -16,8 +16,7 @@ use crate::units::{Bytes, count};
 pub struct Helped {
     /// The run under the recording's own settings and limit. It ends at the first failed request.
     pub own: Row,
-    /// Number of requests in the whole recording, including failures that the program survived; a setting that passes serves all
-    /// of them.
+    /// Number of requests in the whole recording, including survived failures; a setting that passes serves all of them.
     pub requests: u64,
     /// Other settings, those that pass first, and the smallest limits.
     pub remedies: Remedies,
@@ -106,8 +105,7 @@ impl Helped {
         self.own.oom || self.limit.is_none()
     }
 
-    /// How far below the limit a setting stays: `2 MiB to spare under the cap`. `None` without a limit, or if it is known only as
-    /// a range.
+    /// How far below the limit a setting stays: `2 MiB to spare under the cap`. `None` without a limit, or if it is a range.
     pub fn margin(&self, remedy: &Remedy) -> Option<String> {
         let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
         let bytes = Bytes(margin.unsigned_abs());

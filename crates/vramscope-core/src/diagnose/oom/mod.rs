@@ -36,8 +36,7 @@ use crate::inference::{CapFrom, Caps};
 use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample};
 use crate::tables::{DeviceTables, Quantity, State};
 
-/// From this many live blocks of the request's size on, the request is one of many: a loop or a row of layers will make the next
-/// one too.
+/// From this many live blocks of the request's size on, the request is one of many: a loop or a row of layers will make another.
 const MANY_ALIKE: usize = 8;
 
 /// Free bytes on the device at a failure, as used by [`examine`]. [`EventTable::FREE_UNBOUNDED`] if the figure is unknown but

@@ -71,8 +71,7 @@ impl Autopsy {
 }
 
 impl Autopsy {
-    /// A sentence about single blocks that each make room, to be shown first if the plan with the fewest bytes frees very many
-    /// blocks.
+    /// A sentence about single blocks that each make room, shown first if the plan with the fewest bytes frees very many blocks.
     pub fn one_instead(&self) -> Option<String> {
         /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;

@@ -84,8 +84,7 @@ pub(super) struct Facts {
     pub(super) room: u64,
     pub(super) others: Option<u64>,
     pub(super) outside: Option<u64>,
-    /// True if tensors hold nearly all memory, and the rest would not serve one more request like this, many of which are live
-    /// already.
+    /// True if tensors hold nearly all memory, and the rest would not serve one more request like this (many are live).
     pub(super) is_used_up: bool,
 }
 
@@ -100,8 +99,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     let fits_device = f.requested <= most;
     let on_device = EventTable::has_room(f.device_free, f.segment) || (f.is_limited && f.device_free >= f.segment);
     let in_holes = f.own.bytes >= f.requested;
-    // The free memory in holes and on the device together. A rest of the device smaller than a segment is useful only together
-    // with holes.
+    // The free memory in holes and on the device together. Free device memory smaller than a segment helps only with holes.
     let in_all = f.own.bytes > 0 && f.own.bytes.saturating_add(if f.is_limited { f.room } else { f.device_free }) >= f.segment;
     let one_hole = f.own.largest >= f.requested;
     let verdict = if !f.has_segments && fits_device {

@@ -1,5 +1,4 @@
-//! A file without a name until it is published: nobody can put a link or file in its place, and a killed process leaves nothing
-//! behind.
+//! A file without a name until it is published: nobody can put another file in its place, and a killed process leaves nothing.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};

@@ -103,8 +103,7 @@ const CAN_SHOW: Capabilities = Capabilities {
 /// The file names no device for compiled programs.
 const UNNAMED: DeviceId = DeviceId { kind: DeviceKind::Other, index: -1 };
 
-/// Parses `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and its name if the kind does not
-/// say it.
+/// Parses `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and its name if the kind lacks it.
 fn device_of(label: &str) -> (DeviceId, Option<String>) {
     let label = label.trim();
     let plain = label.split('(').next().unwrap_or(label);

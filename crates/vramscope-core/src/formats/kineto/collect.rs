@@ -91,8 +91,7 @@ pub(super) struct Rows<'a> {
     pub(super) devices: Vec<DeviceFacts>,
     /// Scalars of the outermost object, as key and value.
     pub(super) header: Vec<(String, String)>,
-    /// The zero point of `ts` in nanoseconds since the epoch. If the trace does not contain it, a value that moves the earliest
-    /// time to 0.
+    /// The zero point of `ts` in nanoseconds since the epoch. If the trace lacks it, a value that moves the earliest time to 0.
     pub(super) base: i64,
     pub(super) report: LoadReport,
     /// Number of trace events, used or not.
@@ -222,8 +221,7 @@ impl<'a> Rows<'a> {
     /// Reads the array of events. False when it does not end.
     fn events(&mut self, scanner: &mut Scanner<'a>, length: usize, progress: &Progress) -> Result<bool, Cancelled> {
         scanner.eat(b'[');
-        // Bytes scanned more than once after errors. A file that consists of errors is abandoned, because it would take quadratic
-        // time.
+        // Bytes scanned more than once after errors. A file full of errors is abandoned, because it would take quadratic time.
         let mut wasted = 0usize;
         loop {
             while scanner.eat(b',') {}

@@ -2,8 +2,7 @@
 //!
 //! A trace has no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules, times in nanoseconds, CPU
 //! memory besides GPU memory, and PyTorch's own totals after every event. Those totals become the curves
-//! ([`DeviceRecording::source_totals`]), so the curves are exact even if profiling began late and most memory was allocated
-//! before it.
+//! ([`DeviceRecording::source_totals`]), so the curves are exact even if most memory was allocated before profiling began.
 //!
 //! * `scan`: the lenient scanner over the bytes.
 //! * `collect`: events to rows.

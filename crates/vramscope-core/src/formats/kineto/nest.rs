@@ -90,8 +90,7 @@ impl Nesting {
     /// Links backward operators to forward operators: by Kineto's flow arrows, otherwise by their sequence number.
     fn link(&mut self, rows: &Rows<'_>, order: &[u32]) {
         let slices = &rows.slices;
-        // A flow's end has the start time of its slice. If several slices start then, Kineto means the outermost, which comes
-        // first.
+        // A flow's end has the start time of its slice. If several start then, Kineto means the outermost, which comes first.
         let mut by_start: FxHashMap<(u16, i64), u32> = FxHashMap::default();
         let wanted: rustc_hash::FxHashSet<(u16, i64)> = rows.flows.iter().map(|f| (f.thread, f.time)).collect();
         let mut by_sequence: FxHashMap<u64, u32> = FxHashMap::default();

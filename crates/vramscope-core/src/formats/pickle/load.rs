@@ -159,8 +159,7 @@ pub(crate) fn list_of_fetched<'a>(
     Ok(node)
 }
 
-/// Loads the object stored as `id`, which begins at `start`. Adds its references to `missing`. Also returns the number of opcodes
-/// read.
+/// Loads the object stored as `id`, which begins at `start`. Adds its references to `missing`. Returns also the number of opcodes.
 fn object(
     memo: &MemoIndex,
     id: u64,

@@ -70,8 +70,7 @@ macro_rules! driver {
         }
 
         impl Driver {
-            /// Looks the functions up. Call it only after [`sys::is_culib_present`] returned true, because cudarc panics without
-            /// a library.
+            /// Looks the functions up. Call only after [`sys::is_culib_present`] returned true, as cudarc panics without a library.
             fn of_loaded() -> Self {
                 // SAFETY: loading runs the driver's initialisers, as in every CUDA program; cudarc never unloads it.
                 let library = unsafe { sys::culib() };

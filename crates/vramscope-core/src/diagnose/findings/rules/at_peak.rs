@@ -127,8 +127,7 @@ impl Layers {
         once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
-    /// Number of layers in which a stack runs: that of the model, or the number of its calls if that is not a multiple; 1 outside
-    /// layers.
+    /// Number of layers in which a stack runs: the model's, or the number of its calls if that is not a multiple; 1 outside layers.
     pub(super) fn runs(&self, stack: StackId) -> u64 {
         match (self.of.get(&stack), self.number) {
             (Some((calls, _)), Some(number)) if calls % number == 0 => number,

@@ -20,8 +20,7 @@ fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Reports square matrices at the peak if the first was made right after a vector of their side length, while another such vector
-/// is live.
+/// Reports square matrices at the peak if the first was made right after a vector of its side length, while another is live.
 pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Less than 1/n of the peak is not reported.
     const SHARE: u64 = 2;
@@ -102,8 +101,7 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
-    // torch.func and hooks make a gradient, or a row of a Jacobian, for each of many rows. These are not pairs, whatever their
-    // shape.
+    // torch.func and hooks make a gradient, or a row of a Jacobian, for each of many rows. Such shapes are not pairs.
     let stacks = &p.recording.stacks;
     let is_transform = |f: &FrameId| {
         let parts = ["torch/_functorch/", "torch/autograd/", "torch/utils/hooks.py"];

@@ -1,5 +1,4 @@
-//! Memory that a failed attempt leaves behind: the exception keeps the frames of the failed call, and the frames keep their
-//! tensors.
+//! Memory that a failed attempt leaves behind: the exception keeps the failed call's frames, and these keep their tensors.
 
 use rustc_hash::FxHashMap;
 

@@ -550,8 +550,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
         return Vec::new();
     };
-    // An elementwise formula has tensors of one size; autocast doubles or halves it. Other sizes, as in attention, exclude such a
-    // formula.
+    // An elementwise formula has tensors of one size; autocast doubles or halves it. Other sizes, as in attention, exclude one.
     if blocks.iter().any(|b| ![size / 2, size, size * 2].contains(&b.size)) {
         return Vec::new();
     }

@@ -81,8 +81,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The rows of a square matrix of fp32 or bf16 numbers. Powers of two are left out, because batch, positions and vocabulary are
-/// often such.
+/// The rows of a square matrix of fp32 or bf16 numbers. Without powers of two, because batch, positions and vocabulary often are.
 fn rows_of_pairs(bytes: u64) -> Option<u64> {
     [4, 2].into_iter().filter(|&width| bytes.is_multiple_of(width)).find_map(|width| {
         let rows = (bytes / width).isqrt();
@@ -139,8 +138,7 @@ impl OwnLoss {
     }
 }
 
-/// Reports a cross entropy written in the program's own lines: softmax, logarithm and gather each make a tensor as large as the
-/// scores.
+/// Reports a cross entropy written out in the program: softmax, logarithm and gather each make a tensor of the scores' size.
 pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let Some(loss) = OwnLoss::find(p).filter(|loss| loss.is_long(p)) else { return Vec::new() };

@@ -230,8 +230,7 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
     format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
-/// Reports refused requests whose calls went on with less. Such a program has not failed, even if it logs them or counts
-/// `num_ooms`.
+/// Reports refused requests whose calls continued with less. The program has not failed, even if it logs them or counts `num_ooms`.
 pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let trials = events.refused_trials();

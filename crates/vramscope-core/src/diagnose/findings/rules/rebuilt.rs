@@ -76,8 +76,7 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     if gradients.iter().any(is_part) { Vec::new() } else { begins }
 }
 
-/// The events at which the program makes the state of a new optimizer for the same weights. LBFGS makes a pair of tensors in each
-/// iteration.
+/// The events at which the program makes a new optimizer's state for the same weights. LBFGS makes two tensors per iteration.
 fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
     let states = (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.of(id) == Role::OptimizerState);
     if optimizer(p, states) == Some("LBFGS") {

@@ -80,8 +80,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         block
     }
 
-    /// Maps whole pages for `want` bytes from the start of an unmapped block. Maps all of them and returns true, or none and
-    /// returns false.
+    /// Maps whole pages for `want` bytes from the start of an unmapped block. False if it maps none, because some do not fit.
     fn map(&mut self, block: BlockIx, want: u64) -> Result<bool, AllocError> {
         let b = &self.blocks[block];
         let (address, size, stream, pool, segment, reservation, behind) =
@@ -121,8 +120,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(true)
     }
 
-    /// Unmaps the whole pages inside a free block; the parts before and after them stay mapped and free. Afterwards `block` is
-    /// the unmapped part.
+    /// Unmaps the whole pages inside a free block; the rest stays mapped and free. Afterwards `block` is the unmapped part.
     pub(crate) fn unmap(&mut self, block: BlockIx) -> Result<(), AllocError> {
         let b = &self.blocks[block];
         let (address, size, stream, pool, segment, reservation) = (b.address, b.size, b.stream, b.pool, b.segment, b.reservation);

@@ -227,8 +227,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
     let start = case.device.events.len() as u32 / START_SHARE;
     let moved = moved_gradients(case);
-    // Count also blocks that are not kept, because a model may be copied before its first pass; and blocks that the user's own
-    // constructors keep.
+    // Count also blocks that are not kept, as a model may be copied before its first pass, and what the user's constructors keep.
     let mut made: FxHashSet<u64> = FxHashSet::default();
     let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
     for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
@@ -378,10 +377,9 @@ fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// Decides blocks that the program's own code made before the first pass and keeps through the last one, one for each gradient.
-/// If they are as large as the gradients, they are the weights of a program without modules; or, if modules made the weights and
-/// no library steps them, the state of a hand-written optimizer. If they are twice as large, they are fp32 copies of
-/// half-precision weights.
+/// Decides blocks that the program's own code made before the first pass and keeps through the last, one per gradient. If they are
+/// as large as the gradients, they are the weights of a program without modules; or, if modules made the weights and no library
+/// steps them, the state of a hand-written optimizer. Twice as large ones are fp32 copies of half-precision weights.
 fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let is_pass = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward);
     let first = case.phases.runs.iter().find(is_pass).map_or(u32::MAX, |r| r.rows.0);

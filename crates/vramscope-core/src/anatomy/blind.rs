@@ -96,8 +96,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     for (size, ids) in by_size {
         let g = gradients.get(&size).map_or(0, |&n| n as usize);
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
-        // Weights and state come in multiples of the gradients. If there is one extra block of a workspace's size, that one is
-        // the workspace.
+        // Weights and state come in multiples of the gradients. One extra block of a workspace's size is the workspace.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
         let each = ids.len().checked_div(g).unwrap_or(1);
         let weights = g * older_model::Shares::of(each, false).weights;
@@ -177,8 +176,7 @@ fn graph(case: &Case<'_>, from: u32, gradients: &Sizes, of: &mut [Decided], beca
 }
 
 /// For recordings without known steps: recognises the loaded model. Its blocks are made before the first free, before the first
-/// workspace (made by the first matrix multiplication), and before any block larger than all of them together, which is a batch
-/// or an activation.
+/// workspace (made by the first matmul), and before any block larger than all of them together (a batch or activation).
 fn loaded(case: &Case<'_>, of: &mut [Decided]) {
     /// Fewer blocks than this are not a model.
     const FEWEST: usize = 8;
@@ -211,8 +209,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) {
     graph(case, last + 1, &Sizes::default(), of, Because::HeldWithMany);
 }
 
-/// Assigns roles to blocks made inside annotated calls of `Optimizer.step`: state and temporaries. False if the optimizer keeps
-/// nothing it made there.
+/// Assigns roles to blocks made inside annotated calls of `Optimizer.step`: state and temporaries. False if it keeps nothing.
 fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     let mut keeps = false;
     let made = |from: u32, to: u32| case.phases.made_within(case.tables, from, to).count();

@@ -304,8 +304,7 @@ fn copies_of_weights(
         bytes += size * chosen.len() as u64;
         found.extend(chosen);
     }
-    // A few blocks of such sizes are chance, because autocast copies most weights. An averaged copy of the weights has neither
-    // gradients nor copies.
+    // A few such blocks are chance, as autocast copies most weights. An average of the weights has neither gradients nor copies.
     let trained = |size: &u64, n: u32| gradients.get(size).map_or(n, |&gradients| n.min(gradients));
     let all: u64 = weights.iter().map(|(size, n)| size * u64::from(trained(size, *n))).sum();
     if bytes.saturating_mul(4) < all {

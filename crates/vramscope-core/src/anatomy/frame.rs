@@ -63,8 +63,7 @@ pub(super) const APPLIES: u32 = 1 << 26;
 /// A computation on activations only, without weights that autocast would copy.
 pub(super) const WEIGHTLESS: u32 = 1 << 27;
 
-/// A function that processes a prompt or continues it token by token. Without a key-value cache, `decode` is half of an
-/// autoencoder.
+/// Processes a prompt or continues it token by token. Without a key-value cache, `decode` is half of an autoencoder.
 pub(super) const PREFILLS: u32 = 1 << 28;
 pub(super) const DECODES: u32 = 1 << 29;
 /// Constructor of Megatron's buffers: one for all gradients and, with a distributed optimizer, one for the weights.

@@ -119,8 +119,7 @@ pub(super) fn by_passes(
     steps
 }
 
-/// Where each optimizer step ends or would end: a `GradScaler` unscales the gradients in each iteration, and skips the optimizer
-/// if they overflow.
+/// Where each optimizer step ends or would end: a `GradScaler` unscales all gradients, but skips the optimizer if they overflow.
 fn by_scaler(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<u32> {
     let is_scaler = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with("grad_scaler.py"));
     let unscales = |row: u32| {
@@ -415,9 +414,8 @@ fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phase
     (0..starts.len()).filter(is_call).map(|i| starts[i]).collect()
 }
 
-/// Removes the calls of frozen models. Nothing was trained yet, but some calls keep their blocks for a backward pass, so they are
-/// of the model that is trained. Other calls that keep nothing are of frozen models, such as a reference model or an embedder,
-/// and begin no step.
+/// Removes the calls of frozen models. Nothing was trained yet, but calls that keep blocks for a backward pass are of the trained
+/// model. Those that keep nothing are of frozen models, such as a reference model or an embedder, and begin no step.
 fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
     /// A block that is not kept is freed within this many further allocations.
     const SOON: usize = 4;

@@ -73,8 +73,7 @@ pub fn phase(stacks: &StackTable, stack: StackId) -> Option<Phase> {
     found
 }
 
-/// The module path of an allocation, by its event: from a joined trace if there is one, otherwise from the event's own stack.
-/// O(log notes + depth).
+/// The module path of an allocation, by its event: from a joined trace, else from the event's own stack. O(log notes + depth).
 pub fn module_of(stacks: &StackTable, device: &DeviceRecording, event: EventId) -> Option<String> {
     let noted = device.events.notes_of(event).iter().find(|n| n.kind == NoteKind::Module);
     match noted {

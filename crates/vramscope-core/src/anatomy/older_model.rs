@@ -67,8 +67,7 @@ fn made_by_optimizer(case: &Case<'_>) -> FxHashSet<u64> {
     runs.chain(annotated).map(|id| case.size(id)).collect()
 }
 
-/// Divides the blocks that stay into weights, optimizer state for each weight (minus the `replaced` ones), and gradients if the
-/// history makes none.
+/// Divides the blocks that stay into weights, optimizer state (minus the `replaced` ones), and gradients if the history makes none.
 pub(super) fn decide(
     case: &Case<'_>,
     stays: Stays,
@@ -143,8 +142,7 @@ pub(super) fn decide(
     of
 }
 
-/// Data that a training program keeps beside its model: a few blocks larger than every gradient, while nearly all other blocks
-/// have a gradient.
+/// Data that a training program keeps beside its model: a few blocks larger than every gradient, while nearly all others have one.
 pub(super) fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
     const A_FEW: u32 = 4;
     let largest = gradients.keys().max().copied().unwrap_or(u64::MAX);
@@ -170,8 +168,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Divides `each` blocks per weight. An optimizer keeps one or two of them; one more indicates a second model, an average of
-    /// the weights.
+    /// Divides `each` blocks per weight. An optimizer keeps one or two; one more is a second model, an average of the weights.
     pub(super) fn of(each: usize, has_gradients: bool) -> Self {
         let gradients = usize::from(has_gradients);
         Self { weights: if each - gradients == 4 { 2 } else { 1 }, gradients }

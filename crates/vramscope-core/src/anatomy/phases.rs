@@ -173,8 +173,7 @@ impl Phases {
         phases
     }
 
-    /// Counts the work between and after an evaluation's passes as part of it. Work before its first pass may be the input of a
-    /// training step.
+    /// Counts work between and after an evaluation's passes as part of it. Work before the first may be a training step's input.
     fn join_evaluations(&mut self) {
         for at in 1..self.runs.len() {
             let run = self.runs[at];

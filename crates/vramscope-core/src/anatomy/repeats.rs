@@ -62,8 +62,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The allocations of one forward pass: a whole one before the event, or a longer one that contains it. `None` if passes cannot
-/// be distinguished.
+/// The allocations of one forward pass: a whole one before the event, or a longer one around it. `None` if passes are not known.
 fn whole_forward(tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Option<Range<u32>> {
     /// Number of passes to consider; an evaluation between them may be shorter.
     const LAST: usize = 4;

@@ -201,8 +201,7 @@ pub(crate) enum Because {
     CacheFrame,
     /// Made in a function of the user that is named after a cache; each block replaces a smaller one that was copied into it.
     GrowsByCopy,
-    /// Kept in pairs: a pass without a backward pass keeps two blocks of one size per layer, made close together, and hardly
-    /// anything else.
+    /// Kept in pairs: a pass without a backward pass keeps two blocks of one size per layer, made close together, and little else.
     KeptInPairs,
     /// Copied into such a growing block, and freed right after.
     CopiedIntoCache,

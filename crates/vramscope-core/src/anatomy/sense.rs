@@ -1,5 +1,4 @@
-//! [`Sense`]: what a call stack shows about the program by the names in its frames: the phase, the calling loop, and whether it
-//! makes weights.
+//! [`Sense`]: what the names in a call stack show about the program: the phase, the calling loop, and whether it makes weights.
 
 use super::frame::{self, *};
 use crate::model::{FrameId, StackId, StackTable};
@@ -169,8 +168,7 @@ fn is_own(stacks: &StackTable, f: FrameId, of: impl Fn(FrameId) -> u32) -> bool 
     of(f) & PYTHON != 0 && stacks.frame(f).is_some_and(|frame| !is_framework(stacks, frame))
 }
 
-/// The frame that calls the outermost module, and the number of frames inside that call. A model that is tried out while it is
-/// built is not a loop.
+/// The frame that calls the outermost module, and the number of frames inside it. Trying out a model while it is built is no loop.
 fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) -> (Option<FrameId>, u32) {
     // A user function called `generate` may contain the loop around the library's `generate`.
     let is_library = |f: FrameId| stacks.frame(f).is_some_and(|frame| is_framework(stacks, frame));
@@ -180,8 +178,7 @@ fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> u32) ->
     let of_library = any.filter(is_own_generate).and(of_library);
     let Some(outermost) = of_library.or(any) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
-    // C++ frames, torch frames inside the user's own, and a library's `__call__` around the module's do not count as places of
-    // the program.
+    // C++ frames, torch frames inside the user's own, and a library's `__call__` around the module's are no places of the program.
     let is_own = |&f: &FrameId| stacks.frame(f).is_some_and(|frame| of(f) & PYTHON != 0 && !is_framework(stacks, frame));
     let is_called = outside.iter().any(is_own);
     let is_passed = |f: FrameId| {

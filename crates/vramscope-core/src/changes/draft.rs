@@ -154,8 +154,7 @@ impl<'a> Draft<'a> {
         passes
     }
 
-    /// Bytes per element of the weights: 2 if a cross-entropy is computed from logits that were cast to twice their size without
-    /// autocast, otherwise 4.
+    /// Bytes per element of the weights: 2 if a cross-entropy uses logits cast to twice their size without autocast, else 4.
     pub(crate) fn bytes_of_element(&self) -> u64 {
         if self.rows.iter().any(|r| r.role == Role::AutocastCopies) {
             return 4;

@@ -1,8 +1,7 @@
 //! The effect of a change to the program on its requests, derived from roles and phases. Works for recorded runs and for planned
 //! ones. `docs/PLAN.md` says how reliable each change is and what was measured.
 //!
-//! [`Recorded::with`] computes what changes do to the peak of a recording. [`Plan`](crate::plan::Plan) runs changed requests on
-//! the allocator model.
+//! [`Recorded::with`] computes what changes do to a recording's peak. [`Plan`](crate::plan::Plan) runs them on the allocator model.
 
 mod code;
 mod draft;
@@ -424,8 +423,7 @@ fn edit_draft(mut draft: Draft<'_>, changes: &[Change]) -> Edited {
         place: None,
         bytes_of_state: 0,
     };
-    // Always apply the changes in the same order: element sizes are determined before chunking divides tensors, and logits before
-    // what keeps them.
+    // Always apply the changes in the same order: element sizes before chunking divides tensors, and logits before what keeps them.
     let mut changes: Vec<&Change> = changes.iter().collect();
     changes.sort_by_key(|change| change.turn());
     for change in &changes {

@@ -190,9 +190,8 @@ fn backward_of(draft: &Draft<'_>, pass: Pass, instances: &[Instance], saves_resu
         .collect()
 }
 
-/// Where the backward pass of the last call begins: after the last free of blocks that the rest of the forward pass kept, and
-/// before the call's own first free at `first`. An operator that keeps nothing, such as a mean, may make the gradient of the
-/// result there.
+/// Where the backward pass of the last call begins: after the last free of blocks kept by the rest of the forward pass, and before
+/// the call's own first free at `first`. An operator that keeps nothing, such as a mean, may make the result's gradient there.
 fn after_the_rest(draft: &Draft<'_>, pass: Pass, instance: &Instance, first: u32) -> u32 {
     let Some(&last) = instance.all.last() else { return first };
     let result = draft.size(last);
@@ -227,9 +226,8 @@ fn freed(draft: &Draft<'_>, row: u32) -> Option<u32> {
     Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER)
 }
 
-/// True if most calls save their own result, as a block that ends with a ReLU does: its backward pass first makes a gradient of
-/// the same size and then frees the result. If the next call's backward pass is not over at that time, the free belongs to an
-/// operator of that call.
+/// True if most calls save their own result, like a block that ends with a ReLU: its backward pass makes a gradient of the same
+/// size, then frees the result. While the next call's backward pass still runs, a free belongs to that call.
 fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
     let saves = |(i, instance): (usize, &Instance)| {
         let result = instance.result?;

@@ -153,8 +153,7 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         let is_module = |frame: Frame| stacks.text(frame.file).ends_with("nn/modules/module.py");
         stacks.frame(*f).is_some_and(|frame| is_python(frame) && !is_module(frame))
     };
-    // Rows below each call, in order. A line may occur several times in a stack, as for nested containers; each occurrence is a
-    // separate call.
+    // Rows below each call, in order. A line may occur several times in a stack, as in nested containers; each is a separate call.
     let mut below: FxHashMap<Call, Vec<Below>> = FxHashMap::default();
     for &row in &rows {
         let frames = stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack);
@@ -300,8 +299,7 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
         let kept: Vec<&Below> = own.iter().copied().filter(|r| draft.rows[r.row as usize].freed > forward_end).collect();
         let of_line: Vec<&Below> = kept.iter().copied().filter(|r| Some(r.inner) == line).collect();
         let of_line = result_of(draft, &of_line, forward_end);
-        // A call may end with another line than most, such as a block without dropout. The result of the last call may not be
-        // kept at all.
+        // A call may end with another line than most, as without dropout. The last call's result may not be kept at all.
         let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
         let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
         let (all, lines) = own.iter().map(|r| (r.row, r.inner)).unzip();

@@ -7,8 +7,7 @@ use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
 /// Weights in bf16: half the bytes for weights, gradients and optimizer state, and no autocast copies. Without autocast,
-/// activations halve too, except those of the loss, which most programs compute in fp32. With autocast, some activations are
-/// already in bf16.
+/// activations halve too, except the loss's, which is mostly computed in fp32. With autocast, some activations are already in bf16.
 pub(super) fn bf16(draft: &mut Draft<'_>) {
     let had_autocast = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
     let of_loss = draft.which(|r| r.phase == Phase::Forward && is_of_loss(draft.program, r.of));

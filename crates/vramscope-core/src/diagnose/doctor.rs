@@ -25,8 +25,7 @@ pub struct Lack {
 /// This command starts the program and records everything that a snapshot can contain.
 const RUN: &str = "vramscope run --at-oom snapshots train.py";
 
-/// Everything that a recording lacks, most important first; empty if nothing is missing. Cost: building the tables and the
-/// anatomy of each device.
+/// What a recording lacks, most important first; empty if nothing is missing. Builds the tables and the anatomy of each device.
 pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Cancelled> {
     let mut found: Vec<Lack> = Vec::new();
     for warning in &recording.report.warnings {

@@ -44,8 +44,7 @@ pub fn lifetimes<'a>(recording: &Recording, names: &'a Names<'_>, tables: &'a De
         .text("place", |l| names.place(l.stack))
 }
 
-/// The four memory curves after every event of a range: reserved, active, allocated, requested. `None` for a curve that the
-/// source does not have.
+/// Memory curves after each event of a range: reserved, active, allocated, requested. `None` for a curve that the source lacks.
 fn curve_values(device: &DeviceRecording, tables: &DeviceTables, rows: &Range<usize>) -> [Option<Vec<u64>>; 4] {
     let bounds: Vec<u32> = (rows.start as u32..=rows.end as u32).collect();
     let told = [knows_reserved(tables), true, true, device.can_show.requested.is_known()];

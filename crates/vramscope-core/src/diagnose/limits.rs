@@ -24,8 +24,7 @@ pub struct Limit {
     pub line: Option<&'static str>,
 }
 
-/// A history whose number of events is a multiple of this was probably cut to its newest events, because `max_entries` is usually
-/// a round number.
+/// A history with a multiple of this many events was probably cut to the newest, because `max_entries` is usually a round number.
 const ROUND: usize = 1_000;
 
 /// The sentence for a trace that [`lacks_gpu_memory`]. It comes before all figures, because none of them is about GPU memory.

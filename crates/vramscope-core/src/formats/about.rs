@@ -1,5 +1,4 @@
-//! [`AboutPage`]: the JSON page that `vramscope run --at-oom` writes beside a snapshot (`oom_rank0.about.json` beside
-//! `oom_rank0.pickle`).
+//! [`AboutPage`]: the JSON page of `vramscope run --at-oom` beside a snapshot (`oom_rank0.about.json` for `oom_rank0.pickle`).
 
 use std::fmt::Write as _;
 use std::io::Read as _;

@@ -125,8 +125,7 @@ fn is_unnamed_recording(path: &Path, name: &str) -> bool {
     read.is_ok() && super::sniff(&head) != super::FileKind::Unknown
 }
 
-/// Adds the files that match a pattern, and the recordings of folders that match. `*` and `?` match within one part of the path,
-/// as in a shell.
+/// Adds the files that match a pattern, and the recordings of folders that match. `*` and `?` match within a part of the path.
 fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let first = parts.iter().position(|part| has_wildcards(part)).unwrap_or(parts.len());

@@ -122,8 +122,7 @@ impl Log {
         AboutPage::read(&self.head).filter(|_| self.tail.is_empty())
     }
 
-    /// The messages, each with the line of the log where it begins. For a [`page`](Self::page), the messages in the output lines
-    /// it contains.
+    /// The messages, each with the line of the log where it begins. For a [`page`](Self::page), those in its output lines.
     pub fn messages(&self) -> Vec<OomMessage> {
         if let Some(page) = self.page() {
             return find_all(&page.lines());

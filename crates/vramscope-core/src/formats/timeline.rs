@@ -315,8 +315,7 @@ impl RawBuilder {
         self.sums[category] = self.sums[category].saturating_add(bytes);
         let row = self.sums.map(|sum| sum.max(0) as u64);
         let bands = &mut device.bands;
-        // Rows with the same time form one state, because a category change has two rows. Two different times may share a
-        // microsecond.
+        // Rows with the same time form one state, because a category change has two rows. Different times may share a microsecond.
         if self.instant.replace(instant) == Some(instant) {
             if let Some(last) = bands.bytes.last_mut() {
                 *last = row;

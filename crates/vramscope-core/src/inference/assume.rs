@@ -72,8 +72,7 @@ pub enum Assumption {
         /// The first such event.
         event: u32,
     },
-    /// The recording contains CUDA graph captures. Memory that a graph reuses in place is requested again, like any other request
-    /// of its pool.
+    /// The recording contains CUDA graph captures. Memory that a graph reuses in place is requested again from its pool.
     PrivatePools {
         /// Number of requests that went to a private pool.
         count: u64,

@@ -21,8 +21,7 @@ pub struct Horizon {
 const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {
-    /// `None` if nothing failed, or if the requesting code itself went on after the last failure, as cuDNN does with a smaller
-    /// workspace. O(events).
+    /// `None` without failures, or if the requesting code survived the last failure, as cuDNN does with less workspace. O(events).
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;
         let last = events.last_oom()? as usize;

@@ -22,8 +22,7 @@ pub struct Remedy {
     pub oom_request: Option<u64>,
     /// Highest reserved bytes; if a request fails, up to that failure.
     pub peak_reserved_bytes: u64,
-    /// The limit minus that peak. Negative if expandable segments map more than the limit, see [`Row::over_limit`]. `None`
-    /// without a limit.
+    /// The limit minus that peak. Negative if expandable segments map more, see [`Row::over_limit`]. `None` without a limit.
     pub margin_bytes: Option<i64>,
     /// How often the cache had to be emptied. Each time synchronises the device.
     pub num_alloc_retries: u64,
@@ -55,8 +54,7 @@ pub struct Remedies {
 /// What a run needs under given settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needed {
-    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more than this, for memory
-    /// outside PyTorch.
+    /// The smallest limit on reserved memory (to 2 MiB) that serves all requests. A card needs more, for memory outside PyTorch.
     pub smallest_limit_bytes: u64,
     /// Highest active bytes of the whole run.
     pub peak_active_bytes: u64,
@@ -150,8 +148,7 @@ fn remedy(row: &Row, about: &'static str, agrees: bool) -> Remedy {
 }
 
 impl WhatIf<'_> {
-    /// Tries the [suggested](SUGGESTED) settings under `limit`, otherwise under the recording's own limit, otherwise under the
-    /// device's capacity.
+    /// Tries the [suggested](SUGGESTED) settings under `limit`, else under the recording's limit, else under the capacity.
     ///
     /// Each setting is run once, and again with other segment addresses if they may matter; then the smallest limits are searched
     /// for. About 12 to 60 runs of at most 0.3 µs per request, on all cores: 0.1 s for 20,000 requests.

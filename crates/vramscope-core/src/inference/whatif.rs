@@ -132,8 +132,7 @@ const FIGURES: [Figure; 12] = [
 ];
 
 impl Row {
-    /// True if the verdict, the failed request and the peak of reserved memory are certain. Other figures may still have
-    /// [spans](Self::spans).
+    /// True if the verdict, the failed request and the reserved peak are certain. Others may have [spans](Self::spans).
     pub fn is_outcome_certain(&self) -> bool {
         let only_lesser = self.uncertain_because != Some("trace");
         let is_one = |span: [u64; 2]| span[0] == span[1];
@@ -239,8 +238,7 @@ impl<'a> WhatIf<'a> {
         Ok(WhatIf { requests, own })
     }
 
-    /// True if a device has requests to run again: it has allocations or failed requests, and most of its memory was not reserved
-    /// before the trace.
+    /// True if a device has requests to run again: allocations or failed requests, and most memory not reserved before the trace.
     pub fn has_requests(device: &DeviceRecording) -> bool {
         Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
     }

@@ -45,14 +45,12 @@ pub struct SourceTotals {
     pub allocated: SourceTotal,
     /// Bytes of segments (`Total Reserved`).
     pub reserved: SourceTotal,
-    /// The largest piece of mapped memory on the CPU (a `DataLoader`'s shared batch); the trace stores it in place of
-    /// `Total Reserved`.
+    /// Largest piece of mapped CPU memory (a `DataLoader`'s shared batch); the trace stores it in place of `Total Reserved`.
     pub mapped: u64,
 }
 
 impl SourceTotals {
-    /// Bytes allocated after `event` beyond the `known` blocks. They were allocated before the trace began, so they have no stack
-    /// and no address.
+    /// Bytes allocated after `event` beyond the `known` blocks. They are older than the trace, without stack or address.
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
         self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))
     }

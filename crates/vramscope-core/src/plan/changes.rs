@@ -1,5 +1,4 @@
-//! The effect of a change to the program, predicted from a recording without it: its requests are transformed and run on the
-//! allocator model.
+//! The effect of a change, predicted from a recording without it: the requests are transformed and run on the allocator model.
 
 use serde::Serialize;
 

@@ -342,9 +342,8 @@ fn find_reductions<'s>(
 }
 
 /// The laws of blocks left by a pass before the recording. Such a block has no stack, and at the recorded sizes, blocks with
-/// different laws may be equally large. The recorded pass makes the same blocks with stacks, which shows for each role and size
-/// how many have which law; the older blocks are divided in the same proportions. If the numbers do not match, a block may have
-/// any of the laws.
+/// different laws may be equally large. The recorded pass makes the same blocks with stacks, which shows for each role and size how
+/// many have which law; the older blocks are divided likewise. If the numbers do not match, a block may have any of the laws.
 fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
     let comes_and_goes = |row: usize| matches!(program.rows[row].role, Role::Activations | Role::Temporaries);
     let kind = |row: usize| (program.rows[row].role, program.rows[row].size);

@@ -77,8 +77,7 @@ impl Plan {
         };
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
-        // A size may fail although a larger one fits, so the start of the search influences the result. Do not start at the
-        // requested size.
+        // A size may fail although a larger one fits, so the start influences the result. Do not start at the requested size.
         let from = self.most_recorded(name).unwrap_or(1);
         // With one recording, temporaries may not grow at all. Then no size fails for certain, and the likely run sets the end.
         let is_endless = self.is_single() && may_pass(MOST / 2);

@@ -175,8 +175,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The row that replaces `row` after the repetitions, because rows after the last step are moved. `None` for a row that was
-    /// freed in a repetition.
+    /// The row that replaces `row` after the repetitions, which move later rows. `None` for a row that was freed in a repetition.
     fn at_the_end(&self, row: u32) -> Option<u32> {
         if self.last.rows.contains(&row) {
             return match self.last.fate(row) {

@@ -1,14 +1,12 @@
-//! Predicts the memory of runs that were not made (other sizes, other cards, with changes) from recordings of the program at
-//! known sizes.
+//! Predicts the memory of other runs (at other sizes, on other cards, with changes) from recordings at known sizes.
 //!
 //! ```text
 //! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
 //! ```
 //!
-//! [`Plan::of`] aligns the recordings request by request, and finds how the size of each request depends on the sizes of the
-//! runs. [`Plan::at`] builds the requests of another size and runs them on the allocator model. So reserved memory, retries and
-//! the largest size under a limit follow PyTorch's behaviour, not a rule of thumb. Requests whose size follows no law widen the
-//! answer's range.
+//! [`Plan::of`] aligns the recordings request by request, and finds how the size of each request depends on the sizes of the runs.
+//! [`Plan::at`] builds the requests of another size and runs them on the allocator model. So reserved memory, retries and the
+//! largest size under a limit follow PyTorch, not a rule of thumb. Requests that follow no law widen the answer's range.
 
 mod agreement;
 mod align;
@@ -208,8 +206,7 @@ impl Plan {
         &self.notes
     }
 
-    /// Why the whole answer may be wrong, to be shown first: a file is cut short, or the given sizes are likely wrong. Empty if
-    /// there is no such sign.
+    /// Why the whole answer may be wrong, to be shown first: a truncated file, or likely wrong sizes. Empty without signs.
     pub fn doubts(&self) -> &[String] {
         &self.doubts
     }
@@ -295,8 +292,7 @@ impl Plan {
         self.programs.iter().filter_map(|p| p.at.get(name)).max()
     }
 
-    /// The peak at a size under a setting; if it fails under the limit, the peak without one. Several replays of about 0.3 µs per
-    /// request each.
+    /// The peak at a size under a setting; if it fails, the peak without a limit. Several replays of 0.3 µs per request.
     pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
         let mut under = self.under(size, setting);
         if self.turns_within_margin(size, setting, &under) {
@@ -349,8 +345,7 @@ impl Plan {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_with(size, setting, pick))
     }
 
-    /// The figures of a run under a limit, up to a failed request. A size that was recorded under these settings is answered with
-    /// the recorded figures.
+    /// The figures of a run under a limit, up to a failed request. A size recorded under these settings gets the recorded figures.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let mut out = self.modelled(size, setting);
         let is_this = |p: &&Arc<Program>| p.at == *size && p.conf == setting.conf && p.is_whole();
@@ -363,8 +358,7 @@ impl Plan {
             if left > 0 {
                 out.by_role.insert(name, left);
             }
-            // The modelled peak may be larger than the recorded one. Subtract the difference from the largest role, so that the
-            // parts add up.
+            // The modelled peak may exceed the recorded one. The largest role loses the difference, so that parts add up.
             let over = (others + left).saturating_sub(allocated);
             if let Some(most) = out.by_role.values_mut().max() {
                 *most = most.saturating_sub(over);

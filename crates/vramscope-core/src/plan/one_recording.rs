@@ -15,8 +15,7 @@ use crate::anatomy::{Phase, Role};
 /// Smaller requests do not matter; most are numbers or tables.
 const SMALL: u64 = 4096;
 
-/// The laws of a program's rows, the law of each row, and notes about rows that grow differently. If the rows of a cache are
-/// known, only they grow.
+/// The distinct laws, the law of each row, and notes about rows that grow differently. If a cache's rows are known, only they grow.
 pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Laws, Vec<u32>, Open) {
     // Sizes of blocks that do not grow.
     let fixed: FxHashSet<u64> = program
@@ -26,8 +25,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         .map(|r| r.size)
         .collect();
     let largest_fixed = fixed.iter().copied().max().unwrap_or(u64::MAX / 2);
-    // True if the batch or the length divides the size. Activations of an image shrink from layer to layer and are no multiples
-    // of its side.
+    // True if batch or length divides the size. An image's activations shrink from layer to layer: no multiples of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
     // Scores, their mask and autocast's copies are as large as the result of a softmax. At some lengths other layers make blocks

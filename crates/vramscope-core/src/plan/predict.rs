@@ -49,8 +49,7 @@ pub struct Predicted {
     pub uncertain_because: Option<&'static str>,
 }
 
-/// Answers for one size, each with the highest values of its runs: an answer also holds for every setting that acts only above
-/// those values.
+/// Answers for a size, each with its runs' highest values: an answer also holds for every setting that acts only above them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered(Arc<Mutex<FxHashMap<Vec<u64>, Vec<(Setting, Reach, Predicted)>>>>);
 
@@ -168,8 +167,7 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// The role of each row. Weights and autocast's copies do not grow with a batch, so a growing row with such a role only has
-    /// their size by chance.
+    /// Each row's role. Weights and autocast's copies do not grow with the batch, so a row of such a role that does is chance.
     fn roles(&self) -> Vec<Role> {
         let is_chance = |row: usize, role| !self.is_single && role == Role::AutocastCopies && !self.fit(row).law.is_constant();
         let roles = self.program.rows.iter().map(|r| r.role).enumerate();
@@ -335,8 +333,7 @@ impl Model {
         self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product()
     }
 
-    /// Runs requests under a setting, and other requests that are equally possible; returns the highest values of the runs and
-    /// the prediction.
+    /// Runs requests under a setting, and equally possible other ones; returns the highest values of the runs and the prediction.
     pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> (Reach, Predicted) {
         let terms = |placement: Placement| self.terms(setting, placement);
         let first = stream.run(&terms(Placement::Driver));

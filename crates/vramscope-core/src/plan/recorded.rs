@@ -55,8 +55,7 @@ impl EventSink for Writer<'_> {
 }
 
 impl Plan {
-    /// The run at a size under a setting, with or without changes, up to the first failed request. The recording's source says
-    /// that it is predicted.
+    /// The run at a size, a setting and changes, up to the first failed request. Its source says that it is predicted.
     pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
         let model = self.model()?;
         let (stream, of) = self.stream_of(size, changes)?;

@@ -82,8 +82,7 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
     })
 }
 
-/// Why the given sizes cannot be right: two recordings at different sizes make the same requests, or their common requests have
-/// the same sizes.
+/// Why the given sizes are wrong: two recordings at different sizes make the same requests, or common requests have equal sizes.
 pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let is_same = |a: &Program, b: &Program| {
         a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)

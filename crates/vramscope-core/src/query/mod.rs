@@ -232,8 +232,7 @@ impl<'a> Scope<'a> {
 }
 
 impl Query {
-    /// Parses a query. An empty one matches everything. The error is one sentence that names the term, its position, and what is
-    /// expected instead.
+    /// Parses a query; an empty one matches all. The error is a sentence with the term, its position, and what is expected instead.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
         let mut open: Vec<(Term, bool)> = Vec::new();

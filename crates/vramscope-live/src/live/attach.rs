@@ -356,8 +356,7 @@ fn attach_script(helper: &str) -> String {
     )
 }
 
-/// The user's private folder, which nobody else can enter. It holds the helper's files, and its sockets when the job has the same
-/// environment.
+/// The user's private folder. It holds the helper's files, and its sockets if the job has the same environment.
 fn private_folder() -> Result<PathBuf, String> {
     let uid = rustix::process::getuid().as_raw();
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

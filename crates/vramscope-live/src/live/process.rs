@@ -121,8 +121,7 @@ fn short_command(words: &[String]) -> String {
     out.replace(|c: char| c.is_control(), " ")
 }
 
-/// The container in a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. The ID is cut to 12 characters, as
-/// in `docker ps`.
+/// Container of a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. IDs have 12 characters, as in Docker.
 pub fn container(cgroup: &str) -> Option<String> {
     let is_id = |s: &str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
     for line in cgroup.lines() {

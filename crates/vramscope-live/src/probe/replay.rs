@@ -25,8 +25,7 @@ pub struct ReplayPlan {
 }
 
 impl ReplayPlan {
-    /// The requests of a device, after requests for what existed when the recording began. Costs some runs of the model, as
-    /// [`WhatIf::new`].
+    /// A device's requests, after those for what existed before the recording. Costs some runs of the model, as [`WhatIf::new`].
     ///
     /// # Errors
     /// One sentence: there is no such device, there is no trace, or reading was cancelled.

@@ -211,8 +211,7 @@ impl Roles {
         self.decisions.of(id.0) == (Role::Activations, Because::OlderLeftover)
     }
 
-    /// The memory held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first) by role, including pending frees.
-    /// O(live blocks).
+    /// Memory held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first) by role. O(live blocks).
     pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
         let mut sums = ByRole::default();
         for id in tables.states.live_at(&tables.lifetimes, event) {

@@ -258,8 +258,7 @@ fn an_operator_that_a_constructor_calls_builds_the_model() {
     assert_ne!(read("step"), Role::Weights, "a function that is not a constructor computes");
 }
 
-/// Keys and values that a script concatenates with those of the next token: two lines whose blocks grow alike. A single one may
-/// be tokens or results.
+/// Keys and values that a script concatenates with the next token's: two lines whose blocks grow alike. One line may be tokens.
 #[test]
 fn two_lines_that_grow_alike_are_keys_and_values() {
     const MIB: u64 = 1 << 20;

@@ -545,8 +545,7 @@ mod tests {
         assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
     }
 
-    /// A trace's own total has more than its blocks: it is named, in rows, by place and in the flame graph, and not matched between
-    /// two recordings.
+    /// A trace's own total has more than its blocks: rows, places and flame graph name it, but it is never matched.
     #[test]
     fn what_a_trace_held_before_profiling_is_a_row_of_its_own() {
         use super::super::flame::{Flame, Measure, Shape, Size, node_name, weigh};

@@ -52,8 +52,7 @@ pub struct Entry {
     pub count: u64,
 }
 
-/// Weighs stacks, ordered by stack, role and phase. Without `roles` neither role nor phase is known. O(lifetimes), or O(live) for
-/// [`Measure::LiveAt`].
+/// Weighs stacks, ordered by stack, role and phase (unknown without `roles`). O(lifetimes), or O(live) for [`Measure::LiveAt`].
 pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
     weigh_some(device, tables, roles, measure, size, None)
 }
@@ -153,8 +152,7 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     entries
 }
 
-/// One entry per role of a row. Between two recordings, blocks without a stack that cannot be matched are not compared: A and B
-/// get separate entries.
+/// One entry per role of a row. Between two recordings, unmatched blocks without a stack get separate entries for A and B.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(row.purposes.len());
     for &(role, a, b) in &row.purposes {
@@ -506,8 +504,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. A role has "probably" if it is inferred
-/// for most of the weight.
+/// Name and place of a frame: `forward` and `model.py:71`. The place may be empty. A role has "probably" if most of it is inferred.
 pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     match node.what {
         What::All => ("all".to_owned(), String::new()),

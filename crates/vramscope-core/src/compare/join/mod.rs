@@ -418,8 +418,7 @@ fn slot_of(kind: NoteKind) -> Option<usize> {
     }
 }
 
-/// The final category of each allocation, by its event. The profiler changes categories as it learns how a tensor is used; the
-/// last one is right.
+/// Each allocation's final category, by event. The profiler changes them as it learns how a tensor is used; the last is right.
 fn last_categories(device: &DeviceRecording, texts: &StackTable) -> FxHashMap<u32, StrId> {
     let e = &device.events;
     let mut live: FxHashMap<u64, u32> = FxHashMap::default();

@@ -1,5 +1,4 @@
-//! Adds the samples of a live session to a snapshot of one of its processes. Both have wall-clock times, so nothing is aligned,
-//! only checked.
+//! Adds the samples of a live session to a snapshot of one of its processes. Both have wall-clock times, which are checked.
 
 use super::{NotJoined, is_same_device, refuse};
 use crate::model::{Clock, DeviceRecording, Format, LiveTrack, ProcessTrack, Recording, Sample};
@@ -109,8 +108,7 @@ fn only_helper(devices: &[(usize, &DeviceRecording)]) -> Option<u32> {
     if let [pid] = pids[..] { Some(pid) } else { None }
 }
 
-/// The samples from the view of one process: its own bytes as `process`, those of all others as `others`. `None` if it was never
-/// seen on the device.
+/// The samples from the view of one process: its bytes as `process`, all others' as `others`. `None` if it was never on the device.
 fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
     let track: &LiveTrack = device.live.as_deref()?;
     let own: Vec<&ProcessTrack> = track.processes.iter().filter(|t| t.pid == pid).collect();

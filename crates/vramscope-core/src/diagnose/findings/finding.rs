@@ -90,8 +90,7 @@ impl Finding {
         self.class == Class::OutOfMemory || self.rule == super::rules::HELD
     }
 
-    /// Bytes by which its remedy would lower the peak of active memory, if a replay of the events shows it; otherwise
-    /// [`bytes`](Self::bytes).
+    /// Bytes by which its remedy lowers the active peak in a replay of the events; without a replay, [`bytes`](Self::bytes).
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
     }

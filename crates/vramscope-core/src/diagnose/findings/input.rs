@@ -57,8 +57,7 @@ impl RuleInput<'_> {
         Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
     }
 
-    /// The effect of a change to the program on the peak, and the changed allocations, computed as in a plan. `None` if the
-    /// change does nothing.
+    /// The effect of a change on the peak, and the changed allocations, computed as in a plan. `None` if the change does nothing.
     pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Answer)> {
         self.with_changes(&[change])
     }

@@ -150,8 +150,7 @@ pub fn diagnose(
         findings.retain(|f| f.rule != self::rules::BATCH);
     }
     together::add_pairs(&mut findings, &input);
-    // The last failure comes first, because it ended the program. Its cause comes before it: an earlier attempt that was still
-    // held.
+    // The failure that ended the program comes first, preceded only by its cause: an earlier attempt that was still held.
     let causes = |f: &Finding| f.rule == self::rules::HELD && f.place.event < failures.last().copied();
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     let peak = tables.curves.peak(Quantity::Active).0;
@@ -341,8 +340,7 @@ impl Findings {
         self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
     }
 
-    /// Adds the settings tried on the recording: to failures those that pass, to findings about reserved memory those that
-    /// reserve less.
+    /// Adds the tried settings: to failures those that pass, to findings on reserved memory those that reserve less.
     pub fn prescribe(&mut self, helped: &Helped) {
         for finding in &mut self.findings {
             if let Some((advice, remedy)) = finding.by_settings(helped) {

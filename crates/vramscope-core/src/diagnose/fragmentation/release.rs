@@ -64,8 +64,7 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
         }
         let page = device.settings.conf.page_size(segment.class);
         let mut first = all.start;
-        // Mapped memory consists of whole pages. A last page that is not whole is left out: a trace that ends abruptly may know
-        // only a part of it.
+        // Mapped memory consists of whole pages. Leaves out a last page that is not whole: a truncated trace may know only a part.
         let mut n = 0;
         while n < segment.size / page {
             let (from, to) = (segment.address + n * page, segment.address + (n + 1) * page);

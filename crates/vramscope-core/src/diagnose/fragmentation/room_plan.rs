@@ -129,8 +129,7 @@ pub fn cheapest_plan(device: &DeviceRecording, state: &State, servers: &Servers,
     cheapest_plan_most(device, state, servers, request, [need, need])
 }
 
-/// Like [`cheapest_plan`] for the first of the two needs; among equally cheap choices, takes the one that returns most, up to the
-/// second need.
+/// Like [`cheapest_plan`] for the first need; of equally cheap choices, takes the one that returns most, up to the second need.
 pub fn cheapest_plan_most(
     device: &DeviceRecording,
     state: &State,

@@ -144,8 +144,7 @@ pub struct HoleSizes {
 }
 
 impl HoleSizes {
-    /// Removes the classes below the smallest and above the largest hole that occurs. The class of `keep` bytes stays, together
-    /// with those in between.
+    /// Removes the classes below the smallest and above the largest hole. Keeps the class of `keep` bytes, and those in between.
     #[must_use]
     pub fn trimmed(mut self, keep: Option<u64>) -> Self {
         let width = self.columns.len();

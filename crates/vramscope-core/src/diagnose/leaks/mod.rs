@@ -281,8 +281,7 @@ fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
     over.iter().sum::<u64>() as f64 / over.len().max(1) as f64
 }
 
-/// True if growth continues to the last of `n` steps. It has ended if nothing was added for much longer than between any two
-/// adding steps.
+/// True if growth goes on to the last of `n` steps. It has ended after a gap more than twice as long as the longest before.
 fn goes_on(adding: &[usize], n: usize) -> bool {
     let longest = adding.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(1);
     adding.last().is_some_and(|last| n - last <= 2 * longest + 2)
@@ -550,8 +549,7 @@ fn freed_together(
         .collect()
 }
 
-/// The fewest requested bytes live within each step, including the moment before its first event: the level that every step
-/// returns to. O(steps).
+/// The fewest requested bytes live in each step, or just before its first event: the level that every step returns to. O(steps).
 pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
     let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
     let first = bounds.first().map_or(NO_EVENT, |b| b.checked_sub(1).unwrap_or(NO_EVENT));

@@ -8,8 +8,7 @@ use crate::model::{DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::units::MEBIBYTE;
 
-/// Memory that repeatedly rises over several steps and drops at once: objects in reference cycles, which live until Python's
-/// garbage collector runs.
+/// Memory that repeatedly rises over several steps and drops at once: objects in reference cycles, freed by Python's collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SawTooth {
     /// For each tooth: the step in which it begins, the step in which it drops, and the bytes freed at once.

@@ -49,8 +49,7 @@ fn fewer_than_seven_steps_tell_nothing() {
     assert_eq!(looked_at(&of(9)).replace(crate::units::NBSP, " "), "9 steps");
 }
 
-/// `steps` steps, each with a temporary block. `also` writes the other events of a step, given its number, and `then` the events
-/// after the last.
+/// `steps` steps, each with a temporary. `also` writes a step's other events, given its number, and `then` those after the last.
 fn growth_of(
     steps: u64,
     also: impl Fn(u64, &mut dyn FnMut(Action, u64, u32)),

@@ -11,8 +11,7 @@ pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
     ((0..steps).filter(|&step| adds(step)).count(), steps)
 }
 
-/// Title and sentence for a recording without a leak. `floors`: the lowest use in each step. Memory may still rise, for example
-/// under a growing load.
+/// Title and sentence without a leak. `floors`: each step's lowest use. Memory may still rise, as under a growing load.
 pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     let over = counted(floors.len() as u64, "step", "steps");
     // The first step makes the optimizer's state and the libraries' workspaces.
@@ -39,8 +38,7 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     ("No steady growth", format!("{rise}, but no line adds to it step by step. A load that grows looks like this."))
 }
 
-/// The leaks in one sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.` Empty
-/// without leaks.
+/// The leaks in a sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.`
 pub fn leaking(leaks: &[&Growth]) -> String {
     if leaks.is_empty() {
         return String::new();

@@ -141,8 +141,7 @@ fn is_default(device: &DeviceRecording, segment: &SegmentAt) -> bool {
     segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
 }
 
-/// The large pool of the stream that holds most bytes, which would serve a large request of the main program; and the bytes that
-/// the stream holds.
+/// The large pool of the stream that holds most bytes, which serves large requests of the main program; and the stream's bytes.
 fn fullest(device: &DeviceRecording, state: &State) -> (Servers, u64) {
     let mut by_stream: std::collections::BTreeMap<StreamId, u64> = std::collections::BTreeMap::new();
     for segment in state.segments.iter().filter(|s| is_default(device, s)) {

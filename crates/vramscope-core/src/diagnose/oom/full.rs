@@ -26,8 +26,7 @@ impl Autopsy {
         !self.holders().is_empty() && (!is_few || self.is_used_up())
     }
 
-    /// True if the program fills the card: all free memory together would serve this request but not one more like it, and many
-    /// like it are live.
+    /// True if the program fills the card: all free memory would serve this request but not another, and many like it are live.
     pub fn is_used_up(&self) -> bool {
         let free = self.holes.bytes.saturating_add(self.device_free);
         let is_one = self.holes.bytes > 0 && self.holes.largest < self.requested;

@@ -294,9 +294,8 @@ fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
     Some((text, total))
 }
 
-/// The advice to show if there is room for only one: the first with a line to copy, otherwise the first that says what to do.
-/// [`advice`] puts certain advice first. "No setting helps" is shown only if nothing else is known. If all memory is used up, no
-/// setting is the answer.
+/// The advice to show if there is room for only one: the first with a line to copy, else the first that says what to do. [`advice`]
+/// puts certain advice first. "No setting helps" comes only without other advice. If all memory is used up, no setting helps.
 pub fn best_advice<'a>(a: &Autopsy, all: &'a [Advice]) -> Option<&'a Advice> {
     let does = || all.iter().find(|x| x.support == Support::Formula);
     if a.is_full_in_pieces() {

@@ -142,8 +142,7 @@ impl RoomPlan {
         }
     }
 
-    /// How the plan makes room, and whether less would be enough: the answer to "Why?". [`search`](Self::search) says what that
-    /// is based on.
+    /// How the plan makes room, and whether less is enough: answers "Why?". [`search`](Self::search) says what it is based on.
     pub fn why(&self) -> String {
         let room = Bytes(self.room);
         let what = match (self.kind, self.pages, self.whole) {

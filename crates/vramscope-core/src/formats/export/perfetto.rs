@@ -189,8 +189,7 @@ impl Events<'_> {
     }
 }
 
-/// Writes a recording and returns the number of counter values. `counters` returns the rows of a device by its index; it is
-/// called in order.
+/// Writes a recording and returns the number of counter values. `counters` returns a device's rows by index; called in order.
 pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<u64> {
     let base = base_ns(recording);
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"exportedBy\":\"vramscope\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;

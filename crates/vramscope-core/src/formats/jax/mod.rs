@@ -233,8 +233,7 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// A text; empty if the file lacks it. Texts are compared as bytes and converted only once, because many samples may refer to
-    /// one long text.
+    /// A text; empty if the file lacks it. Converted only once, because many samples may refer to one long text.
     fn text(&self, id: u64) -> &'a [u8] {
         usize::try_from(id).ok().and_then(|i| self.texts.get(i)).copied().unwrap_or_default()
     }
@@ -367,8 +366,7 @@ impl Builder {
     fn stack(&mut self, profile: &Profile<'_>, sample: &Sample, is_program: bool, most_frames: usize) -> Result<StackId, String> {
         let mut frames = Vec::new();
         let ids = profile.ids.get(sample.stack.0..sample.stack.1).unwrap_or_default();
-        // Hides JAX's innermost frames up to the last boundary: for the user it makes no difference whether a call was compiled
-        // or found in the cache.
+        // Hides JAX's innermost frames up to the last boundary: users do not care whether a call was compiled or cached.
         let (mut is_inside, mut hidden) = (true, 0);
         for id in ids {
             let (from, to) = profile.locations.get(id).copied().unwrap_or_default();

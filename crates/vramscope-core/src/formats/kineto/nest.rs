@@ -24,8 +24,7 @@ impl Nesting {
     pub(super) fn new(rows: &Rows<'_>) -> Self {
         let slices = &rows.slices;
         let mut order: Vec<u32> = (0..slices.len() as u32).filter(|&i| is_on_cpu(slices[i as usize].kind)).collect();
-        // In the file operators come before Python functions, so the kind decides ties. Within a kind the file's order is the
-        // order of the calls.
+        // In the file operators come before Python functions, so the kind decides ties. Within a kind it is the calls' order.
         order.sort_by_key(|&i| {
             let s = &slices[i as usize];
             (s.thread, s.start, std::cmp::Reverse(s.end), s.kind, i)

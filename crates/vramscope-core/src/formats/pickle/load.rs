@@ -219,8 +219,7 @@ fn cost(node: &Node) -> usize {
     }
 }
 
-/// CPython stores a container before it fills it: continues while the following opcodes may still add items. Returns the number
-/// of opcodes read.
+/// CPython stores a container before it fills it: continues while opcodes may add items. Returns the number of opcodes read.
 fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> usize {
     if !matches!(machine.tree.node(node), Node::List(_) | Node::Dict(_)) {
         return 0;

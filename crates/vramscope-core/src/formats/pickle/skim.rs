@@ -1,7 +1,6 @@
 //! Skims trace entries: reads their opcodes only to find where each entry and each memoised object begins.
 //!
-//! This is the only serial pass over a large file. So it has a fast path for the shapes that writers produce, and a general one
-//! for all others.
+//! As the only serial pass over a large file, it has a fast path for the shapes that writers produce, and a general one.
 
 use super::memo::MemoWriter;
 use super::opcodes as op;

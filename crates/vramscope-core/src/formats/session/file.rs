@@ -42,8 +42,7 @@ impl SessionFile {
         file.map_err(|e| WriteError::io(&self.path, e))
     }
 
-    /// Gives the file its name; from then on it exists, whatever happens to this process. Fails as [`begin`](Self::begin): by now
-    /// the name may exist.
+    /// Gives the file its name; it then survives this process. Fails as [`begin`](Self::begin), because by now the name may exist.
     pub fn give_name(&mut self) -> Result<(), WriteError> {
         self.unnamed.as_mut().map_or(Ok(()), |unnamed| give_name(unnamed, &self.path, self.replaces))
     }

@@ -129,8 +129,7 @@ impl History {
         self.devices.iter().filter_map(|d| Some((d.number, d.track.trouble.as_deref()?)))
     }
 
-    /// True when every known device has a sample, or a reason why it has none. Devices are announced before their first sample,
-    /// so then all are known.
+    /// True when every device has a sample, or a reason why it has none. Devices are announced before their samples.
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(|d| !d.samples.is_empty() || d.track.trouble.is_some())
     }

@@ -1,7 +1,7 @@
 //! Allocator snapshots, written by `torch.cuda.memory._dump_snapshot` and similar calls, from PyTorch 1.11 to today.
 //!
-//! A snapshot is a dict (before 2.0 a plain list of segments). Unknown keys are counted, never fatal. Traces and segments stay
-//! with their device.
+//! A snapshot is a dict (before 2.0 a list of segments). Unknown keys are counted, never fatal. Traces and segments are kept by
+//! device.
 
 mod annotations;
 mod columns;

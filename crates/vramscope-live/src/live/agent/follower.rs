@@ -130,8 +130,7 @@ impl Follower {
         }
     }
 
-    /// Connects and reads the greeting. The peer must be exactly this process and user, so that a socket left or faked by another
-    /// one is rejected.
+    /// Connects and reads the greeting. The peer must be this process and user, so that a stale or faked socket is rejected.
     fn greet(&self, socket: &Path, uid: u32) -> Result<(Lines, Message), String> {
         let pid = self.pid;
         let until = Instant::now() + PATIENCE;
@@ -289,8 +288,7 @@ impl Follower {
         self.devices.iter().filter_map(|(o, uuid)| Some((o.parse().ok()?, self.number(uuid)?))).collect()
     }
 
-    /// The session's number of a device with this UUID. A process too old to report UUIDs, on a machine with one device, uses
-    /// that device.
+    /// The session's number of a device with this UUID. A process too old to report UUIDs uses the only device, if there is one.
     fn number(&self, uuid: &str) -> Option<u32> {
         let numbers = self.outlets.numbers.lock().ok()?;
         let only = || if numbers.len() == 1 { numbers.values().next() } else { None };

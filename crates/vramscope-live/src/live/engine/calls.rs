@@ -43,8 +43,7 @@ impl Engine {
             Call::Processes => {
                 let list = source.processes(place, ProcessKind::Compute)?;
                 if list.is_empty() && !d.compute.is_empty() {
-                    // A lost device may first answer with an empty list, although its processes have not ended. Reading its
-                    // memory detects that.
+                    // A lost device may first answer with an empty list, although its processes run. Reading memory detects it.
                     source.memory(place)?;
                 }
                 d.compute = list;

@@ -114,8 +114,7 @@ impl Layers {
         (!of.is_empty()).then_some(Layers { number, of })
     }
 
-    /// The stack whose blocks are most likely the inputs of the layers, which checkpointing keeps: one block per layer, of the
-    /// most common size.
+    /// The stack of the layers' most likely inputs, which checkpointing keeps: one block per layer, of the most common size.
     pub(super) fn input(&self, p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
         let stacked = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?)));

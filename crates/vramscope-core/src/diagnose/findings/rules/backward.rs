@@ -1,5 +1,4 @@
-//! What the backward pass makes in addition to one gradient per weight: its own graph, per-sample gradients, a dense gradient of
-//! a large table.
+//! What backward makes beside one gradient per weight: its own graph, per-sample gradients, a dense gradient of a large table.
 
 use std::collections::BTreeSet;
 
@@ -190,8 +189,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let found = looked_up.iter().find_map(|&id| tables.iter().find_map(|&table| Some((id, table, rows(size(id), table)?))));
     let Some((line, table, (read, all))) = found else { return Vec::new() };
-    // An output layer that shares the weight, or has one of equal size, gives every row a gradient. Its scores have one row per
-    // id of some input.
+    // An output layer with this weight, or one of equal size, gives every row a gradient. Its scores have a row per id of an input.
     let numbers: BTreeSet<u64> = inputs.iter().flat_map(|ids| INDICES.map(|width| ids / width)).filter(|&n| n > 0).collect();
     let numbers: BTreeSet<u64> = numbers.into_iter().rev().take(MOST_SIZES).collect();
     let outs = looked_up.iter().rev().take(MOST_SIZES).map(|&id| size(id));

@@ -6,8 +6,7 @@ use crate::model::{Action, BlockState, DeviceKind, EventTable};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Live memory that repeatedly grows over several steps and then falls: objects in reference cycles, freed only when Python's
-/// garbage collector runs.
+/// Live memory that repeatedly grows over several steps and then falls: objects in reference cycles, freed by Python's collector.
 pub(super) fn saw_tooth(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(saw) = leaks::saw_tooth(p.device, p.tables, &p.steps) else { return Vec::new() };
     let (number, height) = (saw.teeth.len(), saw.highest());

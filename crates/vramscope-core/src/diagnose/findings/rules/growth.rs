@@ -174,8 +174,7 @@ fn bytes_of(p: &RuleInput<'_>, grown: &[Growth], is_one: impl Fn(LifetimeId) -> 
 
 /// Recognises growth that backward passes made: a backward pass normally frees everything that it makes except the gradients.
 fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
-    /// This share (1/n) of the growth is sufficient, because the graph of the forward pass is kept together with that of the
-    /// backward pass.
+    /// This share (1/n) of the growth is sufficient, because the forward pass's graph is kept with the backward pass's.
     const SHARE: u64 = 4;
     let is_its = |id: LifetimeId| p.stack_of(id).is_none_or(|s| p.names.of_stack(s) == NO_STACK) && is_backward(p, id);
     let has_stacks = grown.iter().any(|g| p.names.of_stack(g.stack) != NO_STACK);
@@ -186,8 +185,7 @@ fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'s
     ))
 }
 
-/// Recognises growth that is most of what forward passes kept for backward passes, which then ran without freeing it. Outputs and
-/// features are smaller.
+/// Recognises growth that is most of what forward passes kept, and backward passes did not free. Outputs and features are smaller.
 fn of_forward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     let lifetimes = &p.tables.lifetimes;
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;

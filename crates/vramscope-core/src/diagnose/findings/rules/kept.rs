@@ -421,8 +421,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_additive = stacks.iter().any(|&stack| is_in_activation(p, stack));
         !is_additive && (stacks.iter().any(|&stack| is_softmax(stack)) || (are_named() && !has_softmax()))
     };
-    // If one function makes tensors of several sizes, names do not distinguish scores from queries, keys and values. A cast
-    // halves a size.
+    // If one function makes several sizes, names do not distinguish scores from queries, keys and values. A cast halves a size.
     let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| {
         let found: Vec<(u64, bool)> = of
             .into_iter()
@@ -514,8 +513,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
 /// Reports a line with an elementwise formula, such as a GELU written out in Python. It keeps several tensors per layer, at least
 /// three of them of one size.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
-    // A profiler trace names the line where a function begins, so all lines of the function look like one. An unused graph has
-    // its own rule.
+    // A profiler trace names the line where a function begins, so all its lines look like one. An unused graph has its own rule.
     if p.recording.source.format == Format::KinetoTrace || keeps_unused_graph(p) {
         return Vec::new();
     }

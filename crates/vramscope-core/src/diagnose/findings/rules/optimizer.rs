@@ -13,8 +13,7 @@ use crate::model::Format;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Reports that the recording ends with the first optimizer step, so that no recorded pass has both optimizer state and
-/// activations.
+/// Reports that the recording ends with the first optimizer step, so no recorded pass has optimizer state and activations.
 pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
@@ -86,8 +85,7 @@ pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
         let of_step = &gradients[of_step];
         let last = of_step.last().map_or(0, |g| g.0);
         let made = of_step.iter().fold(0u64, |sum, g| sum.saturating_add(g.2));
-        // zero_grad() frees all gradients after the last is made. One freed earlier was used: by a hook, or by a step within the
-        // backward pass.
+        // zero_grad() frees all gradients after the last is made. One freed earlier was used by a hook, or a step within backward.
         let together = of_step.iter().filter(|g| g.1 > last).fold(0u64, |sum, g| sum.saturating_add(g.2));
         if is_live || made < MEBIBYTE || together < made / 10 * 9 {
             return Vec::new();

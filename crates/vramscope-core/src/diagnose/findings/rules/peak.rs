@@ -16,8 +16,7 @@ use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, capital, count, counted};
 
-/// Reports short-lived blocks of one size that make the peak: a single one, or several that exist at once if each is made from
-/// the previous one.
+/// Reports short-lived blocks of one size at the peak: a single one, or several at once that are each made from the previous one.
 pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 4;
     let n = p.device.events.len() as u32;
@@ -328,8 +327,7 @@ pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
     let peak = peak(p);
     let is_in_pass = match p.roles.anatomy.phases.at(p.peak_event) {
         Some(phase) => matches!(phase, Phase::Forward | Phase::Backward) && p.trains(),
-        // Without stacks, only optimizer steps show training. If the optimizer's temporaries make the peak, there is little room
-        // for activations.
+        // Without stacks, only optimizer steps show training. If the optimizer makes the peak, activations have little room.
         None => p.steps.source.is_optimizer() && parts[0].1.1.saturating_mul(2) >= bytes,
     };
     if bytes < LEAST || bytes.saturating_mul(5) < peak.saturating_mul(3) || !is_in_pass {

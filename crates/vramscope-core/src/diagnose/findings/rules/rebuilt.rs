@@ -274,8 +274,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&blocks, bytes), after, (says, change), cure)
 }
 
-/// Reports copies of a whole model, or of its state, that one line made in several steps, such as the best weights so far. The
-/// last copy is in use.
+/// Reports copies of a model, or of its state, that one line made in several steps, such as the best weights. The last is in use.
 pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
         return Vec::new();

@@ -223,8 +223,7 @@ fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u
     })
 }
 
-/// Reports a context on a device that a process does not use: of the watched process, or of any process that the driver lists on
-/// two devices.
+/// Reports a context on an unused device: of the watched process, or of any that the driver lists on two devices.
 pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_band = |n: u64| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n);
     let others = || p.recording.devices.iter().filter(|d| d.id != p.device.id);

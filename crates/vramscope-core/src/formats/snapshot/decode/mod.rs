@@ -27,8 +27,7 @@ const FRAMES: usize = 1 << 13;
 /// Events per preview point.
 const PREVIEW_EVENTS: u32 = 4096;
 
-/// Shared by all threads: the file, and the tables that assign ids to values. A thread asks a table only for values that it has
-/// not seen before.
+/// Shared by all threads: the file, and the tables that assign ids to values. A thread asks a table only for values new to it.
 pub(super) struct Shared<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) memo: MemoIndex,

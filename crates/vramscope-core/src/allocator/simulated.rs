@@ -23,8 +23,7 @@ pub struct Growth {
     pub stream: u64,
 }
 
-/// Where simulated segments are placed. Sizes and offsets inside a segment never depend on it. Up to PyTorch 2.12 the choice
-/// between equal free blocks does.
+/// Where simulated segments are placed. Only the choice between equal free blocks, up to PyTorch 2.12, depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// As measured on an H200 with driver 580: the lowest gap in a 32 MiB piece that is in use, else the highest run of released
@@ -65,8 +64,7 @@ pub struct SimulatedMemory {
     marks: FxHashMap<u64, (u64, u64)>,
     /// Live segments by address.
     live: BTreeMap<u64, u64>,
-    /// Pieces that ever held a segment, as runs: the first piece of a run, and the piece after its last. Runs, because one
-    /// segment may span millions of pieces.
+    /// Pieces that ever held a segment, as runs (first piece, and the one after the last): one segment may span millions of pieces.
     touched: BTreeMap<u64, u64>,
     /// Growths of the recording that is being followed.
     recorded: Vec<Growth>,

@@ -47,8 +47,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     late.iter_mut().for_each(|ids| ids.retain(|id| of[id.0 as usize].0 == Role::Unknown));
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
-    // If steps begin with the optimizer, gradients live across the step boundary, and blocks freed just before it are the last
-    // activations of the backward pass.
+    // If steps begin with the optimizer, gradients cross the step boundary, and blocks freed just before it are activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
     let middle = (late.len() - usize::from(is_cut_short && late.len() > 1)) / 2;
     let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();

@@ -4,8 +4,7 @@
 //! iterations of its own loop. [`Role`]s say what each block is for, including blocks older than the history; they follow from
 //! phases, steps, sizes and lifetimes. A role inferred only from sizes and lifetimes is marked and shown with "probably".
 //!
-//! Source of the rules: 210 published recordings, and programs that reported their tensors' addresses. `docs/FINDINGS.md` says
-//! how often each rule is right.
+//! Sources of the rules: 210 published recordings, and programs that reported their tensors. `docs/FINDINGS.md` has the hit rates.
 
 mod assign;
 mod blind;

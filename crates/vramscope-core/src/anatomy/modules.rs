@@ -1,5 +1,4 @@
-//! The `nn.Module` and the training phase of an allocation: from the stacks of a profiler trace, or from the notes added when a
-//! trace was joined to a snapshot.
+//! The `nn.Module` and the training phase of an allocation: from a profiler trace's stacks, or from notes of a joined trace.
 
 use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{DeviceRecording, EventId, Frame, NoteKind, StackId, StackTable};

@@ -99,8 +99,7 @@ impl Phases {
         let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
         let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
         let (senses, bits) = sense::read(stacks);
-        // If no stack belongs to a pass, a missing stack does not indicate the backward pass. A profiler trace names the
-        // operators of the backward pass too.
+        // If no stack belongs to a pass, a missing one does not mean backward. A profiler trace names backward operators, too.
         let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
         let is_operator = |i: usize| stacks.frame(FrameId(i as u32)).is_some_and(|f| stacks.text(f.file) == OPERATOR_FILE);
         let mut frames = 0..stacks.frame_count();
@@ -184,8 +183,7 @@ impl Phases {
         }
     }
 
-    /// Ends the last run where, after its last allocation, a block older than the last forward pass is freed: the program is
-    /// exiting and freeing everything.
+    /// Ends the last run where, after its allocations, a block older than the last forward pass is freed: the program exits.
     fn leave_out_the_exit(&mut self, tables: &DeviceTables) {
         let pass = self.runs.iter().rfind(|run| run.part == Part::Forward).map(|run| run.rows.0);
         let Some(run) = self.runs.last_mut() else { return };

@@ -225,8 +225,7 @@ fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<Fram
     line_of(stacks, stack).filter(|_| is_of_model)
 }
 
-/// The innermost Python line outside torch and outside wrappers of its operators; `None` if the stack has none, as in the
-/// backward pass. O(depth).
+/// The innermost Python line outside torch and wrappers of its operators; `None` without one, as in the backward pass. O(depth).
 pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
         let file = stacks.text(f.file);

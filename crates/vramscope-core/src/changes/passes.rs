@@ -350,8 +350,7 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// The steps in which a graph keeps autocast's copies: at least half as many tensors of the forward pass live as long as the
-/// first copy that is freed.
+/// The steps in which a graph keeps autocast's copies: half as many tensors of the pass live as long as the first freed copy.
 fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
     let mut of_step: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
     for &row in copies {
@@ -376,8 +375,7 @@ fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
         .collect()
 }
 
-/// `del` of the tensors that a line makes, directly or in functions that it calls, at the end of the phase that made them. False
-/// if none of them lives longer than that.
+/// `del` of the tensors that a line makes, also in functions that it calls, at the end of their phase. False if none outlives it.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
     let stacks = program.stacks;

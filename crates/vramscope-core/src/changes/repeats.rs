@@ -320,8 +320,7 @@ fn usual_lines(draft: &Draft<'_>, rows: &[Below], starts: &[usize]) -> Option<(u
     lines.fold(None, |all, line| all.map_or(Some((line, line)), |(a, b): (u32, u32)| Some((a.min(line), b.max(line)))))
 }
 
-/// The rows of a call without those of code that is called after it: a function of the same name elsewhere in the file, such as
-/// the layer between two stages.
+/// The rows of a call without those of another function of this name in the file, such as the layer between two stages.
 fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>) -> &'b [Below] {
     /// A function may continue for this many lines after the last one at which most calls allocate.
     const BEHIND: u32 = 24;

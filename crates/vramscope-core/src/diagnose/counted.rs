@@ -53,14 +53,12 @@ fn peak(stats: &MemoryStats, group: &str) -> Option<u64> {
     stats.get(&format!("{group}.all.peak")).map(|c| c.value)
 }
 
-/// True if PyTorch maintained its counters of split blocks. It does not for expandable segments; without those, any process that
-/// used memory has split a block.
+/// True if PyTorch counted split blocks. It does not for expandable segments; without those, any process has split a block.
 pub fn counts_splits(stats: &MemoryStats) -> bool {
     stats.gauge("inactive_split_bytes", "all").is_some_and(|g| g.allocated.value > 0 || g.peak.value > 0)
 }
 
-/// The waterfall at the time of the counters. Its known parts add up to `reserved`, except for rounding in a summary. Rows that
-/// counters do not show are left open.
+/// The waterfall at the time of the counters. Its known parts add up to `reserved`, except for rounding in a summary.
 pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     let row = |part, bytes| Row { part, bytes };
     let mut rows = vec![

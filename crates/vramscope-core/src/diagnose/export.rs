@@ -87,8 +87,7 @@ pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterR
     out
 }
 
-/// All events of a device, with its segments at the end. If the source has no end state (a trace, a file cut short), it is
-/// derived from the events.
+/// All events of a device, with its segments at the end, which are derived from the events if the source lacks them.
 pub fn whole(recording: &Recording, device: usize, progress: &Progress) -> Result<Option<DevicePart>, Cancelled> {
     let Some(d) = recording.devices.get(device).filter(|d| !d.has_final_state) else {
         return Ok(DevicePart::whole(recording, device));

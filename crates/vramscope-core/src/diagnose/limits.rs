@@ -35,8 +35,7 @@ pub const NO_GPU_MEMORY: &str =
 const PART: u64 = 10;
 
 impl Limit {
-    /// The limit that matters after an event: there is no history, or more than a tenth of the live memory is older than it and
-    /// has no stack. O(live blocks).
+    /// The limit that matters after an event: no history, or over a tenth of live memory is older and has no stack. O(live blocks).
     pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
         let lifetimes = &tables.lifetimes;
         let (mut all, mut bare) = (0u64, 0u64);

@@ -16,8 +16,7 @@ use crate::units::Bytes;
 /// Bytes per read call. Several threads read at once.
 const CHUNK: usize = 4 << 20;
 
-/// Opens a regular file for reading. Refuses anything else: a pipe may block, and a device may never end. For these the error is a
-/// sentence about what to open instead.
+/// Opens a regular file. Refuses a pipe, which may block, and a device, which may never end, with a sentence on what to open.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let check = |meta: &Metadata| match meta.file_type() {
         kind if kind.is_file() => Ok(()),

@@ -55,8 +55,7 @@ pub(crate) fn has_room(address: u64, size: u64) -> bool {
     size <= MAX_BYTES && address.checked_add(size).and_then(|end| end.checked_add(1 << 30)).is_some()
 }
 
-/// Opens a file of any kind. The whole file is read into memory first and stays there until the recording is built; `contents`
-/// says why it is not mapped.
+/// Opens a file of any kind. The whole file stays in memory until the recording is built; `contents` says why it is not mapped.
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let since = Instant::now();
@@ -110,8 +109,7 @@ pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Opens a recording for a comparison or for ranks, which need events, blocks, sums or samples. Also fails if the file contains
-/// only PyTorch's counters.
+/// Opens a recording for a comparison or for ranks. Also fails if the file contains only PyTorch's counters.
 pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let recording = open(path, progress)?;
     if recording.has_only_counters() {

@@ -64,8 +64,7 @@ fn parse_all(text: &str) -> Vec<MemoryStats> {
     if tables.is_empty() { dictionary(text) } else { tables }
 }
 
-/// The counters of a text as a recording without anything else: one entry per device with its last counters. `None` when there
-/// are none. Cost: one pass over the text.
+/// The counters of a text as a recording: one entry per device with its last counters. `None` without any. One pass over the text.
 pub fn read(text: &str, name: &str) -> Option<Recording> {
     let mut report = LoadReport::default();
     let mut sets: Vec<(DeviceId, MemoryStats)> = Vec::new();

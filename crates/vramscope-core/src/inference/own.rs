@@ -46,8 +46,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
             requests.captures = inferred;
         }
     }
-    // A block from before the trace may be larger than the trace shows. If the model would use the space after it but the
-    // recording did not, then it is larger.
+    // A block from before the trace is larger than shown if the model would use the space after it, but the recording did not.
     while let Agreement::Differs(Difference { modelled: Some(h), .. }) = &outcome {
         if h.action != Action::Alloc || !super::start::widen_guess_before(&mut requests.start, h.address) {
             break;

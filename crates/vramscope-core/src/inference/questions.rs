@@ -1,5 +1,4 @@
-//! Answers many questions at once, on all cores. Each answer is passed on as soon as it is known, and a question whose answer
-//! follows from another one needs no run.
+//! Answers many questions at once, on all cores. Passes each answer on at once. An answer that follows from another needs no run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};

@@ -61,8 +61,7 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// The factor by which the memory above `fixed_bytes` may grow for the run to fit `limit`: the headroom of a batch. Below 1
-    /// if the run has to shrink to fit.
+    /// The factor by which memory above `fixed_bytes` may grow within `limit`: the headroom of a batch. Below 1 if it must shrink.
     ///
     /// `fixed_bytes` does not grow with the batch: parameters, gradients, optimizer state. This is a first estimate: it assumes
     /// that reserved memory stays in proportion to active memory. 0 if the fixed part alone does not fit; `None` if nothing grows.

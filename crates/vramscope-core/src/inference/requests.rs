@@ -146,8 +146,7 @@ impl<'a> Requests<'a> {
         self.count
     }
 
-    /// True if answers under other settings depend on more than the requests: on blocks from before the trace, pools of captured
-    /// graphs, or missing events.
+    /// True if other settings' answers also depend on blocks from before the trace, pools of captured graphs, or missing events.
     pub(crate) fn needs_assumptions(&self) -> bool {
         self.assumptions.iter().any(|a| !matches!(a, Assumption::GuardedFrees { .. }))
     }

@@ -100,8 +100,7 @@ impl Script<'_> {
         self.run_into(terms, ()).0
     }
 
-    /// Like [`run`](Self::run), with a sink that receives the index of each step before its actions. Also returns the sink and
-    /// the segments held at the end.
+    /// Like [`run`](Self::run), with a sink that gets each step's index before its actions. Also returns it and the final segments.
     pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
         let memory = SimulatedMemory::new(UNKNOWN_CAPACITY, terms.placement);
         let mut conf = terms.conf.clone();

@@ -252,8 +252,7 @@ impl EventTable {
         self.last_oom().filter(|&event| !self.allocates_after(event))
     }
 
-    /// The last of [`ooms`](Self::ooms): the error that a crashed program printed. The program survived the earlier ones. `None`
-    /// where nothing failed. O(events).
+    /// The last of [`ooms`](Self::ooms): the one that a crashed program printed. `None` where nothing failed. O(events).
     pub fn last_oom(&self) -> Option<EventId> {
         self.failures().next_back()
     }

@@ -177,8 +177,7 @@ impl Recording {
         self.devices.iter().any(DeviceRecording::has_blocks)
     }
 
-    /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what
-    /// was allocated before it.
+    /// True for a trace of PyTorch 1.8 or 1.9: it has no totals or addresses, so its curves are relative to what came before.
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
         self.source.format == Format::KinetoTrace
             && !device.can_show.addresses.is_known()

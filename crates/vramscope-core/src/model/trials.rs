@@ -37,8 +37,7 @@ impl EventTable {
             // A program that tries ever smaller sizes keeps the block it gets.
             let makes_more =
                 || self.is_like(trials.end, event, Action::Alloc) && (!is_in_order() || self.is_freed_at_once(trials.end));
-            // The next request, from another line, may be the one that fails. Another refusal from this line only means that the
-            // run of trials is longer.
+            // The next request, from another line, may be the one that fails. Another refusal from this line belongs to the trials.
             let goes_on = || {
                 matches!(self.action.get(trials.end), Some(Action::Alloc | Action::Oom))
                     && !self.is_like(trials.end, event, Action::Oom)

@@ -297,8 +297,7 @@ fn of_several<'s>(
     (laws, of)
 }
 
-/// Finds the buffers of reductions, which follow their own law. Returns the cards, given by their number of multiprocessors, for
-/// which most buffers match.
+/// Finds reductions' buffers, which follow their own law. Returns the cards (numbers of multiprocessors) that match most buffers.
 fn find_reductions<'s>(
     program: &Program,
     laws: &mut Laws,

@@ -181,8 +181,7 @@ impl Plan {
         size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
-    /// The largest value under each of several settings, in order. Settings that may have the same answer run one after the
-    /// other, all others in parallel.
+    /// The largest value under each setting, in order. Settings with possibly equal answers run in turn, others in parallel.
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (i, setting) in settings.iter().enumerate() {

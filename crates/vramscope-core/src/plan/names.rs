@@ -105,8 +105,7 @@ pub fn are_siblings(a: &str, b: &str) -> bool {
     !named_numbers(a).is_empty() && plain(a) == plain(b)
 }
 
-/// The sizes in the file names of several recordings: the quantities in which they differ, or the batch if there is only one
-/// file. `None` if the names contain none.
+/// Sizes in the file names of recordings: the quantities in which they differ, or the batch of a single file. `None` without any.
 pub fn sizes_of(names: &[&str]) -> Option<Vec<Size>> {
     let [first, others @ ..] = names else { return None };
     if others.is_empty() {

@@ -1,5 +1,4 @@
-//! Sentences on what recordings leave open besides what is likely to grow: squares of the batch, passes with their own batch, and
-//! a cache from before the recording.
+//! Sentences on what recordings leave open besides likely growth: squares of the batch, other batches, and a cache from before.
 
 use rustc_hash::FxHashSet;
 

@@ -70,8 +70,7 @@ pub struct Program {
     pub probable: Vec<Role>,
 }
 
-/// An attempt that needed far more than the steps before it, and whose failure the program caught. It had another size than the
-/// one that the user states.
+/// A failed attempt that the program caught and that needed far more than earlier steps, so its size is not the stated one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OddAttempt {
     pub(super) step: usize,

@@ -60,8 +60,7 @@ impl Side {
     }
 }
 
-/// Why the given sizes cannot be right: a run that is larger in every quantity needs less memory. A failed run is excluded,
-/// because it ends before its peak.
+/// Why the given sizes are wrong: a run larger in every quantity needs less memory. Excludes failed runs, which lack the peak.
 pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let peak = |p: &Program| p.most_live(&p.rows.iter().map(|row| row.size).collect::<Vec<_>>(), |_| true);
     let known: Vec<(&Program, Vec<u64>, u64)> =

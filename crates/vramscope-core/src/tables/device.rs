@@ -28,8 +28,8 @@ impl DeviceTables {
         }
     }
 
-    /// [`reserved_before`](Self::reserved_before), if it exceeds all later use by more than a quarter, so that the run's peak was
-    /// probably before the trace. O(1).
+    /// [`reserved_before`](Self::reserved_before), if it exceeds later use by over a quarter: the peak was probably before the
+    /// trace.
     pub fn before_earlier_peak(&self) -> Option<u64> {
         let (before, used) = (self.reserved_before(), self.curves.peak(Quantity::Active).0);
         (before > used.saturating_add(used / 4)).then_some(before)

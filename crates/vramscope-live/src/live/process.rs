@@ -37,8 +37,7 @@ impl ProcessLookup {
         ProcessLookup { proc: proc.to_owned(), users: users.collect(), known: HashMap::new(), told: HashMap::new(), in_container }
     }
 
-    /// The start time of a process in clock ticks since boot, and its facts when it is new or the PID was reused. Reads one small
-    /// file for a known process.
+    /// A process's start time in clock ticks since boot, and its facts if it is new or the PID was reused. Reads one file if known.
     pub fn look(&mut self, pid: u32) -> (u64, Option<ProcessFacts>) {
         // A process that died may be listed for a while; it is still the known one.
         let started = self.started(pid).or_else(|| self.known.get(&pid).copied()).unwrap_or(0);

@@ -43,8 +43,7 @@ impl ReplayPlan {
     }
 }
 
-/// Bytes of the simulated card for a replay: the size of the recorded card when known, or else the usual size doubled until the
-/// requests fit. O(events).
+/// Bytes of the simulated card for a replay: the recorded card's when known, else the usual size doubled until all fits. O(events).
 pub(super) fn room_for(device: &DeviceRecording) -> u64 {
     if let Some(capacity) = device.capacity {
         return capacity;

@@ -68,8 +68,7 @@ pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, RulesTextError> {
         .collect()
 }
 
-/// Where the window stores the rules: `vramscope/category_rules.json` in the user's configuration folder. `None` if the
-/// environment names no such folder.
+/// Where the window stores the rules: `vramscope/category_rules.json` in the user's configuration folder, if there is one.
 pub fn rules_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base =

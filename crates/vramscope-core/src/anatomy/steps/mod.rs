@@ -24,8 +24,7 @@ pub enum StepSource {
     None,
     /// Each step ends with a range of this name: `ProfilerStep`, `Optimizer.step`.
     Annotation(String),
-    /// Each step begins with one of the program's own ranges of this name (`record_function("train_step")`); the ranges are
-    /// evenly spaced and fill the recording.
+    /// Each step begins with a range of this name (`record_function("train_step")`); they are evenly spaced and fill the recording.
     Range(String),
     /// Each step ends with the optimizer; the place that calls it: `train.py:71`.
     Optimizer(String),
@@ -237,8 +236,7 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     ranges.sort_unstable();
     let begins = ranges.first().filter(|_| key == "ProfilerStep").map(|r| r.0 as u32);
     if key == "Optimizer.step" {
-        // Optimizers that step in direct succession, such as Muon and AdamW, end the same step: nothing is allocated between
-        // them, and no gradient is set to zero.
+        // Optimizers in direct succession, such as Muon and AdamW, end the same step: no allocations or zeroed gradients between.
         let allocates = |from: usize, to: usize| device.events.action.get(from..to).is_some_and(|e| e.contains(&Action::Alloc));
         let mut apart = ranges.clone();
         apart.dedup_by(|next, last| {
@@ -420,8 +418,7 @@ pub struct StepFigures {
     pub allocated: u64,
     /// Number of allocations within it, whether or not they were freed since.
     pub allocations: u64,
-    /// Bytes allocated within it that outlive the next step. Blocks that the next step replaces, such as a loss, do not count.
-    /// `None` for the last step.
+    /// Bytes allocated within it that outlive the next step, unlike a loss, which the next step replaces. `None` for the last step.
     pub kept: Option<u64>,
     /// True if the recording does not show where the step is over, unlike earlier steps; its growth cannot be compared.
     pub is_open: bool,

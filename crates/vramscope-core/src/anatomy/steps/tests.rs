@@ -285,8 +285,7 @@ fn what_a_program_frees_at_its_end_is_no_step() {
     assert_eq!((steps.len(), steps.bounds[8]), (8, 8 * 31));
 }
 
-/// Steps of an input, activations and gradients, without stacks. The gradients are freed after the optimizer's step, or once the
-/// next step has its input.
+/// Steps of input, activations and gradients, without stacks. Gradients are freed after the optimizer, or after the next input.
 fn with_gradients(steps: u64, zeroes_late: bool) -> Recording {
     const FREE: [Action; 2] = [Action::FreeRequested, Action::FreeCompleted];
     let mut d = DeviceRecording::default();

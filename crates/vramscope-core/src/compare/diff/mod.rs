@@ -474,8 +474,8 @@ mod tests {
         (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
     }
 
-    /// Two programs share places but no whole stack. Sentence, rows and flame graph must match them the same way, and compare
-    /// blocks without a stack with nothing.
+    /// Two programs share places but no whole stack. Sentence, rows and flame graph must match them alike, and never match blocks
+    /// without a stack.
     #[test]
     fn two_programs_are_matched_by_place_everywhere() {
         use super::super::flame::{Flame, Shape, entries_of};

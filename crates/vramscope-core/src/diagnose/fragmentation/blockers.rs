@@ -22,8 +22,7 @@ pub struct Blocker {
     pub is_last_in_segment: bool,
     /// True if its segment can serve the request; otherwise freeing it helps only by what returns to the device.
     pub serves: bool,
-    /// Bytes of the segment or pages that would return to the device if it were freed; 0 unless requested with
-    /// [`blockers_with_segments`].
+    /// Bytes of the segment or pages that freeing it returns to the device; 0 unless requested with [`blockers_with_segments`].
     pub returns: u64,
 }
 

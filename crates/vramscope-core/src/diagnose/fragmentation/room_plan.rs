@@ -68,8 +68,7 @@ pub struct WithMore {
     pub is_optimal: bool,
 }
 
-/// The cheapest hole: the range of adjacent blocks that is large enough and holds the fewest live bytes. Two pointers over each
-/// segment, so O(blocks); optimal.
+/// The cheapest hole: the range of adjacent blocks that is large enough and holds the fewest live bytes. O(blocks); optimal.
 pub fn cheapest_hole(state: &State, servers: &Servers, request: u64) -> Option<RoomPlan> {
     // A request of 0 bytes, as in damaged files, takes a block like any other.
     let request = request.max(1);

@@ -349,8 +349,7 @@ fn offset_of(extents: &[Extent], address: u64) -> Option<u64> {
     (address - extent.address < extent.size).then(|| extent.offset + (address - extent.address))
 }
 
-/// The range of axis positions between two addresses; the whole axis if nothing in between exists, because the segments it was
-/// about are not in this window.
+/// The range of axis positions between two addresses; the whole axis if nothing in between is in this window.
 fn range_of(extents: &[Extent], from: u64, to: u64) -> (u64, u64) {
     let (low, high) = (offset_from(extents, from), offset_from(extents, to));
     if low < high { (low, high) } else { (0, extents.last().map_or(0, |e| e.offset + e.size)) }

@@ -427,8 +427,7 @@ fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
     balance(adds, goes) || balance(number, others)
 }
 
-/// True if an allocation is in a private pool. A captured CUDA graph keeps its memory by design, and programs capture several
-/// graphs, for example one per batch size.
+/// True if an allocation is in a private pool: a captured CUDA graph keeps its memory by design, and programs capture several.
 fn is_captured(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
     let pool = tables.lifetimes.get(device, id).map(|l| l.pool);
     pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))

@@ -75,7 +75,6 @@ fn rhythm(leaks: &[&Growth]) -> Rhythm {
 }
 
 /// How often these stacks leave memory behind: `every step`, `every 5th step`, `many a step`, `every step from step 30 on`.
-/// `step` is the word for a step.
 pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     let often = match rhythm(leaks) {
         Rhythm::Every(n) => {

@@ -1,5 +1,4 @@
-//! Failed attempts whose memory is still held when the program tries again: the exception keeps the frames of the failed call,
-//! and the frames keep their tensors.
+//! Failed attempts whose memory is still held when the program tries again, because the exception keeps the failed call's frames.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -1,5 +1,4 @@
-//! What would have helped: settings under which the allocator model serves the whole recording, and consequences of the failure's
-//! own figures. No other claims are made.
+//! What would have helped: settings under which the model serves the whole recording, and consequences of the failure's figures.
 
 use serde::Serialize;
 
@@ -140,8 +139,7 @@ impl Helped {
         }
     }
 
-    /// The smallest cap within the known range under which a setting serves every request; `None` if any cap of the range does,
-    /// or if something else decides.
+    /// The smallest cap in the known range with which a setting serves all requests; `None` if any does, or something else decides.
     pub fn passes_from(&self, remedy: &Remedy) -> Option<u64> {
         let least = self.limit.filter(|limit| !limit.is_known())?.least;
         remedy.passes_from_bytes.filter(|&from| remedy.oom_varies && from > least)
@@ -216,8 +214,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 ("1.0".to_owned(), share)
             }
         };
-        // A program that failed while its memory was growing needs more than this request; a line with the smallest possible cap
-        // would fail a moment later.
+        // A program whose memory still grew needs more than this request; with the smallest cap it would fail a moment later.
         let free = a.device_free_known().map_or(String::new(), |free| format!(" {} is free on the device.", Bytes(free)));
         if is_first && helped.and_then(|h| h.remedies.ends_at_failure).is_some_and(|h| h.is_growing) {
             return formula(

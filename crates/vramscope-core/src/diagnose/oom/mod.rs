@@ -1,5 +1,4 @@
-//! Examines an out-of-memory event: what was requested, what was free and where, and why that was not enough. For a recording
-//! that did not fail: how close it came.
+//! Examines an out-of-memory event: what was requested, what was free and where, and why that was not enough.
 
 mod autopsy;
 mod closest;

@@ -20,8 +20,7 @@ pub struct Failure<'a> {
 }
 
 impl Failure<'_> {
-    /// Lines to change in the program, most important first: an earlier attempt to release, a pass to run without a graph. Empty
-    /// if neither applies. O(lifetimes).
+    /// Lines to change in the program, most important first: an earlier attempt to release, a pass to run without a graph.
     pub fn advice(&self) -> Vec<Advice> {
         self.let_go_of_attempts().into_iter().chain(self.without_backward()).collect()
     }

@@ -319,8 +319,7 @@ impl Builder {
         }
         let stack = self.stack(profile, sample, is_program, most_frames)?;
         let device = self.device(profile, profile.label(sample, b"device"))?;
-        // JAX's arrays of a sample have one size. If another writer's total does not divide evenly, the first arrays get the
-        // rest, so that the sum stays the same.
+        // JAX's arrays of a sample have one size. If another writer's total does not divide evenly, the first arrays get the rest.
         let (each, over) = (bytes / number, bytes % number);
         for i in 0..number {
             let size = each + u64::from(i < over);

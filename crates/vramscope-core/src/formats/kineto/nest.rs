@@ -205,8 +205,7 @@ impl<'r, 'a> Stacks<'r, 'a> {
         stack
     }
 
-    /// Appends the frames from `at` outwards. Returns the forward slice to continue with: that of the innermost linked slice,
-    /// unless a Python function was found.
+    /// Appends frames from `at` outwards. Returns the innermost linked slice's forward slice, unless a Python function was found.
     fn chain(&mut self, mut at: u32, frames: &mut Vec<FrameId>, table: &mut StackTableBuilder) -> u32 {
         let (mut forward, mut has_python) = (NONE, false);
         while let Some(slice) = self.rows.slices.get(at as usize) {

@@ -1,7 +1,6 @@
 //! The scan: one pass over a file that builds everything except the traces.
 //!
-//! It only skims lists of trace entries, and hands out their bytes in parts. So other threads decode the beginning of a trace
-//! while the scan still looks for its end.
+//! It only skims lists of trace entries. Other threads get their bytes in parts and decode them while the scan goes on.
 
 use super::machine::{Machine, Slot, bad};
 use super::memo::{MemoIndex, MemoWriter};
@@ -230,8 +229,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
     }
 
-    /// Skims a batch up to its `APPENDS`, or single entries up to the last `APPEND`. Returns false, without a change, when the
-    /// values there do not go into the list.
+    /// Skims a batch up to its `APPENDS`, or entries up to the last `APPEND`. False if these values are not for the list.
     fn skim(
         &mut self,
         list: NodeId,

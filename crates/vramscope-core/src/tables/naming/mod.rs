@@ -280,8 +280,7 @@ fn folded(stacks: &StackTable, stack: StackId) -> Vec<String> {
     runs.map(line).collect()
 }
 
-/// The innermost informative frame: of Python if the stack has any, else the first that belongs neither to the recorder nor to
-/// the allocator. O(frames inside it).
+/// The innermost informative frame: of Python if the stack has any, else the first outside of recorder and allocator.
 pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     let find = |is: &dyn Fn(Frame) -> bool| frames.iter().copied().find(|&f| stacks.frame(f).is_some_and(is));
@@ -336,8 +335,7 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     }
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
-        // From the user's own frame outwards through the user's code, then what it called from the innermost frame on, then
-        // outwards through libraries.
+        // From the user's own frame outwards through the user's code, then its callees, innermost first, then libraries.
         let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
@@ -376,7 +374,6 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
 }
 
 /// A name with the frame that [distinguishes it](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` for a called frame.
-/// Without a name only the frame.
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
     let text = frame_text(stacks, frame);

@@ -40,8 +40,7 @@ pub(super) struct Follower {
     manner: Manner,
     outlets: Outlets,
     pub shared: Arc<Shared>,
-    /// The UUID of each device index of the process, as last reported. Numbers are looked up each time, because the driver's list
-    /// may arrive after the helper's.
+    /// The UUID of each device index. Numbers are looked up each time: the driver's list may arrive after the helper's.
     devices: HashMap<String, String>,
     told_other_user: bool,
     /// Remaining budgets. A helper that reconnects gets no new ones.
@@ -314,8 +313,7 @@ struct Session {
 }
 
 impl Session {
-    /// The path of a snapshot as this machine sees it. `None` for anything but a file of the helper's user, since the helper
-    /// would not have written it.
+    /// The path of a snapshot as this machine sees it. `None` unless it is a regular file of the helper's user.
     fn outside(&self, pid: u32, path: &str) -> Option<PathBuf> {
         use std::os::unix::fs::MetadataExt;
         use std::path::Component;

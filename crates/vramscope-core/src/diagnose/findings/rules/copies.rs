@@ -88,8 +88,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(unused) if unused.bytes() > copy => (Class::Structure, unused.bytes()),
         _ => (Class::Peak, copy),
     };
-    // A buffer made once has its final size from the start. If a line makes several at a time, such as keys and values of many
-    // layers, the final sizes are unknown.
+    // A buffer made once starts with its final size. If a line makes several, as for many layers, the final sizes are unknown.
     let saving = is_one_a_line.then(|| {
         let finals = places.iter().filter_map(|x| x.ids.iter().map(|&id| p.tables.lifetimes.requested(p.device, id)).max());
         let last = finals.fold(0, u64::saturating_add);

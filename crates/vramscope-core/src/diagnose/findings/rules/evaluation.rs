@@ -73,8 +73,7 @@ fn evaluations(p: &RuleInput<'_>) -> Vec<(u32, u32)> {
     found
 }
 
-/// The factor by which the largest tensors of a line are larger in an evaluation than in a training pass; `None` if the lines do
-/// not agree. O(lifetimes).
+/// How many times larger a line's largest tensors are in evaluation than in training; `None` if lines disagree. O(lifetimes).
 fn times_larger(p: &RuleInput<'_>) -> Option<f64> {
     let lifetimes = &p.tables.lifetimes;
     let mut line_of_stack: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();

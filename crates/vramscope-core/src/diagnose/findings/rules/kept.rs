@@ -510,8 +510,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Reports a line with an elementwise formula, such as a GELU written out in Python. It keeps several tensors per layer, at least
-/// three of them of one size.
+/// Reports a written-out elementwise formula, such as a GELU in Python, that keeps at least three tensors of one size per layer.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     // A profiler trace names the line where a function begins, so all its lines look like one. An unused graph has its own rule.
     if p.recording.source.format == Format::KinetoTrace || keeps_unused_graph(p) {

@@ -89,8 +89,7 @@ fn rows_of_pairs(bytes: u64) -> Option<u64> {
     })
 }
 
-/// Tensors that the program's own lines make from the scores in the step of the peak. They end with one number per row, for
-/// example by gathering the targets.
+/// Tensors that the program's own lines make from the scores in the step of the peak, ending with one number per row.
 struct OwnLoss {
     scores: LifetimeId,
     /// Blocks as large as the scores, or nearly, in order of allocation. The backward pass may read the last one.

@@ -229,8 +229,7 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Reports optimizer state of at least an eighth of the peak, if 8-bit state would lower the peak by a tenth; or of at least a
-/// quarter, if memory is short.
+/// Reports optimizer state of an eighth of the peak if 8-bit state lowers the peak by a tenth, or of a quarter if memory is short.
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_left_over = is_left_over(p);
     let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::OptimizerState && !is_left_over(b.lifetime));

@@ -1,5 +1,4 @@
-//! Decodes trace entries from bytes into columns. The usual entries of each writer are decoded directly; all others take the
-//! general way through a small tree.
+//! Decodes trace entries from bytes into columns. Usual entries are decoded directly; all others through a small tree.
 
 use std::sync::{Mutex, PoisonError};
 

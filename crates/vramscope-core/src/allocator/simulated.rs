@@ -62,7 +62,6 @@ pub struct SimulatedMemory {
     random: u64,
     /// Per stream: the last event recorded, and the last one that is done.
     marks: FxHashMap<u64, (u64, u64)>,
-    /// Live segments by address.
     live: BTreeMap<u64, u64>,
     /// Pieces that ever held a segment, as runs (first piece, and the one after the last): one segment may span millions of pieces.
     touched: BTreeMap<u64, u64>,
@@ -119,7 +118,6 @@ impl SimulatedMemory {
         self.next_recorded
     }
 
-    /// Adds a segment that existed before.
     pub(crate) fn adopt(&mut self, address: u64, size: u64) {
         self.used += size;
         if self.live.is_empty() && !self.is_following {
@@ -129,7 +127,6 @@ impl SimulatedMemory {
         self.note(address, size);
     }
 
-    /// Adds pages that were mapped before.
     pub(crate) fn adopt_pages(&mut self, size: u64) {
         self.used += size;
     }

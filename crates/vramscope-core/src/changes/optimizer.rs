@@ -117,7 +117,6 @@ pub(super) fn in_backward(draft: &mut Draft<'_>) {
     draft.apply(edits);
 }
 
-/// Temporaries of the optimizer.
 fn scratch(draft: &Draft<'_>) -> Vec<u32> {
     draft.which(|r| r.phase == Phase::Optimizer && !matches!(r.role, Role::OptimizerState | Role::Weights | Role::Gradients))
 }

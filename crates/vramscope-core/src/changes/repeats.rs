@@ -331,7 +331,6 @@ fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>
     &rows[..end]
 }
 
-/// The line that makes the result in most calls.
 fn result_line(draft: &Draft<'_>, calls: &[(Vec<&Below>, u32)], forward_end: u32) -> Option<u64> {
     let mut votes: FxHashMap<u64, usize> = FxHashMap::default();
     for result in calls.iter().filter_map(|(own, _)| result_of(draft, own, forward_end)) {

@@ -102,7 +102,6 @@ impl Ratios {
 const GAP: i32 = -3;
 const NO_MATCH: i32 = i32::MIN / 4;
 
-/// How well two rows match.
 fn score(a: &Row, b: &Row, ratios: &Ratios) -> i32 {
     if a.loose != b.loose {
         return NO_MATCH;

@@ -94,7 +94,6 @@ impl OddAttempt {
         (needed.saturating_mul(2) >= others.saturating_mul(3)).then_some(odd)
     }
 
-    /// The plan's note about it.
     pub(super) fn note(&self) -> String {
         let (needed, others) = (Bytes(self.needed), Bytes(self.others));
         format!(
@@ -307,7 +306,6 @@ impl Program {
     }
 }
 
-/// The role of a failed request, from the phase of the program.
 fn role_of_failed(phase: Option<Phase>) -> Role {
     match phase {
         Some(Phase::Forward) => Role::Activations,

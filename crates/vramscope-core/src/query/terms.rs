@@ -17,7 +17,6 @@ fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().flat_map(of).filter(|name| !name.is_empty())
 }
 
-/// Units of a size, lower case.
 pub(super) const SIZE_UNITS: [&str; 15] =
     ["b", "byte", "bytes", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib"];
 

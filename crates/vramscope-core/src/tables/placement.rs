@@ -395,7 +395,6 @@ impl<'a> Placement<'a> {
         self.last = at;
     }
 
-    /// An allocation of `requested` bytes at `address`.
     pub(crate) fn alloc(&mut self, address: u64, requested: u64, lifetime: u32) -> Placed {
         let mut lost = NONE;
         let mut found = self.by_address.get(&address).copied();

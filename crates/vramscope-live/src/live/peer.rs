@@ -80,7 +80,6 @@ mod elsewhere {
     }
 }
 
-/// Reads lines from a socket.
 pub(super) struct Lines {
     stream: UnixStream,
     buffer: Vec<u8>,

@@ -29,7 +29,6 @@ impl Clock for RealClock {
     }
 }
 
-/// Controls of the running thread.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,

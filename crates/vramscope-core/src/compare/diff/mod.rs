@@ -371,7 +371,6 @@ fn intern(
     builder.stack(&frames)
 }
 
-/// The blocks without a stack that count as common, see [`Comparison::common_without_stack`].
 fn common_without_stack(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
     let without_stack = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
         ids.iter()

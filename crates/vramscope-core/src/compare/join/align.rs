@@ -205,7 +205,6 @@ fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> O
     })
 }
 
-/// Number of rows of `a` within the time of `b`.
 fn within(a: &[Row], b: &[Row], offset: i64) -> u64 {
     let times = b.iter().map(|r| r.time_us);
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return 0 };

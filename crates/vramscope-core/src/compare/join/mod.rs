@@ -277,7 +277,6 @@ fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
     e.action.iter().enumerate().filter_map(keyed).collect()
 }
 
-/// Allocations and frees by block size.
 fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
     let e = &device.events;
     let tables = if e.sizes_are_blocks { None } else { DeviceTables::build(device, progress).ok() };

@@ -96,7 +96,6 @@ pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     (!OTHERS.contains(&word)).then_some(from..end)
 }
 
-/// The name without a compression ending.
 pub(super) fn unpacked_name(file: &str) -> &str {
     let end = [".gz", ".zst"].into_iter().find(|end| file.to_ascii_lowercase().ends_with(end));
     end.map_or(file, |end| &file[..file.len() - end.len()])

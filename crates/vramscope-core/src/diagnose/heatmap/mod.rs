@@ -387,7 +387,6 @@ impl HeatmapColumn {
     }
 }
 
-/// The sums for one row of one column.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowSum {
     reserved: u64,

@@ -72,7 +72,6 @@ pub(super) struct DeviceFacts {
     pub(super) capacity: Option<u64>,
 }
 
-/// Marks the absence of an index.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A thread or stream by the text of its pid and tid; the flag keeps streams apart from threads.
@@ -100,7 +99,6 @@ pub(super) struct Rows<'a> {
     thread_ids: FxHashMap<ThreadKey<'a>, u16>,
     /// Per thread: ranges that began (`B`) but have not ended (`E`).
     begun: FxHashMap<(&'a [u8], &'a [u8]), Vec<Fields<'a>>>,
-    /// Ends without a begin.
     lone_ends: u64,
 }
 

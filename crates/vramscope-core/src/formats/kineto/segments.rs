@@ -23,7 +23,6 @@ pub(super) struct SegmentFinder {
     total: Option<u64>,
     /// Size by first address; adjacent ranges of an expandable segment are merged.
     segments: BTreeMap<u64, u64>,
-    /// Live blocks by address.
     live: BTreeMap<u64, u64>,
     /// Bytes reserved when the trace began.
     pub(super) at_start: u64,

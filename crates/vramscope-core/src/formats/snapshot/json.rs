@@ -13,7 +13,6 @@ use super::stream::{Read, Trace};
 use super::trace;
 use crate::model::{DeviceRecording, LoadReport, NoteKind, Progress, StackTableBuilder, StrId};
 
-/// Entries between two progress reports.
 const PROGRESS_EVERY: usize = 4096;
 
 /// Reads JSON. A file that ends early gives the containers and items before its end. Fails without a readable first container.

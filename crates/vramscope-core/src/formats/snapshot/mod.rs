@@ -250,7 +250,6 @@ fn read_traces(
     });
 }
 
-/// The segments of each device ordinal.
 fn read_segments(
     tree: &Tree,
     list: NodeId,

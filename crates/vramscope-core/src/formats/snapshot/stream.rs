@@ -33,7 +33,6 @@ pub(super) struct Read<'a> {
     pub(super) report: LoadReport,
 }
 
-/// One decoded part and its position.
 struct Piece {
     sequence: usize,
     list: NodeId,

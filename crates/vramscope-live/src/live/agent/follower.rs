@@ -34,7 +34,6 @@ const FIGURES: (f64, f64) = (60.0, 20.0);
 /// Interval at which dropped marks are reported.
 const TELL_DROPPED: Duration = Duration::from_secs(10);
 
-/// State of an [`Agent`]'s thread.
 pub(super) struct Follower {
     pid: u32,
     manner: Manner,

@@ -157,7 +157,6 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::Gradients | Role::OptimizerState) && born != NO_EVENT;
         Some(begins.partition_point(|&begin| is_of_model && begin <= born)).filter(|&model| model > 0)
     };
-    // The event at which the next model begins.
     let next = |id: LifetimeId| begins.get(model_of(id)?).copied();
     let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
     let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };

@@ -37,7 +37,6 @@ pub(super) const MULTIPLIES: u16 = 1 << 11;
 /// A matrix product copies its operand because it needs another layout.
 pub(super) const OPERAND: u16 = CLONES | MULTIPLIES;
 
-/// The marks of every stack. O(frames of all stacks).
 pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
     let of_frame: Vec<u16> = (0..stacks.frame_count())
         .map(|i| stacks.frame(crate::model::FrameId(i as u32)).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file))))
@@ -161,7 +160,6 @@ pub(super) struct Trend {
     pub(super) grown: u64,
     /// The part of [`grown`](Self::grown) in the second half.
     pub(super) last_half: u64,
-    /// Duration of the series, in seconds.
     pub(super) seconds: f64,
     /// Number of intervals that are higher than the one before.
     pub(super) rising: usize,

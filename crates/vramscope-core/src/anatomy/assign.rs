@@ -320,7 +320,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
     (gradients, of_step)
 }
 
-/// Marks data that a constructor keeps beside the model, such as a replay buffer: larger than every gradient, if nearly all weights
+/// Marks data that a constructor keeps beside the model, such as a replay buffer: larger than all gradients, if nearly all weights
 /// have one.
 fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let Some(&largest) = gradients.keys().max() else { return };
@@ -482,8 +482,7 @@ fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
         for id in run.ids() {
             let size = case.size(id);
             let is_one = is_cublas_size(size) || (is_workspace_size(size) && !weights.contains_key(&size));
-            // Elsewhere, data may have the same size. A matrix product makes its result there just before; profilers name
-            // workspaces.
+            // Elsewhere, data may have the same size. A matmul makes its result there just before; profilers name workspaces.
             let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
             let is_own = run.part == Part::Unknown && !is_cublas_size(size) && !case.device.events.sizes_are_blocks;
             let is_one = is_one && (!is_own || (id.0 > run.rows.0 && stack(LifetimeId(id.0 - 1)) == stack(id)));

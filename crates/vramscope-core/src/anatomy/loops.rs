@@ -563,10 +563,9 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
     (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
 }
 
-/// Of the first rows of iterations, those that begin calls. A loop inside `forward` shows the same lines as a loop that calls it.
-/// An inner loop passes a value from one iteration to the next in a local variable of `forward`; that block is freed in the
-/// middle of the next iteration, which makes a new one. A call leaves no local variables: its result is freed between two calls
-/// or, if the same variable gets a new value, after the next call.
+/// Among the first rows of iterations, those that begin calls. A loop inside `forward` shows the same lines as a loop that calls
+/// it. An inner loop keeps a value in a local variable of `forward`: the block is freed in the middle of the next iteration,
+/// which makes a new one. A call leaves no local variables: its result is freed between two calls, or after the next one.
 fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl Fn(u32) -> Option<(StackId, u64)>) -> Vec<u32> {
     let lifetimes = &tables.lifetimes;
     let (born, gone) = (|row: u32| lifetimes.born(LifetimeId(row)), |row: u32| lifetimes.gone(LifetimeId(row)));

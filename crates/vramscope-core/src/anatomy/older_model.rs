@@ -212,9 +212,8 @@ fn copies_of(sizes: &[(u64, usize)], added: &Sizes) -> Option<usize> {
 }
 
 /// Number of copies of the whole model, without gradients to compare with. Four are weights, gradients and Adam's two moments;
-/// three are the same without gradients. With gradients included, three are weights, gradients and momentum, two are weights and
-/// gradients, and five also have an average of the weights. Sizes that occur only once or twice, such as an embedding's,
-/// distinguish copies of the model from its layers.
+/// three are the same without gradients. With gradients, three have momentum, two have not, and five have an average of the
+/// weights. Sizes that occur only once or twice, such as an embedding's, distinguish copies of the model from its layers.
 fn copies(sizes: &[(u64, usize)], has_gradients: bool) -> usize {
     let is_of_model = |s: &(u64, usize)| s.0 >= LEAST && !(s.1 == 1 && is_workspace_size(s.0));
     let sizes: Vec<(u64, usize)> = sizes.iter().copied().filter(is_of_model).collect();

@@ -9,8 +9,7 @@ use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 pub struct RoleColumn {
     /// The instant: the state after this event.
     pub event: u32,
-    /// Bytes of whole blocks in the order of [`Role::ALL`], with pending frees. A trace's bytes beyond its blocks have no known
-    /// role.
+    /// Bytes of blocks in the order of [`Role::ALL`], with pending frees. A trace's bytes beyond its blocks have no known role.
     pub bytes: [u64; Role::ALL.len()],
 }
 

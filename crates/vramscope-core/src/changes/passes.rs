@@ -14,10 +14,7 @@ use crate::model::FrameId;
 use crate::tables::naming::is_framework;
 
 /// Checkpoints a repeated module: its inner activations are freed at the end of each call and made again before the backward pass
-/// of that call. Returns the line that calls the module, and the number of calls.
-///
-/// # Errors
-/// Why there is no such module.
+/// of that call. Returns the line that calls the module, and the number of calls. The error says why there is no such module.
 pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(String, usize), String> {
     let steps = steps(draft);
     let mut edits = Edits::default();

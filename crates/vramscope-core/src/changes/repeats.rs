@@ -38,13 +38,9 @@ pub(super) struct Repeated {
     pub(super) instances: Vec<Instance>,
 }
 
-/// The line of a forward pass whose repeated calls keep the most bytes; if a name is given, among those that match it.
-///
-/// A name is the class of a module, or a part of it, if a profiler recorded modules. It may always be the function, file or
-/// `file:line` of a repeated call. If nothing matches the name, nothing is found: another module would be a wrong answer.
-///
-/// # Errors
-/// Why nothing is found; for an unknown name, the names that exist.
+/// The line of a forward pass whose repeated calls keep the most bytes; if a name is given, among those that match it. A name is
+/// the function, file or `file:line` of a repeated call or, if a profiler recorded modules, a part of a module's class. A name
+/// without a match finds nothing, because another module would be a wrong answer. The error then lists the names that exist.
 pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<Repeated, String> {
     let mut all = candidates(draft, pass);
     all.sort_by_key(|c| std::cmp::Reverse(c.rank()));

@@ -101,8 +101,7 @@ fn sample_of((time_us, [used, driver, process, others, reserved, active, allocat
     Sample { time_us, used, driver, process, others, reserved, active, allocated, requested }
 }
 
-/// The text for a recording's parts; `None` if they have no such data. With `redact`, without names of people, programs and
-/// machines.
+/// The text for a recording's parts; `None` if they have no such data. `redact` omits names of people, programs and machines.
 pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) -> Option<String> {
     let devices: Vec<Beside> = parts
         .iter()

@@ -53,8 +53,7 @@ pub struct Program {
     pub conf: AllocConf,
     /// The release whose rules reproduce the recording.
     pub version: TorchVersion,
-    /// What a failed request leaves open: requests never made. `None` if nothing failed, or if the requesting code went on with
-    /// less.
+    /// What a failed request leaves open: requests never made. `None` if nothing failed, or if that code went on with less.
     pub horizon: Option<Horizon>,
     /// Rows of the requests that failed.
     pub failed: Vec<u32>,

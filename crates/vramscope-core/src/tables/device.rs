@@ -28,8 +28,7 @@ impl DeviceTables {
         }
     }
 
-    /// [`reserved_before`](Self::reserved_before), if it exceeds later use by over a quarter: the peak was probably before the
-    /// trace.
+    /// [`reserved_before`](Self::reserved_before), if it exceeds later use by over a quarter: the peak probably came before.
     pub fn before_earlier_peak(&self) -> Option<u64> {
         let (before, used) = (self.reserved_before(), self.curves.peak(Quantity::Active).0);
         (before > used.saturating_add(used / 4)).then_some(before)

@@ -48,10 +48,9 @@ pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     (saw.highest().saturating_mul(4) >= peak).then_some(saw)
 }
 
-/// At least three teeth, each rising for three steps or more and then falling within a step by more than a fifth of the range.
-/// For each: the steps in which it begins and drops, and by how much the floor falls. Garbage collection is not synchronised with
-/// the steps; what every step frees itself never shows in the floors. A tooth that rises within one step is an object that is
-/// made and replaced, such as an optimizer for the next stage of training.
+/// For each of at least three teeth: the steps in which it begins and drops, and by how much the floor falls. A tooth rises for
+/// three steps or more, then falls within a step by over a fifth of the range. Garbage collection is not synchronised with the
+/// steps. A tooth that rises within one step is a replaced object, such as the next optimizer.
 pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     const LEAST_TEETH: usize = 3;
     const LEAST_RISE: usize = 3;

@@ -1,7 +1,6 @@
 //! Allocator snapshots, written by `torch.cuda.memory._dump_snapshot` and similar calls, from PyTorch 1.11 to today.
 //!
-//! A snapshot is a dict (before 2.0 a list of segments). Unknown keys are counted, never fatal. Traces and segments are kept by
-//! device.
+//! A snapshot is a dict (before 2.0 a list of segments). Unknown keys are counted, never fatal. Traces and segments are by device.
 
 mod annotations;
 mod columns;

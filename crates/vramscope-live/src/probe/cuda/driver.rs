@@ -129,10 +129,7 @@ driver! {
 }
 
 impl Driver {
-    /// Loads the installed driver.
-    ///
-    /// # Errors
-    /// One sentence when there is none.
+    /// Loads the installed driver. The error is one sentence.
     pub(super) fn load() -> Result<Self, String> {
         // SAFETY: this only tries to load the library by its names, as above.
         if unsafe { sys::is_culib_present() } {

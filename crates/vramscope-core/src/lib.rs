@@ -18,8 +18,8 @@
 //! * [`model`]: the data of a recording. No IO, no threads.
 //! * [`formats`]: one reader per file format, and exports.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
-//! * [`tables`]: lifetimes, states and curves, on which all later modules build. * [`inference`]: reconstructs from a trace the
-//! requests, settings and memory limit behind it, and simulates what-if changes.
+//! * [`tables`]: lifetimes, states and curves, on which all later modules build.
+//! * [`inference`]: reconstructs from a trace the requests, settings and memory limit behind it, and simulates what-if changes.
 //! * [`anatomy`]: what the program was doing: steps, phases, modules, and the role of each block.
 //! * [`changes`]: the effect of a change to the program (checkpointing, a fused optimizer) on its requests.
 //! * [`query`]: finds the allocations and events that match a query text.

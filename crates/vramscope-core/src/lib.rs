@@ -1,29 +1,31 @@
 //! Reads PyTorch's GPU memory recordings and tells where the memory went and why it ran out.
 //!
-//! No screen, no GPU, and no thread that outlives a call. Everything is a [`Recording`]: a snapshot file, a profiler trace, a probe
-//! run and a what-if simulation all become the same immutable value, and every analysis takes one. [`open`] reads it from a file.
+//! The crate needs no screen and no GPU, and starts no thread that outlives a call. Everything is a [`Recording`]: a snapshot
+//! file, a profiler trace, a probe run and a what-if simulation all become the same immutable value, and every analysis takes
+//! one. [`open`] reads it from a file.
 //!
-//! Functions that can fail return an error that can be matched on and whose text is one sentence for the user: [`FormatError`] from
-//! [`open`], [`WriteError`](formats::export::WriteError) where a file is written, [`ParseError`](units::ParseError) for a size,
+//! Functions that can fail return a typed error whose text is one sentence for the user: [`FormatError`] from [`open`],
+//! [`WriteError`](formats::export::WriteError) for writing a file, [`ParseError`](units::ParseError) for a size,
 //! [`QueryError`](query::QueryError) for a query.
 //!
-//! The modules, each naming only what stands to its left (`tests/architecture.rs` of the program checks it):
+//! The modules. Each uses only modules to its left (`tests/architecture.rs` of the program checks this):
 //!
 //! ```text
-//! units < model < { formats, allocator } < inference < tables < anatomy < { query, diagnose } < { compare, plan }
+//! units < model < { formats, allocator } < tables < inference < anatomy < changes < { query, diagnose } < { compare, plan }
 //! ```
 //!
 //! * [`units`]: bytes, times and addresses as text, and back.
-//! * [`model`]: what a recording is. No IO, no threads.
-//! * [`formats`]: bytes to a recording, whatever wrote them.
+//! * [`model`]: the data of a recording. No IO, no threads.
+//! * [`formats`]: one reader per file format, and exports.
 //! * [`allocator`]: PyTorch's caching allocator as an executable model.
-//! * [`inference`]: from a trace to the requests, settings and cap behind it, and what-if.
-//! * [`tables`]: lifetimes, states and curves, which everything after stands on.
-//! * [`anatomy`]: what the program was doing: steps, phases, modules, and what each block is for.
-//! * [`query`]: the allocations and events that a text asks for.
-//! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and the text of errors.
-//! * [`plan`]: the next run: its peak at other sizes, the largest that fits, and what changes to the program would give.
-//! * [`compare`]: differences, flame graphs, ranks, and two sources of one run laid together.
+//! * [`tables`]: lifetimes, states and curves, on which all later modules build.
+//! * [`inference`]: reconstructs from a trace the requests, settings and memory limit behind it, and simulates what-if changes.
+//! * [`anatomy`]: what the program was doing: steps, phases, modules, and the role of each block.
+//! * [`changes`]: the effect of a change to the program (checkpointing, a fused optimizer) on its requests.
+//! * [`query`]: finds the allocations and events that match a query text.
+//! * [`diagnose`]: findings, failed requests, leaks, fragmentation, and error messages.
+//! * [`plan`]: predicts the peak of the next run at other sizes and with changes, and the largest size that fits.
+//! * [`compare`]: differences, flame graphs, ranks, and joining two sources of one run.
 //!
 //! # Open a file and ask for its peak
 //!
@@ -64,7 +66,7 @@
 //! # }
 //! ```
 
-// A panic is how a test says no, also in its helpers.
+// Tests and their helpers fail by panicking.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod allocator;

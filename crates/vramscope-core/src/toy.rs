@@ -1,5 +1,5 @@
-//! A small allocator for tests: it writes the events PyTorch would and remembers the whole state after each, so that what
-//! the analyses reconstruct can be compared with what was.
+//! A small allocator for tests. It writes the events that PyTorch would write, and stores the whole state after each one. Tests
+//! compare that true state with what the analyses reconstruct.
 
 use proptest::prelude::*;
 
@@ -34,7 +34,7 @@ impl ToySegment {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Alloc(u64),
-    /// Frees the n-th live block; the completion waits for `Complete` when set.
+    /// Frees the n-th live block. If the flag is set, the free completes only at `Complete`.
     Free(usize, bool),
     Complete(usize),
     EmptyCache,
@@ -91,7 +91,7 @@ impl Toy {
         toy
     }
 
-    /// The recording of events `from..`, with the end state; and the state before event `from`.
+    /// The recording of events `from..` with the end state, and the true state before event `from`.
     pub(crate) fn recording(&self, from: usize) -> (DeviceRecording, Vec<ToySegment>) {
         let mut dev = DeviceRecording {
             has_final_state: true,
@@ -175,7 +175,7 @@ impl Toy {
     fn new_segment(&mut self, class: SizeClass, rounded: u64) -> u64 {
         let size = self.conf.segment_size(rounded);
         let address = self.next_address;
-        // Sometimes right after the last one: plain segments that touch stay apart.
+        // Sometimes right after the previous segment: plain segments that touch must stay separate.
         self.next_address += size + (self.events.len() as u64 % 2) * 2 * MEBIBYTE;
         let blocks = vec![ToyBlock { address, size, requested: 0, state: BlockState::Inactive }];
         self.segments.push(ToySegment { address, class, blocks });
@@ -190,7 +190,7 @@ impl Toy {
             SizeClass::Small => (SMALL_BASE, 2 * MEBIBYTE),
             SizeClass::Large => (LARGE_BASE, 20 * MEBIBYTE),
         };
-        // The end of the last run of this class, and the hole there.
+        // The end of the last mapped run of this class, and the free space at that end.
         let last = self.segments.iter().rposition(|s| s.class == class);
         let (end, hole) = match last {
             Some(s) => {
@@ -311,7 +311,7 @@ pub(crate) fn confs() -> impl Strategy<Value = AllocConf> {
     ]
 }
 
-/// A device with events that no allocator would write.
+/// A device with events that no allocator would write, to test robustness.
 pub(crate) fn any_device() -> impl Strategy<Value = DeviceRecording> {
     (prop::collection::vec((0u8..11, 0u64..12, 0u64..9), 0..120), any::<bool>()).prop_map(|(raw, end)| {
         let actions = <Action as strum::VariantArray>::VARIANTS;

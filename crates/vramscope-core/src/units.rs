@@ -1,17 +1,16 @@
 //! Bytes, times and addresses: the one place that turns them into text and reads them back.
 //!
-//! Binary units throughout (1 KiB = 1024 bytes), because PyTorch's messages use them; decimal ones (60 GB) are read and then
-//! shown in binary. A no-break space comes before the unit, so that a figure never wraps away from it.
+//! Sizes are shown in binary units (1 KiB = 1024 bytes), as in PyTorch's messages. Decimal units (60 GB) are accepted as input
+//! but shown in binary. A no-break space separates number and unit, so a line never breaks between them.
 
 use std::fmt;
 
-/// A no-break space: between a number and its unit.
 pub const NBSP: char = '\u{a0}';
 
 const KIB: f64 = 1024.0;
 
-/// True for a character that a terminal or viewer obeys instead of showing it: controls (escapes, carriage returns, C1) except
-/// line ends and tabs, direction marks, line separators, and invisible tags.
+/// True for a character that changes how a terminal or viewer behaves instead of being shown: control characters (escape,
+/// carriage return, C1) other than line ends and tabs, direction marks, line separators, and invisible tags.
 pub fn is_steering(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -22,7 +21,7 @@ pub fn is_steering(c: char) -> bool {
     }
 }
 
-/// The text with what steers its reader as `\u` and four hexadecimal digits for each UTF-16 unit. Line ends and tabs stay.
+/// Replaces each [steering character](is_steering) with `\u` and four hexadecimal digits per UTF-16 unit. Line ends and tabs stay.
 pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(is_steering) {
         return text.into();
@@ -41,7 +40,8 @@ pub fn shown(text: &str) -> std::borrow::Cow<'_, str> {
     out.into()
 }
 
-/// Of some words the one that was meant by a mistyped one: fewest letters added, left out, changed or swapped, and few of them.
+/// The candidate that a mistyped `word` most likely means: the one with the fewest letters added, left out, changed or swapped.
+/// `None` when even that one differs too much.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let a: Vec<char> = word.to_lowercase().chars().collect();
     let edits = |other: &str| -> usize {
@@ -66,7 +66,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     (best.0 <= most).then_some(best.1)
 }
 
-/// The text with a capital at its beginning.
+/// The text with its first letter in upper case.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |c| format!("{}{}", c.to_uppercase(), letters.as_str()))
@@ -81,8 +81,8 @@ pub const GIBIBYTE: u64 = 1 << 30;
 
 /// A number of bytes, in the unit PyTorch prints: `512 B`, `1.50 KiB`, `133.65 MiB`, `4.87 GiB`; GiB from 1 GiB on.
 ///
-/// Two decimals, thousands grouped. Zero decimals are dropped (`1,016 MiB`), from GiB on only where nothing is rounded away:
-/// `24 GiB` is that to the byte, `24.00 GiB` is about that.
+/// Up to two decimals, thousands grouped. Zero decimals are dropped below 1 GiB (`1,016 MiB`). From 1 GiB on they are dropped
+/// only when nothing was rounded: `24 GiB` is exact, `24.00 GiB` is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
@@ -98,7 +98,7 @@ enum Unit {
 }
 
 impl Unit {
-    /// The unit of a size that is shown alone. A size that would round up to a whole larger unit is shown in that unit.
+    /// The unit for a size shown on its own. A size that would round up to one of the next larger unit is shown in that unit.
     fn of(bytes: u64) -> Self {
         let rounds_to = |unit: Unit| bytes + unit.bytes() / 1024 / 200 >= unit.bytes();
         if bytes >= 10 * Unit::Tib.bytes() {
@@ -142,8 +142,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Sizes of one sentence: different sizes get different texts, in a smaller unit if needed. `2.05 GiB of 2.10 GiB`, but `2,100
-/// MiB of 2,102 MiB`. Sizes in other units are not changed.
+/// Texts for the sizes in one sentence. If two different sizes would read the same, both use a smaller unit: `2.05 GiB of 2.10
+/// GiB`, but `2,100 MiB of 2,102 MiB`.
 pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let at = |unit: Unit| sizes.map(|n| (n, format!("{}{NBSP}{}", unit.figure(n), unit.name())));
     let is_clear =
@@ -157,8 +157,8 @@ pub fn told_apart<const N: usize>(sizes: [u64; N]) -> [String; N] {
     texts.map(|(_, text)| text)
 }
 
-/// Sizes that a sentence holds against each other: all in the unit of the largest, `1.90 GiB to about 0.82 GiB`; in a smaller one where
-/// some would be 0 or alike.
+/// Texts for sizes that a sentence compares, all in one unit (`1.90 GiB to about 0.82 GiB`): the unit of the largest, or a
+/// smaller one if otherwise some size would show as 0 or two sizes would look equal.
 pub fn compared<const N: usize>(sizes: [u64; N]) -> [String; N] {
     let mut unit = Unit::of(sizes.into_iter().max().unwrap_or(0));
     let is_lost = |unit: Unit| sizes.iter().any(|&n| n > 0 && n < unit.bytes().div_ceil(100));
@@ -190,8 +190,8 @@ pub enum ParseError {
 }
 
 impl Bytes {
-    /// A limit as a user would set it: in MiB, up to 10 GiB, if two decimals of GiB would change it.
-    /// [`parse_limit`](Self::parse_limit) reads it back.
+    /// The text of a limit as a user would set it. Between 1 and 10 GiB it is in MiB if two decimals of GiB would change the
+    /// value. [`parse_limit`](Self::parse_limit) reads it back.
     pub fn limit(self) -> String {
         let text = self.to_string();
         let is_rounded = || Self::parse(&text).is_ok_and(|read| read != self);
@@ -201,8 +201,8 @@ impl Bytes {
         text
     }
 
-    /// The least that is enough beside the same size in a table: as it is shown there where that text is enough too, else in MiB, rounded
-    /// up. Beside `4.94 GiB` the same size as `4.95 GiB` would be read as another.
+    /// A smallest sufficient size, for a table that also shows the exact size. Returns the same text as the table if that text is
+    /// itself sufficient, else MiB, rounded up: next to `4.94 GiB`, a rounded-up `4.95 GiB` would look like a different size.
     pub fn least_beside(self) -> String {
         let shown = self.to_string();
         if self.0 < GIBIBYTE || Self::parse(&shown).is_ok_and(|read| read >= self) {
@@ -211,14 +211,14 @@ impl Bytes {
         format!("{}{NBSP}{}", Unit::Mib.figure(self.0.next_multiple_of(MEBIBYTE)), Unit::Mib.name())
     }
 
-    /// A size that is the least enough, as it is shown: what is not whole is rounded up, so that the text is enough too.
+    /// A smallest sufficient size, rounded up to two decimals, so that the size in the text is also sufficient.
     pub fn at_least(self) -> String {
         let unit = u128::from(Unit::of(self.0).bytes());
         let hundredths = (u128::from(self.0) * 100).div_ceil(unit);
         Bytes(u64::try_from(hundredths * unit / 100).unwrap_or(u64::MAX)).to_string()
     }
 
-    /// As it is shown, but with two decimals also where they are zero, for columns in which others have some: `461.00 MiB`.
+    /// Like `Display`, but always with two decimals, for columns in which other values have decimals: `461.00 MiB`.
     pub fn with_decimals(self) -> String {
         match Unit::of(self.0) {
             Unit::B => self.to_string(),
@@ -226,20 +226,20 @@ impl Bytes {
         }
     }
 
-    /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB`. Units with an i, and single letters, are binary (1 GiB = 1024³ bytes), as
-    /// PyTorch's messages mean them; KB, MB, GB and TB are decimal (1 GB = 1000³ bytes), as data sheets of cards and clouds do.
+    /// Reads `1536`, `60GiB`, `1.5 MiB`, `8g`, `512 MB`. Units with an i and single letters are binary (1 GiB = 1024³ bytes), as
+    /// in PyTorch's messages. KB, MB, GB and TB are decimal (1 GB = 1000³ bytes), as in data sheets.
     ///
     /// # Errors
-    /// [`ParseError`] names the text and the form that is read.
+    /// [`ParseError`] names the text and the accepted form.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         Self::read(text).map(|(bytes, _)| bytes)
     }
 
-    /// As [`parse`](Self::parse), for a limit on memory: a number without a unit counts as bytes only from 1 MiB on, because a
-    /// user who writes `60` means another unit. No smaller limit serves a single request.
+    /// Like [`parse`](Self::parse), for a limit on memory. A number without a unit counts as bytes only from 1 MiB on: a user who
+    /// writes `60` means another unit, and no allocation succeeds under a smaller limit.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse); a small number without a unit, and a limit of 0.
+    /// As [`parse`](Self::parse), and for a small number without a unit or a limit of 0.
     pub fn parse_limit(text: &str) -> Result<Self, ParseError> {
         let text = text.trim();
         match Self::read(text)? {
@@ -249,7 +249,7 @@ impl Bytes {
         }
     }
 
-    /// The same in the decimal unit that data sheets use, where it is a round figure there and not here: `60 GB`, `1.5 GB`.
+    /// The size in the decimal unit of data sheets, if it is a round number there but not in binary: `60 GB`, `1.5 GB`.
     pub fn round_decimal(self) -> Option<String> {
         const STEP: u64 = 10_000_000;
         let is_round = self.0 >= 10 * STEP && self.0.is_multiple_of(STEP) && !self.0.is_multiple_of(MEBIBYTE);
@@ -257,7 +257,7 @@ impl Bytes {
         is_round.then(|| format!("{}{NBSP}{unit}", decimal(self.0 as f64 / scale, 2)))
     }
 
-    /// The bytes, and whether a unit was written.
+    /// The number of bytes, and whether the text had a unit.
     fn read(text: &str) -> Result<(Self, bool), ParseError> {
         let wrong = || ParseError::NotASize(text.to_owned());
         let cleaned: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_' && *c != ',' && *c != NBSP).collect();
@@ -291,8 +291,8 @@ impl Bytes {
     }
 }
 
-/// How the sizes of one column are written: all in one unit, MiB, or that of the largest where it has 10 GiB or more, or KiB where
-/// none has 1 MiB; and all with two decimals where one has some, so that their points line up.
+/// How one column writes its sizes, all in one unit: MiB by default, a larger unit if the largest size is 10 GiB or more, KiB if
+/// all are below 1 MiB. If one size has decimals, all get two, so that the decimal points line up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeColumn {
     unit: Unit,
@@ -300,9 +300,9 @@ pub struct SizeColumn {
 }
 
 impl SizeColumn {
-    /// For these sizes in bytes.
+    /// Chooses the format for these sizes in bytes.
     pub fn of(sizes: impl IntoIterator<Item = u64>) -> Self {
-        // The lowest bit of all sizes tells whether they are whole in a unit.
+        // The bitwise or of all sizes shows whether all of them are whole numbers in a unit.
         let (largest, bits) = sizes.into_iter().fold((0, 0), |(largest, bits), n| (n.max(largest), bits | n));
         let unit = match largest {
             0 | MEBIBYTE.. if largest < 10 * GIBIBYTE => Unit::Mib,
@@ -312,7 +312,7 @@ impl SizeColumn {
         Self { unit, has_decimals: bits & (unit.bytes() - 1) != 0 }
     }
 
-    /// The same for a narrow column: GiB as soon as a figure in MiB would have four digits.
+    /// Like [`of`](Self::of), for a narrow column: GiB as soon as a figure in MiB would need four digits.
     pub fn narrow(sizes: impl IntoIterator<Item = u64> + Clone) -> Self {
         let is_wide = sizes.clone().into_iter().max().is_some_and(|most| most >= 1000 * MEBIBYTE);
         match Self::of(sizes) {
@@ -321,17 +321,17 @@ impl SizeColumn {
         }
     }
 
-    /// The unit, for the head of the column.
+    /// The unit, for the column header.
     pub fn unit(self) -> &'static str {
         self.unit.name()
     }
 
-    /// The head of the column: `peak, MiB`.
+    /// The column header: `peak, MiB`.
     pub fn head(self, name: &str) -> String {
         format!("{name}, {}", self.unit())
     }
 
-    /// A size without the unit. What rounds to nothing and is not nothing is `<0.01`.
+    /// A size without its unit. A size that is not 0 but would round to 0 is `<0.01`.
     pub fn figure(self, bytes: u64) -> String {
         // 0.005 of the unit rounds up.
         if bytes > 0 && bytes < self.unit.bytes().div_ceil(200) {
@@ -394,13 +394,13 @@ impl fmt::Display for Micros {
     }
 }
 
-/// The time of day in UTC of microseconds since the epoch: `01:47:02.576`.
+/// Formats microseconds since the epoch as the time of day in UTC: `01:47:02.576`.
 pub fn time_of_day(epoch_us: i64) -> String {
     let ms = epoch_us.div_euclid(1_000).rem_euclid(86_400_000);
     format!("{:02}:{:02}:{:02}.{:03}", ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000)
 }
 
-/// A size as PyTorch's messages print it, `205.00 MiB`, `1024 bytes`, for text beside such a message.
+/// A size in the format of PyTorch's messages (`205.00 MiB`, `1024 bytes`), for text shown beside such a message.
 pub fn pytorch_size(bytes: u64) -> String {
     let value = bytes as f64;
     if bytes <= KIBIBYTE {
@@ -432,7 +432,7 @@ pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{}{NBSP}{}", count(n), if n == 1 { singular } else { plural })
 }
 
-/// A figure with two decimals, also where they are zero.
+/// Adds two zero decimals to a figure that has none.
 fn two_decimals(text: String) -> String {
     if text.contains('.') { text } else { format!("{text}.00") }
 }

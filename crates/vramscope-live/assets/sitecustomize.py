@@ -1,4 +1,4 @@
-"""Starts the vramscope helper in every Python of a job, then steps aside for the sitecustomize that would have run."""
+"""Starts the vramscope helper in every Python process of a job, then runs the sitecustomize that this file hides."""
 import os
 import sys
 
@@ -12,7 +12,7 @@ try:
 except Exception:
     pass
 try:
-    # Look again without this folder; it goes back to where it was, so that the program's own children find it too.
+    # Import the other one without this folder in sys.path, and restore the path so that child processes find this file too.
     _path = sys.path[:]
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != _here]
     _me = sys.modules.pop("sitecustomize", None)

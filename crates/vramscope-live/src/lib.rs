@@ -10,7 +10,7 @@
 //! * [`live`]: watches GPUs and running processes.
 //! * [`probe`]: the built-in workload, which provokes typical memory problems on this card or on simulated memory.
 
-// A panic is how a test says no, also in its helpers.
+// Tests and their helpers fail by panicking.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod live;

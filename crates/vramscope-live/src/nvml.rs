@@ -1,8 +1,7 @@
 //! NVML, NVIDIA's management library: loads it at run time and hides differences between drivers.
 //!
-//! The live watch and the probe both use it. Handled here: where the library is, a library without `nvmlShutdown` (closing it
-//! would panic), drivers before R510 (no v2 memory call, older process lists), and the withdrawn struct layout of R535.43 to
-//! R535.86.
+//! The live watch and the probe use it. It finds the library, and handles a library without `nvmlShutdown` (closing it would
+//! panic), drivers before R510 (no v2 memory call, older process lists), and the withdrawn struct layout of R535.43 to R535.86.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Starting from a state that was there before: segments and blocks enter the allocator as they are.
+//! Starts the allocator from an existing state: segments and blocks are added as they are.
 
 use super::block::{BlockIx, NO_RESERVATION, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
@@ -6,7 +6,7 @@ use super::memory::DeviceMemory;
 use super::simulated::SimulatedMemory;
 use crate::model::{PoolKey, SizeClass};
 
-/// A segment, or mapped run of an expandable one, that was there before the first event.
+/// A segment, or a mapped run of an expandable segment, that existed before the first event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StartSegment {
     pub(crate) address: u64,
@@ -19,7 +19,6 @@ pub(crate) struct StartSegment {
     pub(crate) blocks: Vec<StartBlock>,
 }
 
-/// A block of a [`StartSegment`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartBlock {
     pub(crate) address: u64,
@@ -27,7 +26,7 @@ pub(crate) struct StartBlock {
     pub(crate) requested: u64,
     pub(crate) is_allocated: bool,
     pub(crate) is_pending: bool,
-    /// The trace leaves more than one size possible.
+    /// True if the trace does not determine the size.
     pub(crate) size_is_a_guess: bool,
     pub(crate) slot: u32,
 }
@@ -38,7 +37,7 @@ impl StartBlock {
     }
 }
 
-/// Enters `start` into a fresh allocator; `slots` receives the live blocks. Counters begin with what was there.
+/// Adds `start` to a fresh allocator; `slots` receives the live blocks. The counters include them from the start.
 pub(crate) fn adopt<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, start: &[StartSegment], slots: &mut [BlockIx]) {
     let mut ranges: Vec<(PoolIx, u64, Vec<&StartSegment>)> = Vec::new();
     for segment in start {
@@ -70,7 +69,7 @@ fn pool_of<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, key: Pool
     if class == SizeClass::Small { a.private[at].small } else { a.private[at].large }
 }
 
-/// The runs of one expandable segment, with unmapped blocks between them and after the last.
+/// Adds the runs of one expandable segment, with unmapped blocks between them and after the last one.
 fn adopt_range<S: EventSink>(
     a: &mut CachingAllocator<SimulatedMemory, S>,
     pool: PoolIx,
@@ -126,7 +125,7 @@ fn link<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, prev: BlockI
     }
 }
 
-/// Enters a segment's blocks behind `last`; returns the last of them.
+/// Adds a segment's blocks after `last`; returns the last block added.
 fn chain<S: EventSink>(
     a: &mut CachingAllocator<SimulatedMemory, S>,
     segment: &StartSegment,

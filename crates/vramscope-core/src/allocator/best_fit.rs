@@ -1,4 +1,4 @@
-//! The search for a free block: the smallest that is large enough, and which of several equal ones.
+//! Best fit: finds the smallest free block that is large enough, and decides between equal ones.
 
 use super::block::{BlockIx, PoolIx};
 use super::caching::{CachingAllocator, EventSink};
@@ -6,7 +6,7 @@ use super::memory::DeviceMemory;
 use super::pool::{FreeKey, TieRule};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Best fit: the smallest free block of the stream that is large enough, ties by the release's rule. Takes it out of the pool.
+    /// Takes the smallest sufficient free block of the stream out of the pool. Ties are decided by the release's rule.
     pub(crate) fn take_best_fit(&mut self, pool: PoolIx, rounded: u64, stream: u64, expandable: bool) -> Option<BlockIx> {
         let counts_ages = self.counts_ages();
         let max_split = self.max_split();
@@ -21,8 +21,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let (mut place, mut key, mut chosen) = candidates.next()?;
         if blocks[chosen].is_expandable() {
             if expandable {
-                // The tail of an expandable segment counts together with the unmapped space after it, so that a hole is
-                // preferred.
+                // The free end of an expandable segment counts with the unmapped space after it, so PyTorch prefers a hole.
                 let reach = |b: BlockIx| {
                     let block = &blocks[b];
                     let behind = block.next.get().map_or(0, |n| if blocks[n].mapped { 0 } else { blocks[n].size });
@@ -51,7 +50,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 }
                 let other = &blocks[other];
                 let whole = !one.is_split() && !other.is_split() && (!counts_ages || one.gc_base == other.gc_base);
-                // Whole segments of equal size are interchangeable; a long run of them is not worth proving.
+                // Whole segments of equal size are interchangeable. After 16 of them, give up proving it and assume a tie.
                 if steps >= 16 || (other.segment != one.segment && !whole) {
                     self.has_tie = true;
                     break;

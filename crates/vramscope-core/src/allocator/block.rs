@@ -15,7 +15,6 @@ impl BlockIx {
         self != Self::NONE
     }
 
-    /// The index; `None` for [`BlockIx::NONE`].
     #[inline]
     pub(crate) fn get(self) -> Option<BlockIx> {
         if self.is_some() { Some(self) } else { None }
@@ -30,38 +29,38 @@ pub(crate) type PoolIx = u16;
 pub(crate) struct Reservation {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// Pages are mapped and unmapped whole.
+    /// Pages of this size are mapped and unmapped as a whole.
     pub(crate) page: u64,
 }
 
 /// Marks a block of a `cudaMalloc` segment: it belongs to no reservation.
 pub(crate) const NO_RESERVATION: u32 = u32::MAX;
 
-/// A run of bytes of one segment. Always exactly one of: handed out (or pending), free, unmapped.
+/// A contiguous range of one segment: allocated or pending free, free, or unmapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
     pub(crate) size: u64,
-    /// What the program asked for; stale while the block is free, as in PyTorch.
+    /// Bytes that the program requested; stale while the block is free, as in PyTorch.
     pub(crate) requested: u64,
     pub(crate) stream: u64,
-    /// Counts block objects; PyTorch 2.12 orders equal sizes by it.
+    /// Creation number of the block object; PyTorch 2.12 breaks ties between equal sizes by it.
     pub(crate) born: u32,
-    /// The pool's clock when the block became free; its age for garbage collection counts from here.
+    /// The pool's clock when the block became free. Garbage collection measures its age from here.
     pub(crate) gc_base: u64,
-    /// Which segment or reservation, counted in order of creation; PyTorch 2.13 orders equal sizes by it.
+    /// Creation number of its segment or reservation; PyTorch 2.13 breaks ties between equal sizes by it.
     pub(crate) segment: u32,
-    /// The expandable segment, or [`NO_RESERVATION`].
+    /// Its expandable segment, or [`NO_RESERVATION`].
     pub(crate) reservation: u32,
     /// Neighbours by address inside the same segment.
     pub(crate) prev: BlockIx,
     pub(crate) next: BlockIx,
-    /// Events that must complete before a freed block is free.
+    /// Number of stream events that must complete before the freed block can be reused.
     pub(crate) events: u32,
     pub(crate) pool: PoolIx,
     pub(crate) allocated: bool,
     pub(crate) mapped: bool,
-    /// Other streams used it: the side table has their list.
+    /// True if other streams used it; `CachingAllocator::recorded` lists them.
     pub(crate) recorded: bool,
 }
 
@@ -76,14 +75,14 @@ impl Block {
         self.reservation != NO_RESERVATION
     }
 
-    /// Handed out, or freed and still guarded by another stream's work.
+    /// Allocated, or freed but still in use by another stream.
     #[inline]
     pub(crate) fn is_in_use(&self) -> bool {
         self.allocated || self.events > 0 || self.recorded
     }
 }
 
-/// All blocks of a device; places of merged blocks are used again.
+/// All blocks of a device. Slots of merged blocks are reused.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     table: Vec<Block>,
@@ -124,14 +123,13 @@ impl Blocks {
         }
     }
 
-    /// Frees the slot of a block. Its neighbours must no longer name it.
+    /// Frees the slot of a block. No neighbour may refer to it any more.
     pub(crate) fn remove(&mut self, ix: BlockIx) {
-        // A size of zero marks the place vacant for `all`.
+        // Size 0 marks the slot as vacant for `all`.
         self.table[ix.0 as usize].size = 0;
         self.vacant.push(ix);
     }
 
-    /// Every block, in no particular order.
     pub(crate) fn all(&self) -> impl Iterator<Item = (BlockIx, &Block)> {
         self.table.iter().enumerate().filter(|(_, b)| b.size > 0).map(|(i, b)| (BlockIx(i as u32), b))
     }

@@ -1,7 +1,7 @@
-//! [`CachingAllocator`]: requests, frees, and what happens between them.
+//! [`CachingAllocator`]: serves requests and frees as PyTorch's caching allocator does.
 //!
-//! The order of steps is PyTorch's: best fit in the pool, garbage collection, a new segment, a private pool that helps out,
-//! oversize blocks given back, the whole cache given back and a last try, out of memory.
+//! A request is tried in PyTorch's order: best fit in the pool; garbage collection; a new segment; a private pool that may help
+//! on out of memory; after releasing oversize blocks; after releasing the whole cache; then it fails with out of memory.
 
 use std::collections::VecDeque;
 
@@ -16,9 +16,9 @@ use super::reach::Reach;
 use super::waiting::Waiting;
 use crate::model::{Action, AllocConf, PoolKey, SizeClass, TorchVersion};
 
-/// The default pool's large half.
+/// The default pool for large requests.
 pub(crate) const LARGE: PoolIx = 0;
-/// The default pool's small half.
+/// The default pool for small requests.
 pub(crate) const SMALL: PoolIx = 1;
 
 /// Receives every action of the allocator, in the order of PyTorch's trace.
@@ -26,7 +26,7 @@ pub trait EventSink {
     /// One action. `address` is the device's free bytes for [`Action::Oom`]; `pool` is `(0, 0)` for the default pool.
     fn event(&mut self, action: Action, address: u64, size: u64, stream: u64, pool: PoolKey);
 
-    /// A replay reaches this event of its recording; the actions that follow belong to it.
+    /// Called when a replay reaches this event of its recording. The actions that follow belong to it.
     #[inline]
     fn at(&mut self, _event: usize) {}
 }
@@ -39,8 +39,7 @@ impl EventSink for () {
 
 /// PyTorch's caching allocator of one device.
 ///
-/// Generic over the memory it manages and the sink of its actions. A request costs a few ordered-map operations, about 0.3 µs on
-/// simulated memory.
+/// Generic over the memory it manages and the sink for its actions. A request takes about 0.3 µs on simulated memory.
 #[derive(Debug)]
 pub struct CachingAllocator<M, S> {
     pub(crate) version: TorchVersion,
@@ -58,18 +57,18 @@ pub struct CachingAllocator<M, S> {
     pub(crate) private_at: FxHashMap<PoolKey, usize>,
     pub(crate) freeable: Vec<PoolKey>,
     pub(crate) routes: Vec<Route>,
-    /// Nested real stream captures; PyTorch 2.13 and later suspend polling only then.
+    /// Number of nested stream captures. PyTorch 2.13 and later stop polling events only while this is above 0.
     pub(crate) captures: u32,
-    /// Set for one request that a replay knows to belong to a private pool.
+    /// Set during one request that a replay knows to belong to a private pool.
     pub(crate) routed_request: bool,
     pub(crate) use_on_oom: Vec<PoolKey>,
     pub(crate) no_split: Vec<PoolKey>,
-    /// Streams that used a block, other than its own.
+    /// For each block, the streams that used it other than its own.
     pub(crate) recorded: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) recorded_in_capture: FxHashMap<BlockIx, Vec<u64>>,
     pub(crate) deferred: Vec<BlockIx>,
     pub(crate) pending: Vec<(u64, VecDeque<(u64, BlockIx)>)>,
-    /// Freed blocks whose completion the caller reports, see [`complete_free`](Self::complete_free).
+    /// Freed blocks whose completion the caller reports with [`complete_free`](Self::complete_free).
     pub(crate) pending_outside: Waiting,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) segments_made: u32,
@@ -78,7 +77,7 @@ pub struct CachingAllocator<M, S> {
     pub(crate) stats: MemoryStats,
     pub(crate) reach: Reach,
     pub(crate) throws_early: bool,
-    /// True while actions are not sent to the sink.
+    /// True while no actions are sent to the sink.
     is_mute: bool,
 }
 
@@ -124,26 +123,26 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         allocator
     }
 
-    /// `set_per_process_memory_fraction`. From 2.10 on a fraction of 1 takes the limit away.
+    /// Like `set_per_process_memory_fraction`. From 2.10 on a fraction of 1 removes the limit.
     pub fn set_memory_fraction(&mut self, fraction: f64) {
         let has_limit = fraction < 1.0 || !self.version.is_at_least(10);
         self.limit = has_limit.then(|| (fraction * self.memory.total() as f64) as u64);
     }
 
-    /// Sets the most bytes that may be reserved; with `None` only the device limits.
+    /// Sets the most bytes that may be reserved; `None` leaves only the device's own limit.
     pub fn set_limit(&mut self, limit: Option<u64>) {
         self.limit = limit;
     }
 
-    /// The settings that the allocator follows.
+    /// The current settings.
     pub fn conf(&self) -> &AllocConf {
         &self.conf
     }
 
-    /// `torch.cuda.memory._set_allocator_settings`.
+    /// Applies settings as `torch.cuda.memory._set_allocator_settings` does.
     ///
     /// # Errors
-    /// As [`AllocConf::reparse`]; the settings stay as they were.
+    /// As [`AllocConf::reparse`]; the settings are then unchanged.
     pub fn set_settings(&mut self, text: &str) -> Result<(), crate::model::ConfError> {
         self.conf.reparse(text, self.version)
     }
@@ -153,7 +152,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         &self.stats
     }
 
-    /// Reserved and allocated bytes now.
+    /// Reserved and allocated bytes at present.
     #[inline]
     pub fn levels(&self) -> (u64, u64) {
         (self.total_reserved, self.stats.allocated_bytes.all.current)
@@ -164,31 +163,31 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.stats.reset_peaks();
     }
 
-    /// True once a search had to choose between equal free blocks of different segments, which the driver's addresses decide
-    /// up to 2.12. While false, figures do not depend on where the driver puts segments.
+    /// True once a search chose between equal free blocks in different segments. Up to 2.12 that choice depends on the addresses
+    /// that the driver gave. While false, figures do not depend on where the driver places segments.
     pub fn has_tie(&self) -> bool {
         self.has_tie
     }
 
-    /// How far it came.
+    /// The highest values reached so far.
     pub fn reach(&self) -> Reach {
         self.reach
     }
 
-    /// The address of a block that was handed out.
+    /// The address of a live block.
     pub fn address(&self, block: BlockIx) -> u64 {
         self.blocks[block].address
     }
 
-    /// The whole size of a block that was handed out.
+    /// The size of a live block in bytes, including its rounding.
     pub fn block_size(&self, block: BlockIx) -> u64 {
         self.blocks[block].size
     }
 
-    /// A request of `size` bytes, not 0, on a stream. Routes decide the pool.
+    /// Serves a request of `size` bytes (not 0) on a stream. The active routes decide the pool.
     ///
     /// # Errors
-    /// See [`AllocError`]. What the attempt gave back to the device stays given back.
+    /// See [`AllocError`]. Memory that the attempt released to the device stays released.
     pub fn malloc(&mut self, size: u64, stream: u64) -> Result<BlockIx, AllocError> {
         if !self.is_capturing() {
             self.process_events()?;
@@ -199,7 +198,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.serve(size, rounded, pool, stream)
     }
 
-    /// A request that is known to belong to a private pool, whatever the routes say; for replays.
+    /// Serves a request that is known to belong to a private pool, regardless of routes; used by replays.
     pub fn malloc_in(&mut self, size: u64, stream: u64, pool: PoolKey) -> Result<BlockIx, AllocError> {
         if pool == (0, 0) {
             return self.malloc(size, stream);
@@ -216,7 +215,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         served
     }
 
-    /// Frees a block: at once, or after the work of other streams that used it.
+    /// Frees a block: at once, or after the pending work of other streams that used it.
     pub fn free(&mut self, block: BlockIx) {
         self.let_go(block);
         if !self.blocks[block].recorded {
@@ -228,15 +227,14 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Frees a block that becomes reusable with [`complete_free`](Self::complete_free), or with a synchronising flush; for
-    /// replays.
+    /// Frees a block, which becomes reusable at [`complete_free`](Self::complete_free) or when the allocator synchronises.
     pub fn free_later(&mut self, block: BlockIx) {
         self.let_go(block);
         self.blocks[block].events += 1;
         self.pending_outside.push(block);
     }
 
-    /// Frees a block at once without sending an action, as PyTorch 2.0 does with a block whose allocation it did not record.
+    /// Frees a block without sending an action, as PyTorch 2.0 does for a block whose allocation it did not record.
     pub(crate) fn free_untraced(&mut self, block: BlockIx) {
         self.is_mute = true;
         self.let_go(block);
@@ -244,7 +242,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.is_mute = false;
     }
 
-    /// The guarded free of a block is over; nothing happens when a flush completed it already (then `false`).
+    /// Completes the free of a pending block. Returns `false` and does nothing if a synchronisation completed it before.
     pub fn complete_free(&mut self, block: BlockIx) -> bool {
         if !self.pending_outside.remove(block) {
             return false;
@@ -254,7 +252,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         true
     }
 
-    /// `round_size` with the exception of releases up to 2.3: one division means no rounding at all.
+    /// Like `round_size`, but in releases up to 2.3 a setting of one division means no rounding at all.
     #[inline]
     pub(crate) fn round(&self, size: u64) -> u64 {
         let is_plain = |index: usize| self.conf.roundup_power2_divisions[index] == 1;
@@ -323,7 +321,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(self.hand_out(block, size, rounded, expandable))
     }
 
-    /// Reports the failure and gives the error. Everything the attempt did stays done.
+    /// Sends the out-of-memory action and returns the error. Nothing that the attempt did is undone.
     fn fail(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> AllocError {
         let available = self.memory.available();
         self.emit(Action::Oom, available, rounded, stream, pool);

@@ -2,7 +2,7 @@
 
 use crate::model::SizeClass;
 
-/// One figure over time: current, peak, and what was added and taken in all.
+/// A counter: current value, peak, and the sums of all increases and decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
     /// Value now: a count or bytes, as the field of [`MemoryStats`] says.
@@ -36,7 +36,7 @@ impl Counter {
     }
 }
 
-/// One figure for both pools together, for the small one and for the large one. Private pools count with them.
+/// A counter for all pools together, for small requests and for large requests. Private pools are included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounter {
     /// Both pools together.
@@ -69,47 +69,47 @@ impl PoolCounter {
     }
 }
 
-/// Everything `torch.cuda.memory_stats` counts. Sizes are whole blocks unless said otherwise.
+/// Everything that `torch.cuda.memory_stats` reports. Sizes are those of whole blocks unless stated otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Blocks handed out and not freed by the program.
+    /// Blocks that the program holds.
     pub allocation: PoolCounter,
-    /// Segments taken with `cudaMalloc`; expandable ones are not counted.
+    /// Segments allocated with `cudaMalloc`; expandable segments are not counted.
     pub segment: PoolCounter,
-    /// Blocks handed out, pending frees included.
+    /// Blocks that the program holds or whose free is pending.
     pub active: PoolCounter,
-    /// Free pieces of segments that are in part in use.
+    /// Free blocks in segments that also hold blocks in use.
     pub inactive_split: PoolCounter,
     /// Bytes of the blocks in [`allocation`](Self::allocation).
     pub allocated_bytes: PoolCounter,
-    /// Bytes taken from the device.
+    /// Bytes of segments.
     pub reserved_bytes: PoolCounter,
     /// Bytes of the blocks in [`active`](Self::active).
     pub active_bytes: PoolCounter,
     /// Bytes of the blocks in [`inactive_split`](Self::inactive_split).
     pub inactive_split_bytes: PoolCounter,
-    /// Bytes that the program requested, of active blocks.
+    /// Bytes that the program requested, for active blocks.
     pub requested_bytes: PoolCounter,
     /// Allocations of at least `max_split_size`.
     pub oversize_allocations: Counter,
     /// Segments of at least `max_split_size`.
     pub oversize_segments: Counter,
-    /// Times the device was asked again after the cache was emptied.
+    /// Times the cache was emptied and the device asked again.
     pub num_alloc_retries: u64,
     /// Requests that failed with [`OutOfMemory`](super::OutOfMemory).
     pub num_ooms: u64,
-    /// Times all streams with pending frees were waited for.
+    /// Times the allocator waited for all streams with pending frees.
     pub num_sync_all_streams: u64,
-    /// `cudaMalloc` and mapping calls.
+    /// Number of `cudaMalloc` and mapping calls.
     pub num_device_alloc: u64,
-    /// `cudaFree` and unmapping calls.
+    /// Number of `cudaFree` and unmapping calls.
     pub num_device_free: u64,
-    /// Requests refused up front (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
+    /// Requests rejected before trying (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
     pub num_oom_rejections: u64,
 }
 
 impl MemoryStats {
-    /// The figures that are kept for each pool, with PyTorch's names, in the order `memory_stats` documents them.
+    /// The per-pool counters with PyTorch's names, in the order in which `memory_stats` documents them.
     pub fn pool_counters(&self) -> [(&'static str, &PoolCounter); 9] {
         [
             ("allocation", &self.allocation),

@@ -1,4 +1,4 @@
-//! The segments and blocks an allocator holds, as `torch.cuda.memory.snapshot` lists them.
+//! The segments and blocks that an allocator holds, as `torch.cuda.memory.snapshot` lists them.
 
 use rustc_hash::FxHashMap;
 
@@ -6,7 +6,7 @@ use super::caching::{CachingAllocator, EventSink};
 use super::memory::DeviceMemory;
 use crate::model::{Action, Block, BlockState, DeviceRecording, PoolKey, Segment, SizeClass, StackId};
 
-/// A segment, or one contiguous mapped run of an expandable one.
+/// A segment, or one contiguous mapped run of an expandable segment.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HeldSegment {
     /// Address of the first byte.
@@ -32,14 +32,14 @@ pub struct HeldBlock {
     pub address: u64,
     /// Size of the whole block in bytes.
     pub size: u64,
-    /// Bytes that were requested; stale for a free block.
+    /// Requested bytes; stale for a free block.
     pub requested: u64,
     /// Live, pending or free.
     pub state: BlockState,
 }
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Every segment with its blocks, by address. Costs a pass over all blocks.
+    /// Every segment with its blocks, by address. O(blocks).
     pub fn segments(&self) -> Vec<HeldSegment> {
         let is_head = |prev: super::BlockIx| prev.get().is_none_or(|p| !self.blocks[p].mapped);
         let mut out = Vec::new();
@@ -72,8 +72,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
     }
 }
 
-/// Enters what an allocator holds into a device's recording: the state at its end. A block in use gets the stack of the newest
-/// allocation at its address, a segment that of the event that took it. O(events + blocks).
+/// Stores what an allocator holds as the end state of a device recording. A block in use gets the stack of the newest allocation
+/// at its address; a segment gets the stack of the event that allocated it. O(events + blocks).
 pub fn enter_held(device: &mut DeviceRecording, held: &[HeldSegment]) {
     let mut allocations: FxHashMap<u64, StackId> = FxHashMap::default();
     let mut growths: FxHashMap<u64, StackId> = FxHashMap::default();

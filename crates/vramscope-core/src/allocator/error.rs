@@ -1,22 +1,22 @@
-//! Why a request was not served, and the text that PyTorch raises.
+//! Errors of a request, and the text of PyTorch's out-of-memory message.
 
 use crate::model::TorchVersion;
 
-/// Why a request was not served.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// Every resort was tried.
+    /// Out of memory, after every step of the allocator was tried.
     #[error("{}", .0.message(TorchVersion::REFERENCE))]
     OutOfMemory(Box<OutOfMemory>),
-    /// Refused before trying (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
+    /// Rejected before trying (`throw_on_cudamalloc_oom`, PyTorch 2.12 and later).
     #[error(
         "CUDA out of memory. Allocation was preemptively rejected because it would exceed per_process_memory_fraction limit. Requested size: {size}"
     )]
     Rejected {
-        /// Bytes of the segment that would have been taken.
+        /// Size of the segment that it needed, in bytes.
         size: u64,
     },
-    /// The device failed in another way than by being full.
+    /// The device failed for another reason than lack of memory.
     #[error("the device failed: {0}")]
     Device(String),
     /// A pool was used against PyTorch's rules.
@@ -27,26 +27,26 @@ pub enum AllocError {
 /// The figures of an out-of-memory error, all in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The request, rounded: what the trace shows.
+    /// The request after rounding, as in the trace.
     pub rounded: u64,
-    /// The segment it would have needed: what the message calls "tried to allocate".
+    /// The segment that it needed: "tried to allocate" in the message.
     pub segment: u64,
     /// Total memory of the device.
     pub total: u64,
     /// Free memory of the device.
     pub available: u64,
-    /// The limit of this process.
+    /// Most bytes that this process may reserve; `None` without a limit.
     pub limit: Option<u64>,
-    /// Bytes in blocks the program holds.
+    /// Bytes in blocks that the program holds.
     pub allocated: u64,
     /// Free bytes in private pools, which the message counts as allocated.
     pub private_free: u64,
-    /// Bytes taken from the device.
+    /// Bytes of all segments.
     pub reserved: u64,
 }
 
 impl OutOfMemory {
-    /// PyTorch's message, without the lines about processes that only NVML can tell.
+    /// PyTorch's message, without the lines about processes, which need NVML.
     pub fn message(&self, version: TorchVersion) -> String {
         let allocated = self.allocated + self.private_free;
         let capacity = if version.is_at_least(2) { "capacity" } else { "capacty" };
@@ -77,7 +77,7 @@ impl OutOfMemory {
     }
 }
 
-/// A size as PyTorch's messages write it.
+/// Formats a size as PyTorch's messages do.
 fn size_text(bytes: u64) -> String {
     const KIB: f64 = 1024.0;
     let value = bytes as f64;

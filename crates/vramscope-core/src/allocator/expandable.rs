@@ -1,4 +1,4 @@
-//! Expandable segments: a range of addresses far larger than needed, with pages mapped where requests want them.
+//! Expandable segments: each reserves a large address range and maps pages into it as requests need them.
 
 use super::block::{BlockIx, PoolIx, Reservation};
 use super::caching::{CachingAllocator, EventSink};
@@ -8,7 +8,7 @@ use crate::model::conf::SMALL_SEGMENT;
 use crate::model::{Action, SizeClass};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Maps what a request lacks, lowest hole first. `None` when a page does not fit; pages mapped by then stay.
+    /// Maps the pages a request lacks, in the lowest suitable gap. `None` if a page does not fit; pages mapped before that stay.
     pub(crate) fn expand(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> Result<Option<BlockIx>, AllocError> {
         let Some(mut candidate) = self.find_expandable(pool, rounded, stream)? else { return Ok(None) };
         if !self.blocks[candidate].mapped {
@@ -30,8 +30,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(Some(candidate))
     }
 
-    /// Where a request can grow: the lowest unmapped range that is large enough together with the free block before it. Makes a
-    /// new reservation if there is none.
+    /// Finds where the request can grow: the lowest unmapped range that is large enough together with the free block before it.
+    /// Makes a new reservation if there is none.
     fn find_expandable(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> Result<Option<BlockIx>, AllocError> {
         if let Some(home) = self.pools[usize::from(pool)].stream(stream) {
             for &unmapped in home.unmapped.values() {
@@ -61,7 +61,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// The page size of a pool's expandable segments.
     pub(crate) fn page_of(&self, pool: PoolIx) -> u64 {
         match self.class_of(pool) {
             SizeClass::Small => SMALL_SEGMENT,
@@ -69,7 +68,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Enters a reservation as one unmapped block.
+    /// Adds a reservation as one unmapped block.
     pub(crate) fn add_reservation(&mut self, pool: PoolIx, stream: u64, address: u64, size: u64) -> BlockIx {
         let page = self.page_of(pool);
         self.reservations.push(Reservation { address, size, page });
@@ -81,7 +80,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         block
     }
 
-    /// Maps whole pages from the start of an unmapped block over `want` bytes: all of them, or none and `false`.
+    /// Maps whole pages for `want` bytes from the start of an unmapped block. False if it maps none, because some do not fit.
     fn map(&mut self, block: BlockIx, want: u64) -> Result<bool, AllocError> {
         let b = &self.blocks[block];
         let (address, size, stream, pool, segment, reservation, behind) =
@@ -121,8 +120,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(true)
     }
 
-    /// Unmaps the whole pages inside a free block; the parts before and after them stay mapped and free. Afterwards `block` is
-    /// the unmapped part.
+    /// Unmaps the whole pages inside a free block; the rest stays mapped and free. Afterwards `block` is the unmapped part.
     pub(crate) fn unmap(&mut self, block: BlockIx) -> Result<(), AllocError> {
         let b = &self.blocks[block];
         let (address, size, stream, pool, segment, reservation) = (b.address, b.size, b.stream, b.pool, b.segment, b.reservation);

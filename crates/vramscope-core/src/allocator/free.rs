@@ -1,20 +1,20 @@
-//! [`FreeBlocks`]: the free blocks of one stream, in the order that best fit reads them.
+//! [`FreeBlocks`]: the free blocks of one stream, sorted for best fit.
 
 use super::block::BlockIx;
 use super::pool::FreeKey;
 
-/// The most entries of a piece: few cache lines to search and to move.
+/// Most entries per piece, so that searching and moving touch few cache lines.
 const PIECE: usize = 64;
 
-/// Sorted pieces of entries, none empty. Best fit takes an entry out where it found it, which a `BTreeMap` searches for again.
+/// Sorted pieces of entries; no piece is empty. Unlike a `BTreeMap`, an entry can be removed at the place where a search found it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreeBlocks(Vec<Vec<(FreeKey, BlockIx)>>);
 
-/// A piece, and the place in it.
+/// Index of a piece, and of an entry in it.
 pub(crate) type Place = (usize, usize);
 
 impl FreeBlocks {
-    /// Entries in order, with their places, from the first on that is not before `key`.
+    /// The entries from `key` on, in order, with their places.
     #[inline]
     pub(crate) fn from(&self, key: FreeKey) -> impl Iterator<Item = (Place, FreeKey, BlockIx)> + '_ {
         let (mut piece, mut at) = self.place(key);
@@ -26,12 +26,11 @@ impl FreeBlocks {
         })
     }
 
-    /// All blocks in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockIx> + '_ {
         self.0.iter().flatten().map(|(_, block)| *block)
     }
 
-    /// Blocks before `key`, last first.
+    /// Blocks before `key`, from the last to the first.
     pub(crate) fn before(&self, key: FreeKey) -> impl Iterator<Item = BlockIx> + '_ {
         self.0.iter().flatten().rev().skip_while(move |(k, _)| *k >= key).map(|(_, block)| *block)
     }
@@ -46,7 +45,7 @@ impl FreeBlocks {
         }
         let entries = &mut self.0[piece];
         match entries.get_mut(at) {
-            // Blocks of a damaged file may lie over each other.
+            // In a damaged file, blocks may overlap.
             Some(entry) if entry.0 == key => entry.1 = block,
             _ => entries.insert(at, (key, block)),
         }
@@ -64,7 +63,7 @@ impl FreeBlocks {
         }
     }
 
-    /// Takes out the entry at a place that [`from`](Self::from) told.
+    /// Removes the entry at a place returned by [`from`](Self::from).
     pub(crate) fn remove_at(&mut self, (piece, at): Place) {
         self.0[piece].remove(at);
         if self.0[piece].is_empty() {
@@ -72,7 +71,7 @@ impl FreeBlocks {
         }
     }
 
-    /// The first entry that is not before `key`, or the end.
+    /// The place of the first entry that is not before `key`, or the end.
     #[inline]
     fn place(&self, key: FreeKey) -> Place {
         let piece = self.0.partition_point(|entries| entries.last().is_some_and(|(last, _)| *last < key));

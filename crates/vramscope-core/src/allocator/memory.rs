@@ -1,24 +1,24 @@
-//! [`DeviceMemory`]: where the allocator's memory comes from. Simulated for what-if, a real card for the probe.
+//! [`DeviceMemory`]: the device that an allocator takes memory from. Simulated for what-if, a real card for the probe.
 
-/// Why the device did not do what it was asked.
+/// Why a call to the device failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Not enough memory left; the allocator then tries its next way to find some.
+    /// Not enough memory. The allocator then tries its next way to find memory.
     #[error("the device is out of memory")]
     OutOfMemory,
-    /// Anything else: the request fails with this text.
+    /// Any other failure; the request fails with this text.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A device as PyTorch's allocator sees it: segments, address ranges with pages, and the events that guard frees.
+/// A device as PyTorch's allocator uses it: segments, address ranges with mapped pages, and stream events.
 ///
 /// All sizes and addresses are bytes. Streams are raw handles, 0 the default stream.
 pub trait DeviceMemory {
-    /// Total memory, as `cudaDeviceProp.totalGlobalMem`.
+    /// Total memory, like `cudaDeviceProp.totalGlobalMem`.
     fn total(&self) -> u64;
 
-    /// Bytes still free, as `cudaMemGetInfo`.
+    /// Free bytes, like `cudaMemGetInfo`.
     fn available(&self) -> u64;
 
     /// `cudaMalloc`.
@@ -39,22 +39,22 @@ pub trait DeviceMemory {
     /// `cuMemAddressFree` of a whole reservation.
     fn release(&mut self, address: u64, size: u64);
 
-    /// Puts memory behind `size` bytes at `address` of a reservation, in pages of `page` bytes: all of them or none.
+    /// Maps `size` bytes at `address` of a reservation, in pages of `page` bytes: all of them or none.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`] when a page does not fit.
     fn map(&mut self, address: u64, size: u64, page: u64) -> Result<(), DeviceError>;
 
-    /// Takes the pages away again.
+    /// Unmaps pages that [`map`](Self::map) mapped.
     fn unmap(&mut self, address: u64, size: u64, page: u64);
 
-    /// Marks the end of the work queued on a stream so far; the number names the mark.
+    /// Records an event after the work queued on a stream so far; returns its number.
     fn record_event(&mut self, stream: u64) -> u64;
 
-    /// Whether all work before a mark is done.
+    /// True if all work before the event is done.
     fn is_event_done(&mut self, stream: u64, event: u64) -> bool;
 
-    /// Waits for a mark.
+    /// Waits for an event.
     fn wait_event(&mut self, stream: u64, event: u64);
 
     /// Waits for a stream.

@@ -1,8 +1,7 @@
 //! PyTorch's caching allocator as an executable model: one implementation, generic over where memory comes from.
 //!
-//! [`CachingAllocator`] follows PyTorch 2.11 action by action, with the differences of other releases behind a
-//! [`TorchVersion`](crate::model::TorchVersion). It runs on any [`DeviceMemory`]: a simulated one for what-if questions, a real
-//! card for the probe.
+//! [`CachingAllocator`] follows PyTorch 2.11 action by action; a [`TorchVersion`](crate::model::TorchVersion) selects others. It
+//! runs on any [`DeviceMemory`]: simulated for what-if questions, a real card for the probe.
 
 mod adopt;
 mod best_fit;

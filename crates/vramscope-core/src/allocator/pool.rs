@@ -1,4 +1,4 @@
-//! Pools: free blocks in the order best fit reads them, and the private pools of graphs and `MemPool`s.
+//! Pools: free blocks in the order of best fit, and private pools of CUDA graphs and `MemPool`s.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::block::{Block, BlockIx, PoolIx};
 use super::free::FreeBlocks;
 use crate::model::{PoolKey, SizeClass, TorchVersion};
 
-/// How free blocks of one stream are ordered: size first, then what the release breaks ties by. One number, because best fit
-/// compares keys more than anything else: 48 bits of size, 32 of rank, 48 of address. No GPU needs more.
+/// Sort key of a free block within its stream: size, then the release's tie rule. It is one number, because best fit mostly
+/// compares keys: 48 bits of size, 32 of rank, 48 of address, enough for any GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FreeKey(u128);
 
@@ -21,7 +21,7 @@ impl FreeKey {
         FreeKey(size | u128::from(rank) << BITS | u128::from(address & MASK))
     }
 
-    /// Before every block of at least `size` bytes; behind all blocks when no block can be so large.
+    /// Sorts before every block of at least `size` bytes; after all blocks if no block can be that large.
     #[inline]
     pub(crate) fn at_least(size: u64) -> Self {
         if size > MASK { FreeKey(u128::MAX) } else { FreeKey::new(size, 0, 0) }
@@ -66,7 +66,7 @@ impl TieRule {
     }
 }
 
-/// The free and the unmapped blocks of one stream in one pool.
+/// The free and unmapped blocks of one stream in one pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamBlocks {
     pub(crate) free: FreeBlocks,
@@ -74,7 +74,7 @@ pub(crate) struct StreamBlocks {
     pub(crate) unmapped: BTreeMap<u64, BlockIx>,
 }
 
-/// One pool: the small or the large half of the default pool or of a private one.
+/// A pool for small or for large requests, either the default one or a private one.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     pub(crate) class: SizeClass,
@@ -82,7 +82,7 @@ pub(crate) struct Pool {
     pub(crate) owner: Option<PoolKey>,
     /// By stream handle, as PyTorch compares streams.
     streams: Vec<(u64, StreamBlocks)>,
-    /// Searches so far while garbage collection is on: its clock.
+    /// Number of searches while garbage collection is on; used as a clock for block ages.
     pub(crate) calls: u64,
 }
 
@@ -91,7 +91,7 @@ impl Pool {
         Pool { class, owner, streams: Vec::new(), calls: 0 }
     }
 
-    /// The blocks of a stream; `None` when it never had any here.
+    /// The blocks of a stream; `None` if it never had any in this pool.
     #[inline]
     pub(crate) fn stream(&self, stream: u64) -> Option<&StreamBlocks> {
         self.streams.iter().find(|(s, _)| *s == stream).map(|(_, blocks)| blocks)
@@ -106,28 +106,27 @@ impl Pool {
         &mut self.streams[at].1
     }
 
-    /// Every free block: by stream, then size, then tie rule.
     pub(crate) fn free_blocks(&self) -> Vec<BlockIx> {
         self.streams.iter().flat_map(|(_, s)| s.free.blocks()).collect()
     }
 }
 
-/// A pool of its own for a CUDA graph or a `MemPool`.
+/// A private pool of a CUDA graph or a `MemPool`.
 #[derive(Clone, Debug)]
 pub(crate) struct PrivatePool {
     pub(crate) id: PoolKey,
-    /// Graphs, `MemPool`s and contexts that keep it; at 0 its cache may go back to the device.
+    /// Number of graphs, `MemPool`s and contexts that use it. At 0 its cache may be released.
     pub(crate) use_count: i64,
-    /// Successful growths minus releases: PyTorch destroys the pool when a release finds it at 0.
+    /// Successful growths minus releases. PyTorch destroys the pool when a release finds 0 here.
     pub(crate) segments: i64,
     pub(crate) large: PoolIx,
     pub(crate) small: PoolIx,
 }
 
-/// A pool that requests are routed to for now.
+/// Sends requests to a private pool while it is active.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     pub(crate) id: PoolKey,
-    /// Only requests of this stream; `None` takes all.
+    /// The only stream it applies to; `None` for all streams.
     pub(crate) stream: Option<u64>,
 }

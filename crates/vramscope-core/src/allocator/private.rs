@@ -1,4 +1,4 @@
-//! Private pools: CUDA graphs and `MemPool`s route requests into pools of their own.
+//! Private pools: CUDA graphs and `MemPool`s route requests into them.
 
 use super::block::{BlockIx, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
@@ -8,25 +8,25 @@ use super::pool::{Pool, PrivatePool, Route};
 use crate::model::{PoolKey, SizeClass};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Whether requests must leave events and the cache alone: a capture is under way. Up to 2.12 any route counts as one.
+    /// True during a capture, when requests must not touch events or the cache. Up to 2.12 any route counts as a capture.
     pub fn is_capturing(&self) -> bool {
         self.routed_request || if self.version.is_at_least(13) { self.captures > 0 } else { !self.routes.is_empty() }
     }
 
-    /// Marks the begin of a real stream capture (counted by PyTorch 2.13 and later).
+    /// Marks the beginning of a stream capture (counted by PyTorch 2.13 and later).
     pub fn begin_capture(&mut self) {
         self.captures += 1;
     }
 
-    /// Marks the end of a real stream capture.
+    /// Marks the end of a stream capture.
     pub fn end_capture(&mut self) {
         self.captures = self.captures.saturating_sub(1);
     }
 
-    /// Creates a private pool, or takes one more share of it.
+    /// Creates a private pool, or increases its use count.
     ///
     /// # Errors
-    /// When the pool was given up already.
+    /// If the pool's use count was already 0.
     pub fn create_pool(&mut self, id: PoolKey) -> Result<(), AllocError> {
         match self.private_at.get(&id).copied() {
             Some(at) if self.private[at].use_count <= 0 => Err(AllocError::Pool("use_count")),
@@ -41,10 +41,10 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Routes requests, of one stream or all, into the pool until [`end_pool`](Self::end_pool); takes a share of it.
+    /// Routes requests of one stream, or of all, into the pool until [`end_pool`](Self::end_pool). Increases its use count.
     ///
     /// # Errors
-    /// When the pool is routed already; the share is kept, as in PyTorch.
+    /// If the pool already has a route; the use count stays increased, as in PyTorch.
     pub fn begin_pool(&mut self, id: PoolKey, stream: Option<u64>) -> Result<(), AllocError> {
         self.create_pool(id)?;
         if self.routes.iter().any(|r| r.id == id) {
@@ -54,10 +54,10 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Ends the route; the share stays.
+    /// Ends the route; the use count stays.
     ///
     /// # Errors
-    /// When there is no such route.
+    /// If there is no such route.
     pub fn end_pool(&mut self, id: PoolKey) -> Result<(), AllocError> {
         match self.routes.iter().position(|r| r.id == id) {
             Some(at) => {
@@ -68,10 +68,10 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Gives one share up. Without shares the pool's cache may go back to the device.
+    /// Decreases the use count. At 0 the pool's cache may be released.
     ///
     /// # Errors
-    /// When there is no such pool.
+    /// If there is no such pool.
     pub fn release_pool_share(&mut self, id: PoolKey) -> Result<(), AllocError> {
         let Some(pool) = self.private_mut(id) else {
             return Err(AllocError::Pool("no such pool"));
@@ -83,7 +83,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Lets the default pool take cached blocks of this pool rather than fail.
+    /// Sets whether the default pool may use cached blocks of this pool instead of failing.
     pub fn set_use_on_oom(&mut self, id: PoolKey, on: bool) {
         self.use_on_oom.retain(|&k| k != id);
         if on {
@@ -91,7 +91,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Hands the blocks of this pool out whole.
+    /// Makes this pool hand out its blocks without splitting them.
     pub fn set_no_split(&mut self, id: PoolKey) {
         self.no_split.push(id);
     }
@@ -104,7 +104,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.private_at.get(&id).and_then(|&at| self.private.get_mut(at))
     }
 
-    /// The index of a private pool in the list, created with one share when new.
+    /// The index of a private pool; creates it with a use count of 1 if it is new.
     pub(crate) fn private_pool(&mut self, id: PoolKey) -> usize {
         if let Some(&at) = self.private_at.get(&id) {
             return at;
@@ -117,7 +117,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.private.len() - 1
     }
 
-    /// The pool that routes choose for a request: the newest that takes its stream.
+    /// The pool for a request: that of the newest route that applies to its stream.
     pub(crate) fn pool_for(&self, class: SizeClass, stream: u64) -> PoolIx {
         for route in self.routes.iter().rev() {
             if route.stream.is_none_or(|s| s == stream)
@@ -129,7 +129,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         if class == SizeClass::Small { SMALL } else { LARGE }
     }
 
-    /// A cached block of a pool that helps out on out of memory.
+    /// Takes a cached block from a private pool that may help on out of memory.
     pub(crate) fn take_from_helping_pool(
         &mut self,
         pool: PoolIx,
@@ -161,7 +161,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// PyTorch counts one unmap a growth, though a growth may have mapped several times; it asserts when they do not match.
+    /// PyTorch counts one unmap per growth, although a growth may map several times, and asserts that the counts match.
     pub(crate) fn uncount_unmapped(&mut self, pool: PoolIx) -> Result<(), AllocError> {
         if let Some(owner) = self.pools[usize::from(pool)].owner
             && let Some(p) = self.private_mut(owner)
@@ -174,7 +174,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Drops a freeable pool that PyTorch thinks is empty; its blocks, if any are left, live on.
+    /// Removes an unused pool that PyTorch believes to be empty. Any remaining blocks stay alive.
     pub(crate) fn destroy_if_empty(&mut self, id: PoolKey) {
         if self.private_of(id).is_some_and(|p| p.segments == 0) {
             self.private.retain(|p| p.id != id);

@@ -1,22 +1,22 @@
-//! [`Reach`]: how far a run came. Settings that act only beyond that change nothing, which saves running it again.
+//! [`Reach`]: the highest values of a run. A setting that acts only above them changes nothing, so the run need not be repeated.
 
 use crate::model::{AllocConf, TorchVersion};
 
-/// The highest values of a run, in bytes.
+/// The highest values reached in a run, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     /// The largest request, before rounding.
     pub request: u64,
-    /// The largest free block, new segments among them.
+    /// The largest free block, including new segments.
     pub block: u64,
-    /// The most that was reserved when a request found no free block.
+    /// The most bytes reserved when a request found no free block.
     pub reserved: u64,
     /// The highest sum of [`reserved`](Self::reserved) and the segment that the request needed.
     pub asked: u64,
 }
 
 impl Reach {
-    /// The higher value of two runs, field by field.
+    /// The higher value of both runs in each field.
     pub fn or(self, other: Reach) -> Reach {
         Reach {
             request: self.request.max(other.request),
@@ -26,12 +26,12 @@ impl Reach {
         }
     }
 
-    /// True when the same requests under other settings and another limit are served in the same way, block by block:
+    /// True if the run's requests would be served identically, block by block, under the settings and limit `b` instead of `a`:
     ///
-    /// - sizes are rounded alike up to the largest request,
-    /// - no block was as large as `max_split_size` is, before or after,
-    /// - limit and `garbage_collection_threshold` stay as they are, or neither is ever met, before or after,
-    /// - everything else stays as it is.
+    /// - sizes up to the largest request are rounded alike,
+    /// - no block reached `max_split_size`, under `a` or `b`,
+    /// - limit and `garbage_collection_threshold` are equal, or neither has any effect under `a` or `b`,
+    /// - all other settings are equal.
     pub fn is_same(&self, a: (&AllocConf, Option<u64>), b: (&AllocConf, Option<u64>), version: TorchVersion) -> bool {
         let (conf, other) = (a.0, b.0);
         let rounds_alike = || {
@@ -51,7 +51,7 @@ impl Reach {
         collects_alike() && splits_alike() && rounds_alike() && Self::may_be_same(conf, other)
     }
 
-    /// True when some run may show two settings to be the same: they differ only in what acts beyond some size.
+    /// True if two settings differ only in options that act beyond some size, so that a run can show them to be equivalent.
     pub fn may_be_same(a: &AllocConf, b: &AllocConf) -> bool {
         let rest = |c: &AllocConf| AllocConf {
             max_split_size: None,
@@ -62,7 +62,7 @@ impl Reach {
         rest(a) == rest(b)
     }
 
-    /// No limit was met, and nothing was given back on the way to it.
+    /// True if the run stayed below the limit and garbage collection released nothing.
     fn is_free(&self, (conf, limit): (&AllocConf, Option<u64>)) -> bool {
         limit.is_none_or(|limit| {
             let threshold = conf.garbage_collection_threshold;

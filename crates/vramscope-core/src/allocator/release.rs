@@ -1,4 +1,4 @@
-//! Giving memory back: garbage collection, oversize blocks, the whole cache.
+//! Releases memory to the device: garbage collection, oversize blocks, the whole cache.
 
 use super::block::{BlockIx, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
@@ -8,10 +8,10 @@ use super::pool::FreeKey;
 use crate::model::{Action, PoolKey};
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// `torch.cuda.empty_cache()` of this device.
+    /// Like `torch.cuda.empty_cache()`, for this device.
     ///
     /// # Errors
-    /// Only those of private pools used against PyTorch's rules.
+    /// Only if a private pool is used against PyTorch's rules.
     pub fn empty_cache(&mut self) -> Result<(), AllocError> {
         self.release_cached((0, 0))
     }
@@ -42,7 +42,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// All whole free segments go back, then the whole free pages of expandable ones.
+    /// Releases all free segments, then the free pages of expandable segments.
     fn release_pool(&mut self, pool: PoolIx) -> Result<(), AllocError> {
         let mut expandable = Vec::new();
         for block in self.pools[usize::from(pool)].free_blocks() {
@@ -65,7 +65,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Gives a whole `cudaMalloc` segment back.
     fn release_segment(&mut self, block: BlockIx) {
         let b = &self.blocks[block];
         let (address, size, stream, pool) = (b.address, b.size, b.stream, b.pool);
@@ -84,8 +83,8 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.forget(block);
     }
 
-    /// `garbage_collection_threshold`: over the threshold, whole segments of the large pool go that are at least as old as
-    /// the average of those left, until enough are gone.
+    /// `garbage_collection_threshold`: above the threshold, releases free segments of the large pool whose age is at least the
+    /// average of those left, until enough bytes are released.
     pub(crate) fn collect_garbage(&mut self) {
         let Some(limit) = self.limit else { return };
         let threshold = (self.conf.garbage_collection_threshold * limit as f64) as u64;
@@ -106,7 +105,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let mut gained = 0u64;
         let mut freed_some = true;
         while gained < target && freed_some && count > 0 {
-            // The average is taken once a pass, and a pass does not stop at the target.
+            // As in PyTorch, the average is computed once per pass, and a pass does not stop at the target.
             let average = ages as f64 / count as f64;
             freed_some = false;
             for block in self.pools[usize::from(LARGE)].free_blocks() {
@@ -123,12 +122,12 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// With `max_split_size_mb`: gives back one oversize block that is large enough, else oversize blocks from the largest
-    /// down. `true` when that made room for the request; what was given back stays so either way.
+    /// With `max_split_size_mb`: releases one oversize block that is large enough, otherwise oversize blocks from the largest
+    /// down. `true` if that made enough room. Released blocks stay released either way.
     pub(crate) fn release_available(&mut self, pool: PoolIx, rounded: u64, stream: u64) -> bool {
         let Some(max_split) = self.conf.max_split_size else { return false };
         let want = rounded.max(max_split);
-        // Up to 2.4 expandable blocks were picked too, which PyTorch did not survive.
+        // Up to 2.4 PyTorch also chose expandable blocks and then crashed.
         let Some(home) = self.pools[usize::from(pool)].stream(stream) else { return false };
         let enough = home.free.from(FreeKey::at_least(want)).next();
         if let Some((_, _, block)) = enough

@@ -1,4 +1,4 @@
-//! A new segment from the device, when no free block serves a request.
+//! Takes a new segment from the device when no free block fits.
 
 use super::block::{BlockIx, NO_RESERVATION, PoolIx};
 use super::caching::{CachingAllocator, EventSink};
@@ -7,7 +7,7 @@ use super::memory::{DeviceError, DeviceMemory};
 use crate::model::Action;
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// A new segment from the device, or more pages of an expandable one. `None` when the limit or the device forbids it.
+    /// Takes a new segment, or maps more pages of an expandable one. `None` if the limit or the device does not allow it.
     pub(crate) fn new_segment(
         &mut self,
         pool: PoolIx,

@@ -1,4 +1,4 @@
-//! [`SimulatedMemory`]: a device that only counts, with a choice of where the driver would put segments.
+//! [`SimulatedMemory`]: a device without real memory that counts bytes and chooses addresses as a driver would.
 
 use std::collections::BTreeMap;
 
@@ -8,66 +8,64 @@ use super::memory::{DeviceError, DeviceMemory};
 use crate::model::EventId;
 use crate::units::MEBIBYTE;
 
-/// One growth of reserved memory in the recording: where the driver put it.
+/// One growth of reserved memory in a recording, with the address that the driver chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Growth {
     /// The event that recorded it.
     pub event: EventId,
-    /// Pages mapped into an expandable segment; otherwise a whole segment.
+    /// True for pages mapped into an expandable segment, false for a whole segment.
     pub is_map: bool,
     /// Address of the first byte.
     pub address: u64,
     /// Bytes by which reserved memory grew.
     pub size: u64,
-    /// The stream that it is for.
+    /// The stream whose request caused it.
     pub stream: u64,
 }
 
-/// Where simulated segments go. Sizes and offsets inside a segment never depend on it; up to PyTorch 2.12 the choice between
-/// equal free blocks does.
+/// Where simulated segments are placed. Only the choice between equal free blocks, up to PyTorch 2.12, depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// As measured on an H200 with driver 580: in the lowest gap of a 32 MiB piece already in use, else in the highest run of
-    /// pieces given back, else below everything.
+    /// As measured on an H200 with driver 580: the lowest gap in a 32 MiB piece that is in use, else the highest run of released
+    /// pieces, else below all others.
     Driver,
     /// Each segment above the one before.
     Ascending,
     /// Each segment below the one before.
     Descending,
-    /// By turns above what was placed so and below what was placed so, the two far apart.
+    /// Alternates between two distant areas: above earlier segments in one, below earlier segments in the other.
     Alternating,
-    /// Anywhere; the same seed gives the same places.
+    /// Random addresses; the same seed gives the same addresses.
     Random(u64),
 }
 
 /// Addresses are handed out in pieces of this size.
 const PIECE: u64 = 32 * MEBIBYTE;
-/// Where address ranges of expandable segments begin: apart from every segment.
+/// Start of the address ranges of expandable segments, away from all segments.
 const RANGES: u64 = 0x6000_0000_0000;
-/// Spacing of those ranges.
+/// Distance between those ranges.
 const RANGE_STEP: u64 = 1 << 38;
-/// Where random places lie.
+/// Start of the random addresses.
 const RANDOM_BASE: u64 = 0x7100_0000_0000;
 
-/// A device that counts bytes and chooses addresses, without memory behind them.
+/// A simulated device: counts bytes and chooses addresses.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     total: u64,
     used: u64,
     placement: Placement,
-    /// The next address above and below everything placed so far.
+    /// The next address above (`up`) and below (`down`) everything placed so far.
     up: u64,
     down: u64,
     next_range: u64,
     calls: u64,
     random: u64,
-    /// Marks set and passed, by stream.
+    /// Per stream: the last event recorded, and the last one that is done.
     marks: FxHashMap<u64, (u64, u64)>,
-    /// Live segments by address.
     live: BTreeMap<u64, u64>,
-    /// Pieces that ever held a segment: runs of them by the first, up to the one behind the last. A segment may claim millions.
+    /// Pieces that ever held a segment, as runs (first piece, and the one after the last): one segment may span millions of pieces.
     touched: BTreeMap<u64, u64>,
-    /// Growth of the recording, while it is followed.
+    /// Growths of the recording that is being followed.
     recorded: Vec<Growth>,
     next_recorded: usize,
     is_following: bool,
@@ -94,13 +92,13 @@ impl SimulatedMemory {
         }
     }
 
-    /// The device finishes everything queued on a stream.
+    /// Marks everything queued on a stream as done.
     pub fn finish(&mut self, stream: u64) {
         let mark = self.marks.entry(stream).or_default();
         mark.1 = mark.0;
     }
 
-    /// Uses the addresses of `growths` for as long as the same growth is asked for in the same order.
+    /// Uses the addresses of `growths` as long as the same growths are requested in the same order.
     pub fn follow(&mut self, growths: &[Growth]) {
         self.recorded = growths.to_vec();
         self.is_following = true;
@@ -110,17 +108,16 @@ impl SimulatedMemory {
         }
     }
 
-    /// True while every growth so far was the recording's.
+    /// True while every growth matched the recording.
     pub(crate) fn is_following(&self) -> bool {
         self.is_following
     }
 
-    /// How many growths were the recording's.
+    /// Number of growths that matched the recording.
     pub(crate) fn followed(&self) -> usize {
         self.next_recorded
     }
 
-    /// Takes a segment that was there before.
     pub(crate) fn adopt(&mut self, address: u64, size: u64) {
         self.used += size;
         if self.live.is_empty() && !self.is_following {
@@ -130,7 +127,6 @@ impl SimulatedMemory {
         self.note(address, size);
     }
 
-    /// Takes pages that were mapped before.
     pub(crate) fn adopt_pages(&mut self, size: u64) {
         self.used += size;
     }
@@ -149,7 +145,7 @@ impl SimulatedMemory {
         self.touch(address / PIECE, (address + size).div_ceil(PIECE));
     }
 
-    /// Enters pieces up to `to`, joined with those they touch.
+    /// Marks the pieces up to `to` as touched, and merges them with adjacent runs.
     fn touch(&mut self, mut from: u64, mut to: u64) {
         while let Some((&start, &end)) = self.touched.range(..=to).next_back().filter(|(_, end)| **end >= from) {
             if start <= from && to <= end {
@@ -177,11 +173,11 @@ impl SimulatedMemory {
         }
     }
 
-    /// A random vacant place; above everything where hardly any is left, as in a planned run of terabytes.
+    /// A random free address; above everything else if free space is scarce, as in a planned run of terabytes.
     fn place_anywhere(&mut self, size: u64) -> u64 {
         const TRIES: u32 = 1000;
         for _ in 0..TRIES {
-            // xorshift: plain, and the same everywhere.
+            // xorshift: simple, and the same on every machine.
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
@@ -199,7 +195,7 @@ impl SimulatedMemory {
         for (&address, &bytes) in &self.live {
             let piece_start = address / PIECE * PIECE;
             let gap_start = piece_start.max(behind);
-            // Recorded segments of a damaged file may lie over each other.
+            // In a damaged file, recorded segments may overlap.
             if address.saturating_sub(gap_start) >= size {
                 return gap_start;
             }
@@ -211,12 +207,12 @@ impl SimulatedMemory {
             }
             behind = behind.max(end);
         }
-        // Whole pieces given back, highest first.
+        // Runs of released pieces, from the highest down.
         let pieces = size.div_ceil(PIECE);
         for (&first, &behind) in self.touched.iter().rev() {
             let mut top = behind;
             while top >= first + pieces {
-                // The highest segment below, and the pieces above it.
+                // The highest live segment below `top`, and the free pieces above it.
                 let below = self.live.range(..top * PIECE).next_back();
                 let vacant = below.map_or(first, |(a, s)| (a + s).div_ceil(PIECE)).clamp(first, top);
                 if top - vacant >= pieces {
@@ -228,12 +224,12 @@ impl SimulatedMemory {
         self.below(size, PIECE)
     }
 
-    /// A place below everything, at a multiple of `step`; above everything where a recording used the lowest addresses there are.
+    /// An address below everything, at a multiple of `step`; above everything if a recording used the lowest addresses.
     fn below(&self, size: u64, step: u64) -> u64 {
         self.down.checked_sub(size).map_or(self.up, |address| address / step * step)
     }
 
-    /// The recorded address for a growth of this kind, while the recording is followed.
+    /// The recorded address for this growth, while the recording is followed.
     fn recorded_address(&mut self, is_map: bool, size: Option<u64>, stream: u64) -> Option<u64> {
         if !self.is_following {
             return None;
@@ -343,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the driver would put a segment, piece by piece.
+    /// Reference implementation: where the driver would place a segment, checked piece by piece.
     fn place_piece_by_piece(memory: &SimulatedMemory, touched: &BTreeSet<u64>, size: u64) -> Option<u64> {
         let pieces = size.div_ceil(PIECE);
         let (mut run, mut last) = (0, u64::MAX);
@@ -361,7 +357,7 @@ mod tests {
         None
     }
 
-    /// A planned run of many terabytes has more memory than there are random places.
+    /// A planned run of many terabytes needs more memory than there are random places.
     #[test]
     fn more_memory_than_random_places_is_still_placed() {
         let mut memory = SimulatedMemory::new(1 << 45, Placement::Random(1));
@@ -388,7 +384,7 @@ mod tests {
                     continue;
                 }
                 let size = (1 + random(90)) * 2 * MEBIBYTE;
-                // Large ones never fit beside others inside a piece, so the pieces given back decide.
+                // Large segments never share a piece with others, so only released pieces matter.
                 let expected = place_piece_by_piece(&memory, &touched, size);
                 let address = memory.malloc(size, 0).unwrap();
                 if size > PIECE

@@ -1,4 +1,4 @@
-//! Cutting blocks for requests, and growing them together again when they are free.
+//! Splits blocks for requests, and merges them when they are free.
 
 use super::block::BlockIx;
 use super::caching::{CachingAllocator, EventSink};
@@ -6,7 +6,7 @@ use super::memory::DeviceMemory;
 use crate::model::Action;
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// Splits if the rules say so, and hands the low part out. The high part stays the old block.
+    /// Splits the block if the rules say so, and hands out the low part. The high part keeps the old block object.
     pub(crate) fn hand_out(&mut self, found: BlockIx, size: u64, rounded: u64, expandable: bool) -> BlockIx {
         let pool = self.blocks[found].pool;
         let class = self.class_of(pool);
@@ -68,7 +68,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.conf.splits_when(expandable, pool.class, b.size, rounded)
     }
 
-    /// The block becomes free and grows together with free neighbours.
+    /// Marks the block as free and merges it with free neighbours.
     pub(crate) fn free_block(&mut self, block: BlockIx) {
         let b = &self.blocks[block];
         let (address, size, requested, stream, pool) = (b.address, b.size, b.requested, b.stream, b.pool);
@@ -92,7 +92,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
         let class = self.class_of(pool);
         if !has_reservation {
-            // One signed change each, so that merging never shows as a peak.
+            // Apply one signed change per counter, so that merging never shows as a peak.
             let stats = &mut self.stats;
             for (counter, change) in [(&mut stats.inactive_split, split_count), (&mut stats.inactive_split_bytes, split_bytes)] {
                 match change {
@@ -107,7 +107,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.stats.requested_bytes.take(class, requested);
     }
 
-    /// Lets `block` absorb its neighbour when that one is as free and as mapped as it is. Returns the bytes gained.
+    /// Merges the neighbour into `block` if both are free and both mapped or both unmapped. Returns the bytes gained.
     pub(crate) fn merge(&mut self, block: BlockIx, neighbour: BlockIx) -> u64 {
         let Some(other) = neighbour.get() else { return 0 };
         let o = &self.blocks[other];
@@ -140,7 +140,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         size
     }
 
-    /// Removes a block, also from the tables beside the blocks.
+    /// Removes a block from the table and from all side tables.
     pub(crate) fn forget(&mut self, block: BlockIx) {
         if !self.recorded_in_capture.is_empty() {
             self.recorded_in_capture.remove(&block);
@@ -148,7 +148,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.blocks.remove(block);
     }
 
-    /// Adds a block to the free ones and stores its age.
+    /// Adds a block to the free blocks and stores its age.
     pub(crate) fn insert_free(&mut self, block: BlockIx) {
         let b = &mut self.blocks[block];
         let pool = &mut self.pools[usize::from(b.pool)];

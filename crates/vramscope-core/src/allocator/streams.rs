@@ -1,4 +1,4 @@
-//! Frees that wait for other streams: `record_stream`, events, and what ends the wait.
+//! Frees that wait for other streams: `record_stream`, events, and synchronisation.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::memory::DeviceMemory;
 use crate::model::PoolKey;
 
 impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
-    /// `record_stream`: another stream uses the block, so its free waits for that stream's work.
+    /// Like `record_stream`: another stream uses the block, so its free waits for that stream's work.
     pub fn record_stream(&mut self, block: BlockIx, stream: u64) {
         if self.blocks[block].stream == stream {
             return;
@@ -27,7 +27,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// One event on each stream that used the block.
+    /// Records one event on each stream that used the block.
     pub(crate) fn insert_events(&mut self, block: BlockIx) {
         self.blocks[block].recorded = false;
         for stream in self.recorded.remove(&block).unwrap_or_default() {
@@ -40,7 +40,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Frees that were put off during a capture: what the capture itself recorded needs no event any more.
+    /// Handles frees that were deferred during a capture. Uses that the capture itself recorded need no event any more.
     fn flush_deferred(&mut self) {
         for block in std::mem::take(&mut self.deferred) {
             if let Some(in_capture) = self.recorded_in_capture.remove(&block)
@@ -55,7 +55,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         }
     }
 
-    /// Polls each stream's oldest events; an unfinished event hides finished ones after it.
+    /// Polls the events of each stream, oldest first. An unfinished event blocks the later events of its stream.
     pub(crate) fn process_events(&mut self) -> Result<(), AllocError> {
         if self.deferred.is_empty() && self.pending.is_empty() {
             return Ok(());
@@ -80,7 +80,7 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         Ok(())
     }
 
-    /// Waits for every event, or those of one private pool's blocks, and frees what they guarded.
+    /// Waits for all events, or only for those of one private pool's blocks, and frees the blocks that waited for them.
     pub(crate) fn synchronise_all(&mut self, only: Option<PoolKey>) -> Result<(), AllocError> {
         self.stats.num_sync_all_streams += 1;
         self.flush_deferred();

@@ -1,4 +1,4 @@
-//! [`Waiting`]: freed blocks that wait for something outside.
+//! [`Waiting`]: freed blocks whose completion is reported from outside.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::block::BlockIx;
 
-/// Blocks in the order they came, each of them found at once: thousands may wait for as many streams.
+/// Blocks in order of arrival, with fast lookup: thousands of blocks may wait.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiting {
     next: u64,
@@ -21,12 +21,12 @@ impl Waiting {
         self.next += 1;
     }
 
-    /// True when it was there.
+    /// Removes a block; true if it was waiting.
     pub(crate) fn remove(&mut self, block: BlockIx) -> bool {
         self.places.remove(&block).is_some_and(|place| self.order.remove(&place).is_some())
     }
 
-    /// All of them, in their order.
+    /// Removes and returns all blocks, in order.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = BlockIx> + use<> {
         self.places.clear();
         std::mem::take(&mut self.order).into_values()

@@ -1,4 +1,4 @@
-//! The role of each block: decided once for every allocation of a device, from phases, steps, sizes and lifetimes.
+//! Assigns a role to every allocation of a device, using phases, steps, sizes and lifetimes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,12 +11,12 @@ use super::{blind, cache, forward, older, older_model, stepped};
 use crate::model::{Action, StackId, StreamId};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// Fewer blocks of the gradients' sizes than this are not taken for a hand-written optimizer.
+/// A program with fewer gradients than this is not assumed to have a hand-written optimizer.
 const FEWEST_BY_HAND: u32 = 4;
 
-/// The start of a recording is one part in this many of its events.
+/// The first 1/`START_SHARE` of the events counts as the start of a recording.
 const START_SHARE: u32 = 10;
-/// The role of every block, by lifetime. O(lifetimes).
+/// The role of every allocation, by row. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let phases = case.phases;
     let mut of: Vec<Decided> = vec![Decided::default(); case.rows() as usize];
@@ -30,7 +30,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     data(case, &gradients, &mut weights, &mut of);
     built_state(case, &gradients, &mut weights, &mut of);
     let mut older = older::decide(case, &gradients, &weights, has_older_gradients);
-    // An optimizer steps with gradients, and where no backward pass was recorded they are older.
+    // An optimizer needs gradients. If no backward pass was recorded, the gradients are older than the trace.
     let steps_alone = phases.has(Part::Optimizer) && !phases.has(Part::Backward);
     if steps_alone && !has_older_gradients && !older.iter().any(|(_, decided)| decided.0 == Role::Gradients) {
         older = older::decide(case, &gradients, &weights, true);
@@ -51,9 +51,9 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let workspaces = workspaces(case, &weights);
     let masters = sizes_of(case, &of, (Role::OptimizerState, Because::TwiceAsLarge));
     for (at, run) in phases.runs.iter().enumerate() {
-        // A model may be built after its data.
+        // Data may be created before the model.
         let next = phases.runs[at + 1..].iter().find(|r| !matches!(r.part, Part::Unknown | Part::Load));
-        // Beside an optimizer of PyTorch's it is the inner step of meta-learning, and makes weights for the next pass.
+        // With a PyTorch optimizer present, this is the inner step of meta-learning, which makes the weights for the next pass.
         let follows_backward =
             run.part == Part::Unknown && at.checked_sub(1).is_some_and(|i| phases.runs[i].part == Part::Backward);
         let by_hand = follows_backward && !phases.has(Part::Optimizer) && makes_all(case, run, &gradients);
@@ -93,7 +93,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     of
 }
 
-/// What cuDNN makes to try an algorithm, and frees at once.
+/// Marks memory that cuDNN requested to try an algorithm and freed at once.
 fn trials(case: &Case<'_>, of: &mut [Decided]) {
     let trials: FxHashSet<u32> = case.device.events.granted_trials().into_iter().collect();
     if trials.is_empty() {
@@ -106,8 +106,8 @@ fn trials(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// What a program without training makes right behind a forward pass and keeps for long, such as predictions in a list. The inputs of the
-/// next pass are made after it, and go before it does.
+/// Marks results, such as predictions collected in a list: a program that does not train makes them right after a forward pass
+/// and keeps them for long. The inputs of the next pass are made later and freed earlier.
 fn kept_results(case: &Case<'_>, of: &mut [Decided]) {
     let runs = &case.phases.runs;
     if case.phases.has(Part::Backward) {
@@ -130,7 +130,7 @@ fn kept_results(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// The role that a block's phase gives it; forward blocks are decided together later.
+/// The role that follows from a block's phase. Blocks of the forward pass are decided together later.
 fn in_run(
     case: &Case<'_>,
     id: LifetimeId,
@@ -143,7 +143,7 @@ fn in_run(
     let sense = case.sense(id);
     let outlives = case.outlives(id, run);
     let trains = case.phases.has(Part::Backward);
-    // What training keeps for backward may be in a cache's class too.
+    // When training, blocks kept for the backward pass may also be made inside a cache class.
     if sense.bits & CACHE != 0 && !(trains && run.part == Part::Forward) {
         return (Role::KvCache, Because::CacheFrame);
     }
@@ -161,7 +161,7 @@ fn in_run(
         return (Role::Temporaries, Because::TuningFrame);
     }
     match run.part {
-        // An optimizer may give a parameter new memory, more than once: `p.data = p.data - update`.
+        // An optimizer may give a parameter new memory, even repeatedly: `p.data = p.data - update`.
         Part::Optimizer if replaced(case, id, of) == Some(Role::Weights) => (Role::Weights, Because::TakesItsPlace),
         Part::Optimizer if outlives && !sense.clips => (Role::OptimizerState, Because::OutlivesOptimizer),
         Part::Optimizer => (Role::Temporaries, Because::DiesInOptimizer),
@@ -194,14 +194,15 @@ fn in_run(
     }
 }
 
-/// Weights or state that a block takes the place of: older, as large, and freed within a few events of its birth, before it is itself.
+/// The role of the block that this one replaces, if that is weights or optimizer state: the old block is older, of the same size,
+/// freed within a few events of this one's birth, and before this one is freed.
 fn replaced(case: &Case<'_>, id: LifetimeId, of: &[Decided]) -> Option<Role> {
     const SOON: u32 = 12;
     let (born, size) = (case.born(id), case.size(id));
     let end = born.saturating_add(1 + SOON).min(case.device.events.len() as u32);
     let mut freed = (born + 1..end).filter(|&e| case.device.events.action[e as usize] == Action::FreeRequested);
     let lifetimes = &case.tables.lifetimes;
-    // The last block of that size before the free takes the place.
+    // If several blocks of that size were made before the free, the last one is the replacement.
     let has_later = |e: u32| {
         let later = (id.0 + 1..case.rows()).map(LifetimeId).take_while(|&later| case.born(later) < e);
         later.into_iter().any(|later| case.size(later) == size && lifetimes.free_requested(later) > e)
@@ -216,18 +217,18 @@ fn replaced(case: &Case<'_>, id: LifetimeId, of: &[Decided]) -> Option<Role> {
     })
 }
 
-/// Events that are a short time: a fiftieth of the recording.
+/// The number of events that counts as a short time: a fiftieth of the recording.
 fn short(case: &Case<'_>) -> u64 {
     (case.device.events.len() as u64 / 50).max(64)
 }
 
-/// Decides what loading made: weights if it stays. Returns their sizes.
+/// Decides the blocks that loading made: weights if they stay. Returns the sizes of the weights.
 fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     let mut weights = Sizes::default();
     let works = |run: &&Run| matches!(run.part, Part::Forward | Part::Backward | Part::Optimizer);
     let start = case.device.events.len() as u32 / START_SHARE;
     let moved = moved_gradients(case);
-    // Of what makes weights, kept or not: a model may be copied before its first pass. And of what your own constructors keep.
+    // Count also blocks that are not kept, as a model may be copied before its first pass, and what the user's constructors keep.
     let mut made: FxHashSet<u64> = FxHashSet::default();
     let mut last: FxHashMap<StackId, u32> = FxHashMap::default();
     for id in case.phases.runs.iter().filter(|r| r.part == Part::Load).flat_map(Run::ids) {
@@ -244,7 +245,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
             let (born, gone) = (case.born(id), case.gone(id));
             let at = case.phases.runs.partition_point(|r| r.events.0 <= born);
             let next = case.phases.runs[at..].iter().find(works);
-            // A constructor that keeps allocating does not build a model.
+            // A constructor that goes on allocating does not build a model.
             let stack = case.tables.lifetimes.stack(case.device, id);
             if !sense.makes_weights && next.is_none() && last.get(&stack).is_some_and(|&l| l >= start) {
                 continue;
@@ -264,7 +265,7 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
                 *weights.entry(size).or_default() += 1;
                 made.insert(size);
             } else if is_moved_away(case, id) {
-                // Its size tells nothing of gradients: no pass uses it where it is.
+                // Do not use its size to recognise gradients: no pass uses the weight on this device.
                 of[id.0 as usize] = (Role::Weights, Because::Loaded);
             } else {
                 of[id.0 as usize] = (Role::Temporaries, Because::GoneAfterLoading);
@@ -274,16 +275,16 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) -> Sizes {
     weights
 }
 
-/// True for a weight that `Module.to` made and that went without another in its place, as where a model waits in host memory for its turn.
+/// True for a weight made by `Module.to` that was freed without a replacement, as when a model waits in host memory for its turn.
 fn is_moved_away(case: &Case<'_>, id: LifetimeId) -> bool {
-    // An allocation so few events before the free is what took the weight's place.
+    // An allocation this few events before the free replaced the weight.
     const JUST_BEFORE: u32 = 2;
     let (lifetimes, freed) = (&case.tables.lifetimes, case.tables.lifetimes.free_requested(id));
     case.sense(id).applies.is_some() && lifetimes.born_by(freed) == lifetimes.born_by(freed.saturating_sub(JUST_BEFORE))
 }
 
-/// Number of gradients of each size: what the backward pass with most survivors leaves behind, and what all passes of a step do. If
-/// weights are known, only of their sizes.
+/// Counts gradients by size: those that the backward pass with the most survivors leaves behind, and those of all passes in a
+/// step. If weights are known, counts only their sizes.
 fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
     let (mut gradients, mut of_step, mut most) = (Sizes::default(), Sizes::default(), 0);
     let end = case.device.events.len() as u32;
@@ -291,7 +292,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
         let (mut strict, mut late) = ((Sizes::default(), 0), (Sizes::default(), 0));
         for id in run.ids() {
             let (size, gone) = (case.size(id), case.gone(id));
-            // If the trace ends in backward, blocks held then are not gradients for that reason alone.
+            // If the trace ends in a backward pass, blocks held at the end are not necessarily gradients.
             let is_cut = gone == NO_EVENT && run.events.1 == end;
             if case.sense(id).is_recomputed
                 || gone <= case.last_birth(run)
@@ -306,7 +307,7 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
                 strict.1 += size;
             }
         }
-        // `zero_grad` may come before anything else is allocated.
+        // `zero_grad` may run before anything else is allocated.
         let (sizes, bytes) = if strict.1 * 2 >= late.1 { strict } else { late };
         for (&size, &n) in &sizes {
             *of_step.entry(size).or_default() += n;
@@ -320,8 +321,8 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
     (gradients, of_step)
 }
 
-/// What a constructor of the program made and keeps beside the model, as a replay buffer: larger than every gradient, where nearly all
-/// weights of modules have one.
+/// Marks data that a constructor keeps beside the model, such as a replay buffer: larger than all gradients, if nearly all weights
+/// have one.
 fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let Some(&largest) = gradients.keys().max() else { return };
     let (mut all, mut trained) = (0, 0);
@@ -342,8 +343,8 @@ fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decid
     }
 }
 
-/// The state of a hand-written optimizer: the program's own code built twice or three times as many blocks of each gradient's size as
-/// there are gradients, as for the two moments of Adam, beside weights that a module made.
+/// Marks the state of a hand-written optimizer. The program's own code made two or three times as many blocks of each gradient's
+/// size as there are gradients (Adam has two moments), and a module made the weights.
 fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let (built, loaded) =
         (sizes_of(case, of, (Role::Weights, Because::Built)), sizes_of(case, of, (Role::Weights, Because::Loaded)));
@@ -361,8 +362,8 @@ fn built_state(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut
     }
 }
 
-/// Megatron's buffers of gradients. The same constructor may make one for the weights; that of the gradients is made after it, and has
-/// as many elements of the same type or a wider one.
+/// Marks Megatron's gradient buffers. The same constructor may also make a buffer for the weights. The gradient buffer is made
+/// after it and has as many elements, in the same or a wider type.
 fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
     let buffers: Vec<LifetimeId> =
@@ -377,14 +378,14 @@ fn gradient_buffers(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// What a program's own code made before the first pass and keeps through the last, a block for each gradient. As large as the
-/// gradients, it is the weights of a program without modules or, where modules made the weights and no library steps them, a
-/// hand-written optimizer's state. Twice as large, it is the fp32 copy of half-precision weights.
+/// Decides blocks that the program's own code made before the first pass and keeps through the last, one per gradient. If they are
+/// as large as the gradients, they are the weights of a program without modules; or, if modules made the weights and no library
+/// steps them, the state of a hand-written optimizer. Twice as large ones are fp32 copies of half-precision weights.
 fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
     let is_pass = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward);
     let first = case.phases.runs.iter().find(is_pass).map_or(u32::MAX, |r| r.rows.0);
     let runs = case.phases.runs.iter().filter(|r| r.part == Part::Unknown && r.rows.0 < first);
-    // A function that trains frees what it has when it returns.
+    // A training function frees its blocks when it returns, so require only that they live through the last pass.
     let last = case.phases.runs.iter().rfind(is_pass).map_or(0, |r| r.events.1);
     let made: Vec<LifetimeId> =
         runs.flat_map(Run::ids).filter(|&id| of[id.0 as usize].0 == Role::Unknown && case.gone(id) > last).collect();
@@ -392,7 +393,7 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
     for &id in &made {
         *of_line.entry(case.tables.lifetimes.stack(case.device, id)).or_default().entry(case.size(id)).or_default() += 1;
     }
-    // The weights that modules made and that are trained. Small blocks are rounded up, and are as large in both precisions.
+    // Weights made by modules and trained. Small blocks are left out: rounding makes them equally large in both precisions.
     let trained: Vec<(u64, u32)> = weights
         .iter()
         .filter(|(size, _)| **size >= older_model::LEAST && gradients.contains_key(size))
@@ -408,7 +409,8 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
         of_line.iter().filter(|(_, sizes)| has_model && is_for_each(sizes, times)).map(|(&line, _)| line).collect()
     };
     let (twins, twice) = (is_one(1), is_one(2));
-    // A function that returns frees its weights too. Data as large as a gradient has no state, or modules made the weights that have it.
+    // Weights may be freed too, when the function returns. Data as large as a gradient either has no optimizer state, or modules
+    // made the weights that the state belongs to.
     let stepped = kept_by_optimizer(case);
     let number = |of: &Sizes, size: u64| of.get(&size).copied().unwrap_or(0);
     let is_stepped = |size: u64, weights: &Sizes| number(weights, size) < number(gradients, size).min(number(&stepped, size));
@@ -429,7 +431,7 @@ fn made_by_script(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &
     }
 }
 
-/// The sizes of what optimizers of PyTorch make and keep.
+/// The sizes of blocks that PyTorch optimizers make and keep.
 fn kept_by_optimizer(case: &Case<'_>) -> Sizes {
     let mut sizes = Sizes::default();
     for run in case.phases.runs.iter().filter(|run| run.part == Part::Optimizer) {
@@ -440,13 +442,13 @@ fn kept_by_optimizer(case: &Case<'_>) -> Sizes {
     sizes
 }
 
-/// True for a run that makes as many blocks of these sizes as there are of them, if these are many.
+/// True if a run makes at least as many blocks of these sizes as listed, and the list is long enough to matter.
 fn makes_all(case: &Case<'_>, run: &Run, sizes: &Sizes) -> bool {
     let all: u32 = sizes.values().sum();
     all >= FEWEST_BY_HAND && run.ids().filter(|&id| sizes.contains_key(&case.size(id))).count() as u32 >= all
 }
 
-/// The sizes of all blocks that something was decided about.
+/// The sizes of all blocks with this role and reason.
 fn sizes_of(case: &Case<'_>, of: &[Decided], decided: Decided) -> Sizes {
     let mut sizes = Sizes::default();
     for id in (0..case.rows()).map(LifetimeId).filter(|id| of[id.0 as usize] == decided) {
@@ -455,7 +457,7 @@ fn sizes_of(case: &Case<'_>, of: &[Decided], decided: Decided) -> Sizes {
     sizes
 }
 
-/// A run outside of the passes that makes little but blocks of the weights' sizes, as many as there are weights: a copy of the state dict.
+/// True for a run outside the passes that mostly makes blocks of the weights' sizes, one per weight: a copy of the state dict.
 fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
     let all: u32 = weights.values().sum();
     let (mut of_weights, mut bytes, mut others) = (0, 0, 0);
@@ -470,8 +472,8 @@ fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
     all >= FEWEST_BY_HAND && of_weights * 5 >= all * 4 && bytes >= others
 }
 
-/// The workspaces that the trace makes: of each size the first on each stream in the forward pass and in the backward pass, which have
-/// threads of their own, where the history has none that is older.
+/// The workspaces made during the trace, unless an older one of the same size exists. For each size these are the first block on
+/// each stream in the forward pass, and in the backward pass, which has another thread.
 fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
     let older = (0..case.phases.first_row).map(LifetimeId).filter(|&id| case.stays(id)).map(|id| case.size(id));
     let older: FxHashSet<u64> = older.filter(|&s| is_workspace_size(s)).collect();
@@ -481,7 +483,7 @@ fn workspaces(case: &Case<'_>, weights: &Sizes) -> FxHashSet<LifetimeId> {
         for id in run.ids() {
             let size = case.size(id);
             let is_one = is_cublas_size(size) || (is_workspace_size(size) && !weights.contains_key(&size));
-            // Outside of modules data may be as large. A product makes its result first, on the same line; a trace names it.
+            // Elsewhere, data may have the same size. A matmul makes its result there just before; profilers name workspaces.
             let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
             let is_own = run.part == Part::Unknown && !is_cublas_size(size) && !case.device.events.sizes_are_blocks;
             let is_one = is_one && (!is_own || (id.0 > run.rows.0 && stack(LifetimeId(id.0 - 1)) == stack(id)));

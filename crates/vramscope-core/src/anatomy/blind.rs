@@ -1,4 +1,4 @@
-//! Roles without stacks, from sizes and lifetimes and steps that repeat. All of them are "probably".
+//! Roles for recordings without stacks, from sizes, lifetimes and repeating steps. All are marked "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,38 +7,38 @@ use super::role::{Because, Role};
 use super::{older_model, stepped};
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// A program trains if its gradients are at least one part in this many of what it keeps.
+/// A program counts as training if its gradients are at least this fraction (1/n) of the bytes it keeps.
 const LEAST_GRADIENTS: u64 = 8;
-/// What is freed within the last part in this many of its step is freed by `zero_grad`.
+/// A block freed within the last 1/n of its step counts as freed by `zero_grad`.
 const END_OF_STEP: u32 = 20;
-/// A block that lives for one part in this many of its step is kept for long.
+/// A block that lives for at least 1/n of its step counts as kept for long.
 const LONG: u32 = 16;
 
-/// Decides what nothing else has decided. O(lifetimes log lifetimes).
+/// Assigns roles to blocks that are still undecided. O(lifetimes log lifetimes).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     let bounds = &case.steps.bounds;
     let (Some(&second), Some(&over)) = (bounds.get(1), bounds.last()) else { return loaded(case, of) };
-    // A program that failed gives everything back behind its failure.
+    // A program that failed frees everything after the failure.
     let failure = case.device.events.failure_at_end().filter(|&failure| failure < over);
     let last = failure.unwrap_or(over);
     let in_optimizer = made_in_optimizer(case, of);
     let stepped = stepped::decide(case, of);
-    // What is there before the second step and stays to the end: the model, and what the optimizer keeps.
+    // Blocks that exist before the second step and stay to the end: the model, and the optimizer's state.
     let model: Vec<LifetimeId> = (0..case.rows())
         .map(LifetimeId)
         .filter(|&id| (case.born(id) == NO_EVENT || case.born(id) < second) && case.gone(id) > last)
         .collect();
     let kept: FxHashSet<LifetimeId> = model.iter().chain(&stepped).copied().collect();
     let sizes: FxHashSet<u64> = kept.iter().map(|&id| case.size(id)).collect();
-    // Gradients come in every step, as large as weights, and go where it ends or the next begins.
-    // A step that a failure cuts short has no gradients yet.
+    // Gradients are made in every step, are as large as weights, and are freed at the end of the step or the start of the next. A
+    // step cut short by a failure has no gradients yet.
     let is_cut_short = failure.is_some();
     let mut late: Vec<Vec<LifetimeId>> = vec![Vec::new(); case.steps.len()];
     for id in (case.phases.first_row..case.rows()).map(LifetimeId) {
         let Some(step) = case.steps.of(case.born(id)) else { continue };
         let (begin, end) = (bounds[step], bounds[step + 1]);
         let gone = case.gone(id).min(case.tables.lifetimes.free_requested(id));
-        // What outlives the next step too is kept by the program.
+        // A block that outlives the next step too is kept by the program.
         let is_late = gone >= end - (end - begin) / END_OF_STEP && bounds.get(step + 2).is_none_or(|&next| gone < next);
         let is_whole = !is_cut_short || step + 1 < case.steps.len();
         if is_whole && is_late && sizes.contains(&case.size(id)) && !kept.contains(&id) {
@@ -47,7 +47,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     late.iter_mut().for_each(|ids| ids.retain(|id| of[id.0 as usize].0 == Role::Unknown));
     let bytes = |ids: &[LifetimeId]| ids.iter().map(|&id| case.size(id)).sum::<u64>();
-    // Where steps begin with the optimizer, gradients live across the bound, and what goes just before it are backward's last activations.
+    // If steps begin with the optimizer, gradients cross the step boundary, and blocks freed just before it are activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
     let middle = (late.len() - usize::from(is_cut_short && late.len() > 1)) / 2;
     let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
@@ -84,7 +84,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     for (size, ids) in by_size {
         let g = gradients.get(&size).map_or(0, |&n| n as usize);
         let is_workspace = is_cublas_size(size) || (is_workspace_size(size) && g == 0 && size > 1 << 22);
-        // Weights and state come in multiples of the gradients; one more of a library's size came between the two.
+        // Weights and state come in multiples of the gradients. One extra block of a workspace's size is the workspace.
         let odd_one = (is_workspace_size(size) && g > 0 && ids.len() > g && (ids.len() - 1).is_multiple_of(g)).then_some(g);
         let each = ids.len().checked_div(g).unwrap_or(1);
         let weights = g * older_model::Shares::of(each, false, false).weights;
@@ -105,7 +105,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     if trains {
         late.iter().flatten().for_each(|&id| put(id, Role::Gradients));
     }
-    // What the first step frees, as its backward pass frees activations, was made before the history.
+    // Blocks that the first step frees, as a backward pass frees activations, were made before the history.
     let is_of_first = |id: &LifetimeId| case.gone(*id).min(case.tables.lifetimes.free_requested(*id)) < second;
     for id in (0..case.phases.first_row).map(LifetimeId).filter(is_of_first) {
         put(
@@ -123,7 +123,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
         let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, bounds[step], bounds[step + 1]).collect();
         let least = (bounds[step + 1] - bounds[step]) / LONG;
         let end = trains.then(|| end_of_forward(case, &rows, least));
-        // What outlives the next step too is neither; its role is unknown.
+        // A block that outlives the next step too is neither; its role stays unknown.
         let next_over = bounds.get(step + 2).copied().unwrap_or(NO_EVENT);
         for id in rows.into_iter().filter(|&id| case.gone(id) <= next_over) {
             let is_kept = end.is_some_and(|at| (case.born(id) <= at && case.gone(id) > at) || is_long(case, id, least));
@@ -158,9 +158,9 @@ fn older(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes, of: &mut [Dec
 /// What a training program holds in a step that the recording cuts, as one that fails does: of `from` and later. Many blocks at once
 /// are a graph, which a forward pass keeps.
 fn graph(case: &Case<'_>, from: u32, gradients: &Sizes, of: &mut [Decided], because: Because) {
-    /// Fewer blocks are held without a graph too.
+    /// A program may hold fewer blocks than this without a graph.
     const FEWEST: usize = 24;
-    /// A forward pass keeps at least one in this many of the blocks that it makes; a loop that only generates keeps fewer.
+    /// A forward pass keeps at least 1/n of the blocks that it makes; a loop that only generates keeps fewer.
     const LEAST_HELD: usize = 6;
     let events = case.device.events.len() as u32;
     let rows = || case.phases.made_within(case.tables, from, events).filter(|id| of[id.0 as usize].0 == Role::Unknown);
@@ -183,10 +183,10 @@ fn graph(case: &Case<'_>, from: u32, gradients: &Sizes, of: &mut [Decided], beca
     }
 }
 
-/// Where no steps are known: what was made before anything was freed, before the first multiplication of matrices, which makes a workspace, and
-/// before a block larger than all of it, which is a batch or an activation, is the model that was loaded.
+/// For recordings without known steps: recognises the loaded model. Its blocks are made before the first free, before the first
+/// workspace (made by the first matmul), and before any block larger than all of them together (a batch or activation).
 fn loaded(case: &Case<'_>, of: &mut [Decided]) {
-    /// Fewer blocks are no model.
+    /// Fewer blocks than this are not a model.
     const FEWEST: usize = 8;
     let rows = case.phases.first_row..case.rows();
     let is_library = |row: u32| is_workspace_size(case.size(LifetimeId(row)));
@@ -217,19 +217,19 @@ fn loaded(case: &Case<'_>, of: &mut [Decided]) {
     graph(case, last + 1, &Sizes::default(), of, Because::HeldWithMany);
 }
 
-/// What annotations of `Optimizer.step` show to be made in it: state and temporaries. False where it made none that it keeps.
+/// Assigns roles to blocks made inside annotated calls of `Optimizer.step`: state and temporaries. False if it keeps nothing.
 fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     let mut keeps = false;
     let made = |from: u32, to: u32| case.phases.made_within(case.tables, from, to).count();
     let in_optimizer: usize = case.steps.optimizer.iter().map(|&(from, to)| made(from, to)).sum();
     let (first, last) = (case.steps.bounds.first().copied().unwrap_or(0), case.steps.bounds.last().copied().unwrap_or(0));
-    // Lightning runs the passes in a closure, which the optimizer calls.
+    // Lightning runs forward and backward in a closure that the optimizer calls.
     if in_optimizer * 5 > made(first, last) * 4 {
         return false;
     }
     let end = case.device.events.len() as u32;
     for &(from, to) in &case.steps.optimizer {
-        // Where the recording ends in it, all that it holds looks kept.
+        // If the recording ends inside the call, all blocks held then would look as if they were kept.
         let is_cut = to >= end && case.steps.optimizer.len() > 1;
         for id in case.phases.made_within(case.tables, from, to) {
             let is_kept = case.gone(id) >= to && !is_cublas_size(case.size(id));
@@ -243,7 +243,7 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
             }
         }
     }
-    // What it makes anew takes the place of what it made before the history.
+    // A block freed inside the optimizer was replaced by a new one, so it is optimizer state from before the history.
     let is_within = |event: u32| case.steps.optimizer.iter().any(|&(from, to)| (from..to).contains(&event));
     for id in (0..case.phases.first_row).map(LifetimeId).filter(|&id| is_within(case.tables.lifetimes.free_requested(id))) {
         of[id.0 as usize] = (Role::OptimizerState, Because::OlderReplaced);
@@ -251,9 +251,9 @@ fn made_in_optimizer(case: &Case<'_>, of: &mut [Decided]) -> bool {
     keeps
 }
 
-/// True if a step frees what it holds at the end of forward in the reverse order of its birth, as a backward pass does.
+/// True if a step frees what it holds at the end of forward in reverse order of allocation, as a backward pass does.
 fn frees_in_reverse(case: &Case<'_>, bounds: &[u32], step: usize) -> bool {
-    /// With fewer blocks any order may come by chance.
+    /// With fewer blocks, the order may be chance.
     const FEWEST: usize = 24;
     let (begin, end) = (bounds[step], bounds[step + 1]);
     let rows: Vec<LifetimeId> = case.phases.made_within(case.tables, begin, end).filter(|&id| case.gone(id) < end).collect();
@@ -263,13 +263,13 @@ fn frees_in_reverse(case: &Case<'_>, bounds: &[u32], step: usize) -> bool {
     gone.len() >= FEWEST && reversed * 10 >= gone.len() * 7
 }
 
-/// True if it lives for so many events at least.
+/// True if the block lives for at least this many events.
 fn is_long(case: &Case<'_>, id: LifetimeId, least: u32) -> bool {
     case.gone(id) == NO_EVENT || case.gone(id) - case.born(id) >= least
 }
 
-/// The end of the forward pass of a step: the event at which most of the blocks are live that the step keeps for long. What lives
-/// shorter may be more bytes and still be only the passing memory of one operation, as at a loss over a large vocabulary.
+/// The end of a step's forward pass: the event with the most long-lived blocks. Short-lived blocks are not counted: one operation
+/// may briefly need more bytes, such as the loss over a large vocabulary.
 fn end_of_forward(case: &Case<'_>, rows: &[LifetimeId], least: u32) -> u32 {
     let mut changes: Vec<(u32, i128, i64)> = Vec::with_capacity(rows.len() * 2);
     for &id in rows {

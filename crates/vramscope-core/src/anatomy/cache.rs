@@ -1,4 +1,4 @@
-//! Blocks that grow by copies: caches of the user's own code, and results that are joined with those before.
+//! Recognises blocks that grow by copying: key-value caches in the user's own code, and results concatenated with earlier ones.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,12 +11,12 @@ use crate::model::StackId;
 use crate::tables::LifetimeId;
 use crate::units::MEBIBYTE;
 
-/// The least that a block is for two that grow alike to be keys and values: tokens that are joined are smaller.
+/// Two blocks that grow alike count as keys and values only from this size on; concatenated token ids are smaller.
 const LEAST_TWIN: u64 = MEBIBYTE;
 
-/// Blocks that take the place of smaller ones that were copied into them: key-value caches, and an evaluation's predictions that are joined with
-/// those before. A cache is known by a function that is named after one, or, in a program without a backward pass, by two that grow alike: keys
-/// and values. O(allocations).
+/// Recognises blocks that replace smaller ones copied into them: key-value caches, and an evaluation's predictions appended to
+/// earlier ones. A cache has a function named after one. In a program without a backward pass, two blocks that grow alike (keys
+/// and values) also are one. O(allocations).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     pairs_of_layers(case, of);
     let serves = !case.phases.has(Part::Backward);
@@ -27,7 +27,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
             made.entry(case.tables.lifetimes.stack(case.device, id)).or_default().push(id);
         }
     }
-    // The first of each has nothing to be copied from, or something made elsewhere.
+    // The first block of each chain was not copied from anything, or from something made elsewhere.
     let grows = |ids: &[LifetimeId], sources: &[LifetimeId]| sources.len() * 5 >= ids.len() * 4;
     let growing: Vec<(Vec<LifetimeId>, Vec<LifetimeId>)> = made
         .into_values()
@@ -67,9 +67,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// Keys and values that a pass keeps for tokens to come, as Transformers does unless `use_cache=False`: where no backward pass is
-/// recorded, two blocks of one size from each layer, made closer together than those of two layers, and hardly anything else is held
-/// when the pass makes its last. O(allocations).
+/// Recognises keys and values that a forward pass keeps for later tokens, as Transformers does unless `use_cache=False`. No
+/// backward pass is recorded, and each layer keeps two blocks of one size made close together. When the pass makes its last
+/// block, at least nine tenths of what it holds are such pairs. O(allocations).
 fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
     if case.phases.has(Part::Backward) {
         return;
@@ -84,7 +84,7 @@ fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
         let alike: Vec<LifetimeId> = kept.iter().copied().filter(|&id| case.size(id) == size).collect();
         let all: u64 = kept.iter().map(|&id| case.size(id)).sum();
         let is_most = |ids: &[LifetimeId]| (size * ids.len() as u64).saturating_mul(10) >= all.saturating_mul(9);
-        // What the layers begin with and what they end with may be as large.
+        // The input of the first layer and the output of the last may have the same size.
         let without_ends = (0..=1).flat_map(|first| (0..=2).map(move |last| (first, last)));
         let mut found = without_ends.filter_map(|(first, last)| alike.get(first..alike.len().checked_sub(last)?));
         if let Some(pairs) = found.find(|ids| is_most(ids) && are_pairs(case, ids)) {
@@ -95,7 +95,7 @@ fn pairs_of_layers(case: &Case<'_>, of: &mut [Decided]) {
     }
 }
 
-/// True for blocks of at least four layers that come two by two, from two places.
+/// True if the blocks come in pairs, from at least four layers, and each pair is made at two places.
 fn are_pairs(case: &Case<'_>, ids: &[LifetimeId]) -> bool {
     let (pairs, odd) = ids.as_chunks::<2>();
     let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
@@ -104,7 +104,7 @@ fn are_pairs(case: &Case<'_>, ids: &[LifetimeId]) -> bool {
     pairs.len() >= 4 && odd.is_empty() && pairs.iter().all(|[a, b]| stack(*a) != stack(*b)) && within * 2 < between
 }
 
-/// True for what an evaluation makes outside of its passes.
+/// True for a block that an evaluation makes outside its passes.
 fn is_joined(sense: &Sense) -> bool {
     sense.part == Part::Unknown && sense.bits & EVALUATES != 0
 }

@@ -1,4 +1,4 @@
-//! [`Case`]: what every decision about a block's role looks at, and the questions that several of them ask.
+//! [`Case`]: the data that all role decisions use, and questions that several of them ask.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,16 +13,16 @@ use crate::units::MEBIBYTE;
 
 /// Requested bytes of cuBLAS workspaces: `:4096:2:16:8` (8,320 KiB), 4 MiB, Hopper's 32 MiB, and cuBLASLt's 1 MiB.
 const WORKSPACES: [u64; 4] = [CUBLAS_WORKSPACE, 4_194_304, 33_554_432, 1_048_576];
-/// PyTorch's default for cuBLAS: no power of two, so that no weight has it.
+/// PyTorch's default workspace for cuBLAS. It is not a power of two, so no weight has this size.
 const CUBLAS_WORKSPACE: u64 = 8_519_680;
 
-/// How many blocks there are of each requested size.
+/// Number of blocks of each requested size.
 pub(super) type Sizes = FxHashMap<u64, u32>;
 
-/// The decision about one block.
+/// The role of one block, and the reason.
 pub(super) type Decided = (Role, Because);
 
-/// What all decisions look at.
+/// The data that all role decisions use.
 pub(super) struct Case<'a> {
     pub(super) device: &'a DeviceRecording,
     pub(super) tables: &'a DeviceTables,
@@ -35,8 +35,8 @@ impl Case<'_> {
         self.tables.lifetimes.requested(self.device, id)
     }
 
-    /// True if its size is one of `sizes`. If only whole blocks are known, two tensors of one shape may differ by what the
-    /// allocator does not split off: up to 1 MiB of a block above that.
+    /// True if the block's size is in `sizes`. If only block sizes are known, two tensors of one shape may differ by up to 1 MiB,
+    /// because the allocator does not split off so small a remainder.
     pub(super) fn is_one_of(&self, sizes: &Sizes, size: u64) -> bool {
         let is_near = |&other: &u64| other.min(size) > MEBIBYTE && other.abs_diff(size) <= MEBIBYTE;
         sizes.contains_key(&size) || (self.device.events.sizes_are_blocks && sizes.keys().any(is_near))
@@ -63,37 +63,36 @@ impl Case<'_> {
         self.tables.lifetimes.len() as u32
     }
 
-    /// True if it is still held when the run after `run` begins.
+    /// True if the block is still held when the run after `run` begins.
     pub(super) fn outlives(&self, id: LifetimeId, run: &Run) -> bool {
         self.gone(id) >= run.events.1
     }
 
-    /// True if it is gone before the step ends that makes it.
+    /// True if the block is freed before the end of the step that made it.
     pub(super) fn dies_in_its_step(&self, id: LifetimeId) -> bool {
         let bounds = &self.steps.bounds;
         !self.steps.is_inferred()
             && bounds.get(bounds.partition_point(|&b| b <= self.born(id))).is_some_and(|&end| self.gone(id) < end)
     }
 
-    /// Blocks of a workspace's size are taken once, at the first use, and stay for good.
+    /// True if the block stays for most of the recording. Workspaces are allocated once, at their first use, and stay.
     pub(super) fn stays(&self, id: LifetimeId) -> bool {
         let (born, gone, all) = (self.born(id), self.gone(id), self.device.events.len() as u32);
         gone == NO_EVENT || u64::from(gone - if born == NO_EVENT { 0 } else { born }) * 2 > u64::from(all)
     }
 }
 
-/// True for the size of a library's workspace.
 pub(super) fn is_workspace_size(size: u64) -> bool {
     WORKSPACES.contains(&size)
 }
 
-/// True for the size that only cuBLAS uses.
+/// True for the workspace size that only cuBLAS uses.
 pub(super) fn is_cublas_size(size: u64) -> bool {
     size == CUBLAS_WORKSPACE
 }
 
-/// The lines of `Module._apply` that move gradients. It moves a weight, then its gradient from a later line, then buffers: that line's
-/// blocks are those of the first once more, while buffers are few or small.
+/// The lines of `Module._apply` that move gradients. For each parameter it moves the weight, then the gradient on a later line,
+/// then buffers. So the gradient line makes blocks of the same sizes as the first line once more; buffers are few or small.
 pub(super) fn moved_gradients(case: &Case<'_>) -> FxHashSet<FrameId> {
     let mut of: FxHashMap<FrameId, Sizes> = FxHashMap::default();
     for id in (0..case.rows()).map(LifetimeId) {
@@ -112,7 +111,7 @@ pub(super) fn moved_gradients(case: &Case<'_>) -> FxHashSet<FrameId> {
     later.iter().filter(is_moved).map(|l| l.1).collect()
 }
 
-/// The role of a block whose stack the end state tells, where its birth was not recorded; `None` where the stack does not tell enough.
+/// The role of a block from the stack in the end state, if its allocation is not recorded. `None` if the stack says too little.
 pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -> Option<Decided> {
     let sense = case.sense(id);
     let size = case.size(id);
@@ -131,7 +130,7 @@ pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -
     })
 }
 
-/// True if the optimizer in the trace keeps two tensors per weight.
+/// True if an optimizer in the trace keeps two tensors per weight.
 pub(super) fn has_adam(case: &Case<'_>) -> bool {
     steps_with(case, ADAM)
 }

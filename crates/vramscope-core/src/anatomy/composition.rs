@@ -1,4 +1,4 @@
-//! [`Composition`]: what is held at an instant, by role, by line and by module.
+//! [`Composition`]: the memory held at an instant, by role, by line and by module.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,20 +9,20 @@ use crate::anatomy::roles::Roles;
 use crate::model::{Beyond, DeviceRecording, FrameId, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, StackNames};
 
-/// What one role holds.
+/// Memory held by one role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleHeld {
-    /// The role that holds it.
+    /// The role.
     pub role: Role,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of blocks, those that wait for another stream included.
+    /// Number of blocks, including those that wait for another stream.
     pub count: u64,
-    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred only from sizes, counts and lifetimes.
     pub probable: u64,
 }
 
-/// What one place holds.
+/// Memory allocated at one place in the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineHeld {
     /// `model.py:41`, or a description if no line is known.
@@ -31,70 +31,70 @@ pub struct LineHeld {
     pub stack: Option<StackId>,
     /// The frame of the line; `None` if no line is known.
     pub frame: Option<FrameId>,
-    /// Set if no stacks were recorded: the row then has all blocks of this size.
+    /// Set if no stacks were recorded; the row then stands for all blocks of this size.
     pub size: Option<u64>,
     /// The role of most of its bytes.
     pub role: Role,
-    /// Its other roles of at least a tenth of its bytes, largest first.
+    /// Other roles with at least a tenth of its bytes, largest first.
     pub other_roles: Vec<Role>,
-    /// Its bytes by role, at [`Role::index`]; zeros for bytes that no block holds.
+    /// Its bytes by role, indexed by [`Role::index`]; all zero for bytes outside any block.
     pub by_role: [u64; Role::ALL.len()],
-    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred only from sizes, counts and lifetimes.
     pub probable: u64,
     /// Bytes of whole blocks.
     pub bytes: u64,
-    /// Number of blocks, those that wait for another stream included.
+    /// Number of blocks, including those that wait for another stream.
     pub count: u64,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
 }
 
-/// What one module holds, with the modules inside it.
+/// Memory allocated inside one module, including the modules inside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleHeld {
-    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words:
-    /// `weights`, `backward, no stack`.
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it (`modeling_gpt2.py:608`), or the name of a
+    /// group (`weights`, `backward, no stack`).
     pub name: String,
-    /// The names around it, outermost first, its own last.
+    /// The names of the enclosing modules, outermost first, ending with its own.
     pub path: Vec<String>,
     /// The line that calls it; `None` for a group.
     pub line: Option<FrameId>,
-    /// True for the row beside a module's parts that has what is in none of them.
+    /// True for the extra row beside a module's parts: memory that belongs to none of them.
     pub is_rest: bool,
-    /// Number of instances: the layers that one line of a loop calls.
+    /// Number of instances: layers that one line of a loop calls.
     pub repeats: u64,
-    /// Bytes of whole blocks, those of its parts included.
+    /// Bytes of whole blocks, including those of its parts.
     pub bytes: u64,
-    /// Number of blocks, those of its parts included.
+    /// Number of blocks, including those of its parts.
     pub count: u64,
-    /// The modules inside and the lines of its own that hold something, largest first.
+    /// The modules inside it, and its own lines, that hold memory; largest first.
     pub parts: Vec<ModuleHeld>,
     /// Its largest blocks, largest first, at most a hundred.
     pub lifetimes: Vec<LifetimeId>,
     /// True for a module, false for a group.
     pub is_module: bool,
-    /// The role, if it is the group of one.
+    /// The role, if this is the group of a role.
     pub role: Option<Role>,
-    /// The part of [`bytes`](Self::bytes) whose role is inferred from sizes, counts and lifetimes alone.
+    /// The part of [`bytes`](Self::bytes) whose role is inferred only from sizes, counts and lifetimes.
     pub probable: u64,
-    /// True for a container, which calls its modules one after the other.
+    /// True for a container that calls its modules one after the other.
     loops: bool,
-    /// The modules of its class, where they have names of their own.
+    /// The distinct modules of its class, if the recording names them.
     instances: FxHashSet<FrameId>,
 }
 
-/// What is held after an event.
+/// The memory held after an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Composition {
-    /// The event after which it is held.
+    /// The event.
     pub event: u32,
-    /// Bytes of whole blocks, those that wait for another stream included.
+    /// Bytes of whole blocks, including those that wait for another stream.
     pub bytes: u64,
-    /// The part of these that the source reports beyond its blocks. Its role is unknown.
+    /// The part of these bytes that the source reports beyond its blocks; its role is unknown.
     pub beyond: Beyond,
-    /// Number of blocks, those that wait for another stream included; [`beyond`](Self::beyond) adds none.
+    /// Number of blocks, including those that wait for another stream; [`beyond`](Self::beyond) has no blocks.
     pub count: u64,
-    /// Every role that holds something, most bytes first.
+    /// Roles that hold memory, most bytes first.
     pub roles: Vec<RoleHeld>,
     /// Places, most bytes first.
     pub lines: Vec<LineHeld>,
@@ -102,12 +102,12 @@ pub struct Composition {
     pub modules: Vec<ModuleHeld>,
 }
 
-/// Blocks listed of a place.
+/// Most blocks listed per place.
 const LISTED: usize = 100;
 
 impl Composition {
-    /// What the blocks that are `asked` for hold after an event; `Err` asks for a part of [`Beyond`] by its name, which has no
-    /// blocks. O(live blocks × depth of their stacks).
+    /// Memory held after an event by the blocks for which `asked` is true. `Err` selects a part of [`Beyond`] by its name, which
+    /// has no blocks. O(live blocks × depth of their stacks).
     pub fn at(
         recording: &Recording,
         device: &DeviceRecording,
@@ -193,12 +193,12 @@ impl Composition {
         Composition { event, bytes: tree.bytes + beyond.all(), beyond, count: tree.count, roles, lines, modules: tree.parts }
     }
 
-    /// What a role holds; zeros if it holds nothing.
+    /// The memory of a role; zeros if it holds none.
     pub fn role(&self, role: Role) -> RoleHeld {
         self.roles.iter().copied().find(|r| r.role == role).unwrap_or(RoleHeld { role, ..RoleHeld::default() })
     }
 
-    /// The largest share in a sentence: `Half of it is activations.`; empty if nothing is known.
+    /// A sentence with the largest share: `Half of it is activations.`; empty if nothing is known.
     pub fn sentence(&self) -> String {
         let Some(first) = self.roles.first().filter(|r| self.bytes > 0 && r.role != Role::Unknown) else { return String::new() };
         let share = first.bytes as f64 / self.bytes as f64;
@@ -212,24 +212,24 @@ impl Composition {
 }
 
 impl RoleHeld {
-    /// Whether the role of most of it is inferred.
+    /// True if the role of more than half of its bytes is inferred.
     pub fn is_probable(&self) -> bool {
         self.probable * 2 > self.bytes
     }
 
-    /// The role, with "probably" where that of most of it is inferred.
+    /// The role, with "probably" if it is mostly inferred.
     pub fn words(&self) -> String {
         self.role.words(self.is_probable())
     }
 }
 
 impl LineHeld {
-    /// The role of most of it, with "probably" where that is inferred.
+    /// The role of most of its bytes, with "probably" if it is mostly inferred.
     pub fn role_text(&self) -> String {
         self.role.words(self.probable * 2 > self.bytes)
     }
 
-    /// Its blocks: of a line, or of a size.
+    /// Selects its blocks: those of a line, or of a size.
     pub fn which(&self) -> Which {
         self.size.map_or_else(|| Which::Line(self.place.clone()), Which::Size)
     }
@@ -252,13 +252,13 @@ impl ModuleHeld {
             self.parts.len() - 1
         });
         self.parts[at].instances.extend(call.instance);
-        // A line may call a module and an operator.
+        // A line may call both a module and an operator.
         self.parts[at].is_module |= call.is_module;
         self.parts[at].add(inside, id, bytes, probable);
     }
 
-    /// Largest first; a module with one module that holds all of it gives way to that one, and what repeats does so once. `counts` are
-    /// how often each stack inside runs in one pass: a line that eight layers share runs eight times, or a multiple of that.
+    /// Sorts parts by size, replaces a module by its only part if that part holds all its bytes, and counts instances. `counts`
+    /// says how often each inner stack runs in one pass: a line in eight layers runs eight times, or a multiple of eight.
     fn settle(&mut self, counts: &[(&[Call], u64)]) {
         for part in &mut self.parts {
             let inside = counts.iter().filter_map(|&(path, count)| Some((path.split_first()?, count)));
@@ -270,10 +270,10 @@ impl ModuleHeld {
                 0 => of_call(&made, part.loops),
                 named => named,
             };
-            // What a layer holds only while it runs is not held by all of them.
+            // Memory that a layer holds only while it runs is not held by all instances.
             let outer = if part.count < outer { 1 } else { outer };
             part.repeats = outer;
-            // Inside a loop over layers its own parts come as often as the loop.
+            // Inside a loop over layers, its own parts are counted per iteration of that loop.
             part.parts.iter_mut().for_each(|inner| inner.repeats = (inner.repeats / outer.max(1)).max(1));
             while part.parts.len() == 1 && part.parts[0].bytes == part.bytes {
                 let only = part.parts.remove(0);
@@ -289,7 +289,7 @@ impl ModuleHeld {
         self.parts.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
     }
 
-    /// If the whole model is one call, its parts take its place, next to what it holds itself.
+    /// If the whole model is one call, replaces it by its parts, beside its own memory.
     fn enter(&mut self) {
         let mut models = self.parts.iter().enumerate().filter(|(_, p)| p.parts.iter().any(|inner| inner.is_module));
         let Some((at, model)) = models.next().filter(|(_, m)| m.repeats == 1) else { return };
@@ -311,7 +311,7 @@ impl ModuleHeld {
         self.sort();
     }
 
-    /// The row to ask [`OwnBlocks`](super::OwnBlocks) for. If it [`is_rest`](Self::is_rest), without the blocks of the parts.
+    /// The selection for [`OwnBlocks`](super::OwnBlocks). For a [rest row](Self::is_rest), omits the blocks of other parts.
     pub fn which(&self) -> Which {
         if self.is_rest { Which::Directly(self.path.clone()) } else { Which::Module(self.path.clone()) }
     }
@@ -321,12 +321,12 @@ impl ModuleHeld {
         !self.instances.is_empty()
     }
 
-    /// True if it or a module inside it is named.
+    /// True if the recording names it or a module inside it.
     pub fn has_names(&self) -> bool {
         self.is_named() || self.parts.iter().any(ModuleHeld::has_names)
     }
 
-    /// `8 × modeling_gpt2.py:608`; of a group by role that role, with "probably" where that of most of it is inferred.
+    /// `8 × modeling_gpt2.py:608`. For a role's group: the role, with "probably" if it is mostly inferred.
     pub fn title(&self) -> String {
         if let Some(role) = self.role {
             return role.words(self.probable * 2 > self.bytes);
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn layers_repeat_and_what_stands_beside_them_does_not() {
         let path = |lines: &[&str]| -> Vec<Call> { lines.iter().map(|&l| call(l, None)).collect() };
-        // Eight layers; the second line of their feed-forward part keeps two blocks each. An embedding stands beside them.
+        // Eight layers; the second line of their feed-forward part keeps two blocks each, and there is one embedding.
         let stacks = [
             (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),
             (path(&["model.py:9", "model.py:20", "model.py:30"]), 8),

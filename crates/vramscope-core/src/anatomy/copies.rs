@@ -1,19 +1,19 @@
-//! Blocks that grow by being copied into a larger one, as `torch.cat` makes them.
+//! Blocks that grow by being copied into a larger block, as with `torch.cat`.
 
 use crate::model::{Action, DeviceRecording};
 use crate::tables::{DeviceTables, LifetimeId};
 
-/// Fewer copies than this are not taken for a pattern.
+/// Fewer copies than this do not count as a pattern.
 pub(super) const LEAST_COPIES: usize = 8;
-/// A block takes the place of one that is freed within this many events.
+/// A new block replaces one that is freed within this many events.
 const SOON: u32 = 8;
 
-/// True if some of these grow by copies repeatedly: a cache that is used from one call to the next.
+/// True if some of these blocks grow by copies repeatedly: a cache that persists across calls.
 pub(super) fn grows(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> bool {
     ids.filter(|&id| copied_from(device, tables, id).is_some()).take(LEAST_COPIES).count() == LEAST_COPIES
 }
 
-/// The block that another took the place of: freed within a few events of its birth, smaller, and at least half as large.
+/// The block that this one replaced: freed within a few events of this one's birth, smaller, and at least half as large.
 pub(super) fn copied_from(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<LifetimeId> {
     let size_of = |id| tables.lifetimes.requested(device, id);
     let (born, size) = (tables.lifetimes.born(id), size_of(id));

@@ -1,4 +1,4 @@
-//! What the forward pass made: activations, autocast's copies of weights, temporaries.
+//! Assigns roles to blocks of the forward pass: activations, autocast's weight copies, temporaries.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,37 +10,37 @@ use super::sense::Part;
 use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// A graph that no backward pass uses keeps blocks of at least this many stacks.
+/// A graph that no backward pass uses is recognised by kept blocks from at least this many stacks,
 const STACKS_OF_A_GRAPH: usize = 5;
-/// Or at least so many blocks of fewer.
+/// or by at least this many blocks from fewer stacks.
 const BLOCKS_OF_A_GRAPH: usize = 4;
-/// In a pass that failed: blocks of at least so many stacks,
+/// In a failed pass, blocks from at least this many stacks,
 const STACKS_OF_A_FAILURE: usize = 3;
-/// and so many of them.
+/// and at least this many blocks, count as a graph.
 const BLOCKS_OF_A_FAILURE: usize = 32;
-/// And at least one in this many of the pass's blocks.
+/// In addition, the graph must have at least 1/n of the pass's blocks.
 const SHARE_OF_A_GRAPH: usize = 5;
-/// Maximum number of blocks that one operator makes: copies of its arguments, a workspace, its result.
+/// Most blocks that one operator makes: copies of its arguments, a workspace, its result.
 const OF_ONE_LINE: u32 = 8;
-/// Smaller sizes are not tested as copies of weights, because too many blocks have them.
+/// Smaller sizes are not considered as copies of weights, because too many blocks have them.
 const LEAST_COPY: u64 = 1024;
 
-/// One forward pass, or the part of one that nothing interrupts: its rows, and the event that what it keeps is alive after.
+/// One forward pass, or an uninterrupted part of one: its rows, and the event after which the blocks it keeps are still alive.
 struct Pass {
     rows: (u32, u32),
     kept_after: u32,
     leads_to_backward: bool,
-    /// A request failed in it, and the program trains: it would have led to a backward pass.
+    /// True if a request failed in it and the program trains, so that a backward pass would have followed.
     is_cut: bool,
-    /// A request failed at its end.
+    /// True if a request failed at its end.
     fails: bool,
 }
 
-/// Decides the forward blocks that nothing else has decided. O(lifetimes).
+/// Assigns roles to forward blocks that are still undecided. O(lifetimes).
 pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &mut [Decided]) {
     let passes = passes(case);
     let stack = |id: LifetimeId| case.tables.lifetimes.stack(case.device, id);
-    // What passes keep for a backward pass, by their stacks: one that was cut short by running out of memory keeps the same.
+    // Stacks of blocks that passes keep for a backward pass. A pass cut short by running out of memory keeps the same ones.
     let trained: FxHashSet<StackId> = passes
         .iter()
         .filter(|pass| pass.leads_to_backward && !pass.is_cut)
@@ -48,11 +48,11 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
         .map(stack)
         .collect();
     let trained_calls = trained_calls(case, &passes);
-    // Stacks with the frames of C++ name each cast.
+    // Stacks with C++ frames show each autocast.
     let bits = of_forward(case).fold(0, |bits, id| bits | case.sense(id).bits);
     let may_cast = bits & OPERATOR == 0 || bits & CASTS != 0;
     for (at, pass) in passes.iter().enumerate() {
-        // What a variable holds until the next pass gives it a new value goes right after that pass.
+        // A variable that holds a block until the next pass overwrites it frees the block right after that pass.
         let replaced = passes.get(at + 2).map_or(u32::MAX, |p| case.born(LifetimeId(p.rows.0)));
         let open: Vec<LifetimeId> =
             (pass.rows.0..pass.rows.1).map(LifetimeId).filter(|id| of[id.0 as usize].0 == Role::Unknown).collect();
@@ -63,11 +63,11 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let rest = || kept.iter().filter(|id| !copies.contains(id));
             let stacks: FxHashSet<StackId> = rest().map(|&id| stack(id)).collect();
             let is_known = || !stacks.is_empty() && stacks.is_subset(&trained);
-            // The layers of a loop in `forward` have few stacks. Before a failure nothing else keeps so many blocks.
+            // The layers of a loop in `forward` have few distinct stacks. Before a failure, nothing else keeps so many blocks.
             let is_failed = || pass.fails && stacks.len() >= STACKS_OF_A_FAILURE && rest().count() >= BLOCKS_OF_A_FAILURE;
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known() || is_failed()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
-        // A pass that failed would have had its backward pass.
+        // A pass that failed would have had a backward pass.
         let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass, &trained_calls) };
         for id in open {
             of[id.0 as usize] = if copies.contains(&id) {
@@ -90,8 +90,8 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
     }
 }
 
-/// The rows of each line that calls a model in a pass; of `each` call, where the first allocation of one comes again. The layers of a container
-/// look like calls too.
+/// The rows of each line that calls a model in a pass. With `each`, the rows of each call: a call ends where its first allocation
+/// repeats. Layers of a container look like calls too.
 fn calls(case: &Case<'_>, pass: &Pass, each: bool) -> Vec<(u32, u32)> {
     let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut current = None;
@@ -109,8 +109,8 @@ fn calls(case: &Case<'_>, pass: &Pass, each: bool) -> Vec<(u32, u32)> {
     calls
 }
 
-/// What calls of a model in one pass keep as a graph does, where no backward pass frees it: a teacher's pass without `no_grad`, or an evaluation. A
-/// backward pass behind them frees what another call keeps; `retain_graph` keeps all of it.
+/// Blocks that model calls in one pass keep as a graph although no backward pass uses them: a teacher's pass without `no_grad`,
+/// or an evaluation. A backward pass after them frees what another call keeps; with `retain_graph` everything is kept.
 fn unused_graphs(case: &Case<'_>, pass: &Pass, trained: &FxHashMap<usize, Vec<u64>>) -> FxHashSet<LifetimeId> {
     let part = |event: u32| case.phases.run_at(event).map(|at| case.phases.runs[at].part);
     let is_unused = |id: &LifetimeId| case.gone(*id) != NO_EVENT && part(case.gone(*id)) != Some(Part::Backward);
@@ -120,11 +120,11 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass, trained: &FxHashMap<usize, Vec<u6
     let calls = [false, true].map(|each| calls(case, pass, each));
     let last = pass.rows.1;
     for &(first, end) in calls.iter().flatten() {
-        // What a function names goes when it returns, before the next is called.
+        // Local variables of a function are freed when it returns, before the next call.
         let returned = case.born(LifetimeId(if end < last { end } else { end - 1 }));
         let kept: Vec<LifetimeId> = (first..end).map(LifetimeId).filter(|&id| case.gone(id) > returned).collect();
         let stacks: FxHashSet<StackId> = kept.iter().map(|&id| case.tables.lifetimes.stack(case.device, id)).collect();
-        // The layers of a container of torch's have the same few stacks: of these most blocks are kept.
+        // Layers in one of torch's containers share the same few stacks; of their blocks most are kept.
         let is_graph = stacks.len() >= STACKS_OF_A_GRAPH && kept.len() * SHARE_OF_A_GRAPH >= (end - first) as usize;
         let is_of_few = stacks.len() > 1 && kept.len() >= BLOCKS_OF_A_GRAPH && kept.len() * 2 >= (end - first) as usize;
         if !is_graph && !is_of_few {
@@ -147,7 +147,7 @@ fn unused_graphs(case: &Case<'_>, pass: &Pass, trained: &FxHashMap<usize, Vec<u6
     if is_clear { unused } else { FxHashSet::default() }
 }
 
-/// What each call of a model keeps: what is alive when it has made its last block, which is its result.
+/// For each call of a model, the blocks it keeps: those alive when it has made its last block, which is its result.
 fn kept_by_calls(case: &Case<'_>, calls: &[(u32, u32)]) -> Vec<Vec<LifetimeId>> {
     let kept = |&(first, end): &(u32, u32)| -> Vec<LifetimeId> {
         let site = case.sense(LifetimeId(first)).site;
@@ -158,7 +158,7 @@ fn kept_by_calls(case: &Case<'_>, calls: &[(u32, u32)]) -> Vec<Vec<LifetimeId>> 
     calls.iter().map(kept).collect()
 }
 
-/// The sizes of what calls keep whose graph a backward pass uses, one call for each number of blocks.
+/// The sizes of what calls keep whose graph a backward pass uses; one example per number of blocks.
 fn trained_calls(case: &Case<'_>, passes: &[Pass]) -> FxHashMap<usize, Vec<u64>> {
     let mut found = FxHashMap::default();
     for pass in passes.iter().filter(|pass| pass.leads_to_backward && !pass.is_cut) {
@@ -173,7 +173,7 @@ fn trained_calls(case: &Case<'_>, passes: &[Pass]) -> FxHashMap<usize, Vec<u64>>
     found
 }
 
-/// True if a call keeps the same blocks as one whose graph is used, all larger or smaller by the same factor: another batch.
+/// True if a call keeps the same blocks as a trained call, all scaled by the same factor: another batch size.
 fn is_like(case: &Case<'_>, kept: &[LifetimeId], trained: &[u64]) -> bool {
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add) as f64;
     let all = sum(&mut kept.iter().map(|&id| case.size(id)));
@@ -182,14 +182,14 @@ fn is_like(case: &Case<'_>, kept: &[LifetimeId], trained: &[u64]) -> bool {
     sum(&mut kept.iter().zip(trained).filter(is_near).map(|(&id, _)| case.size(id))) >= all * 0.9
 }
 
-/// The backward pass of a pass itself: one behind a later pass may go through its graph too.
+/// The pass's own backward pass. A backward pass after a later forward pass may go through this graph too.
 fn own_backward(case: &Case<'_>, pass: &Pass) -> std::ops::Range<u32> {
     case.phases.run_at(pass.kept_after).map_or(0..0, |at| pass.kept_after..case.phases.runs[at].events.1)
 }
 
-/// The blocks of calls whose graph is dropped before the backward pass, such as a second call of the model for a metric, or for samples to look at.
-/// Such a call keeps about as much as the call whose graph the backward pass uses, or the same blocks as a call in another pass. Without a graph it
-/// would keep only what its variables name, which is less.
+/// Blocks of calls whose graph is dropped before the backward pass, such as a second call of the model for a metric or for sample
+/// outputs. Such a call keeps about as much as the call whose graph is used, or the same blocks as a call in another pass.
+/// Without a graph it would keep only its variables, which is less.
 fn second_graphs(
     case: &Case<'_>,
     calls: &[(u32, u32)],
@@ -215,13 +215,12 @@ fn second_graphs(
     kept.into_iter().filter(is_second).collect()
 }
 
-/// All that forward passes make.
 fn of_forward(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
     case.phases.runs.iter().filter(|r| r.part == Part::Forward).flat_map(Run::ids)
 }
 
-/// Every forward pass, cut where a step begins, as a loop of evaluation has nothing else between its passes, and where a request failed:
-/// the program may catch that and run the next pass.
+/// Every forward pass. A pass also ends where a step begins, because an evaluation loop has nothing else between its passes. It
+/// ends at a failed request, too: the program may catch the error and run the next pass.
 fn passes(case: &Case<'_>) -> Vec<Pass> {
     let phases = case.phases;
     let failures = case.device.events.ooms();
@@ -245,13 +244,13 @@ fn passes(case: &Case<'_>) -> Vec<Pass> {
     passes
 }
 
-/// `failure`: the request that failed at its end.
+/// `failure`: the request that failed at the end of the pass.
 fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure: Option<u32>) -> Pass {
     let last = case.born(LifetimeId(rows.1 - 1));
     if let Some(failure) = failure.filter(|_| run.phase != Phase::Evaluation && case.phases.has(Part::Backward)) {
         return Pass { rows, kept_after: failure, leads_to_backward: true, is_cut: true, fails: true };
     }
-    // The backward pass of the same step, also where other parts of forward come before it.
+    // The backward pass of the same step, even if other forward parts come before it.
     let next = backward.get(backward.partition_point(|&b| b <= last)).copied();
     let bounds = &case.steps.bounds;
     let step_ends = bounds.get(bounds.partition_point(|&b| b <= last)).copied().unwrap_or(u32::MAX);
@@ -266,9 +265,9 @@ fn pass(case: &Case<'_>, rows: (u32, u32), run: &Run, backward: &[u32], failure:
     }
 }
 
-/// Of what a pass keeps, the copies that autocast makes of weights: half as large as one, no more of a size than there are weights of
-/// twice the size, and followed by the result of the operator that wanted the copy, from the same line: a block of another size that
-/// outlives the line.
+/// Finds autocast's copies of weights among the blocks that a pass keeps. A copy is half as large as a weight, and there are no
+/// more copies of a size than weights of twice that size. The operator that needed the copy has a result from the same line: a
+/// block of another size that outlives the line.
 fn copies_of_weights(
     case: &Case<'_>,
     kept: &[LifetimeId],
@@ -282,7 +281,7 @@ fn copies_of_weights(
         let (a, b) = (line(a), line(b));
         a.0 == b.0 || (a.1 == b.1 && a.1 != 0)
     };
-    // The result of a function of one argument is as large as that. What is gone before another line allocates is a workspace.
+    // The result of a function of one argument has the argument's size. A block freed before another line allocates is a workspace.
     let is_followed = |id: LifetimeId| {
         let later = || (id.0 + 1..case.rows().min(id.0 + 1 + OF_ONE_LINE)).map(LifetimeId);
         let Some(end) = later().find(|&other| !is_of_line(id, other)).or(later().next_back()) else { return false };
@@ -305,7 +304,7 @@ fn copies_of_weights(
         bytes += size * chosen.len() as u64;
         found.extend(chosen);
     }
-    // A few blocks of such sizes are chance: autocast copies most weights. An average of the weights has no gradients and no copies.
+    // A few such blocks are chance, as autocast copies most weights. An average of the weights has neither gradients nor copies.
     let trained = |size: &u64, n: u32| gradients.get(size).map_or(n, |&gradients| n.min(gradients));
     let all: u64 = weights.iter().map(|(size, n)| size * u64::from(trained(size, *n))).sum();
     if bytes.saturating_mul(4) < all {
@@ -314,7 +313,7 @@ fn copies_of_weights(
     found
 }
 
-/// Stack by stack, earliest first, those that together make no more than `most`.
+/// Selects stacks, earliest first, that together made at most `most` blocks.
 fn of_few_stacks(case: &Case<'_>, ids: &[LifetimeId], most: usize) -> Vec<LifetimeId> {
     let mut by_stack: FxHashMap<StackId, Vec<LifetimeId>> = FxHashMap::default();
     for &id in ids {

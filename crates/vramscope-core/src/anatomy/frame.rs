@@ -1,6 +1,6 @@
-//! What single frames mean, by the file and function names of PyTorch and common libraries: one set of bits per frame.
+//! Classifies single frames by file and function names of PyTorch and common libraries: one bit set per frame.
 //!
-//! Names are read with forward slashes, as recordings from Windows have others.
+//! Names are compared with forward slashes, because recordings from Windows use backslashes.
 
 use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{Frame, StackTable};
@@ -99,7 +99,7 @@ const LOADERS: &[&str] = &[
 /// Functions of `nn/modules/module.py` that move or cast a module's weights.
 const MOVERS: &[&str] =
     &["<lambda>", "_apply", "cuda", "to", "half", "float", "double", "bfloat16", "type", "to_empty", "convert", "fn"];
-/// The user's own functions that usually build or load a model.
+/// The user's own functions that often build or load a model.
 const BUILDERS: &[&str] =
     &["__init__", "load", "load_model", "build_model", "make_model", "init_model", "create_model", "build", "get_model"];
 /// Folders of libraries whose constructors make weights.
@@ -112,7 +112,7 @@ const MODELS: &[&str] = &[
     "diffusers/models",
     "torch/ao/nn",
 ];
-/// Parts of paths where optimizers are.
+/// Parts of paths that contain optimizers.
 const OPTIMIZERS: &[&str] = &[
     "torch/optim/",
     "/optimizers/",
@@ -124,13 +124,13 @@ const OPTIMIZERS: &[&str] = &[
     "megatron/core/optimizer/",
     "transformers/optimization.py",
 ];
-/// Parts of FSDP and DDP, and the collectives below them.
+/// Parts of FSDP and DDP, and the collectives that they use.
 const FSDP: &[&str] =
     &["_fsdp_collectives.py", "_fsdp_param.py", "_fsdp_param_group.py", "fsdp/_flat_param.py", "fsdp/_runtime_utils.py"];
 const COLLECTIVES: &[&str] =
     &["distributed/distributed_c10d", "distributed/_functional_collectives", "nn/parallel/comm.py", "deepspeed/comm"];
 
-/// Operators that layers of a network and losses call, and hardly anything else.
+/// Operators that are called by network layers and losses, and by hardly anything else.
 const LAYERS: &[&str] = &[
     "aten::linear",
     "aten::conv1d",
@@ -160,7 +160,7 @@ const LAYERS: &[&str] = &[
     "aten::cross_entropy_loss",
     "aten::nll_loss",
     "aten::mse_loss",
-    // The forward pass of torch.compile's code.
+    // The forward pass of code from torch.compile.
     "CompiledFunction",
 ];
 
@@ -228,7 +228,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
         "unpack_hook",
         "recompute_fn",
     ];
-    // Hooks of the backward pass run in its threads.
+    // Hooks of the backward pass run in autograd's threads.
     let is_hook = file.ends_with("torch/utils/hooks.py") && named(&["hook", "fn"]);
     set(BACKWARD, named(&backward) || is_hook);
     let is_optimizer = has(OPTIMIZERS)
@@ -240,7 +240,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     let short = file.rsplit('/').next().unwrap_or(file).to_ascii_lowercase();
     let is_own = ["optim", "adam", "sgd", "lion", "muon", "shampoo"].iter().any(|word| short.contains(word));
     set(STEP, name == "step" && is_own && !is_library);
-    // Megatron makes its fp32 copies of the weights where it makes the optimizer.
+    // Megatron makes its fp32 copies of the weights where it constructs the optimizer.
     let constructs = named(&["__init__", "add_param_group", "_build_model_and_main_param_groups"]);
     set(BUILDS_STATE, constructs && (has(OPTIMIZERS) || (is_own && !is_library)));
     set(BUILDS_BUFFERS, name == "__init__" && file.ends_with("param_and_grad_buffer.py"));
@@ -263,7 +263,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     );
     let prepares = ["initialize_kv_cache", "_allocate_kv_cache_tensors", "init_memory_pool", "initialize_cache"];
     set(BUILDS, (!is_library && named(BUILDERS)) || (has(&SERVERS) && named(&prepares)));
-    // A program without modules has functions of its own for what they do.
+    // A program without modules has its own functions with these names.
     let computes =
         !is_library && named(&["softmax", "log_softmax", "cross_entropy", "scaled_dot_product_attention", "attention"]);
     set(FUNCTIONAL, computes || has(&["torch/nn/functional.py", "torch/functional.py"]));
@@ -271,7 +271,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     let caches = ["cache_utils.py", "kv_cache", "kvcache", "KVCache", "cache_engine.py", "mem_cache/memory_pool.py"];
     let cache_names = ["kv_cache", "kvcache", "KVCache", "kv_buffer", "past_key_value"];
     let is_kv = name.starts_with("kv_") && !is_library;
-    // What attends to a cache makes a result, as `flash_attn_with_kvcache`.
+    // A function that attends to a cache makes a result, such as `flash_attn_with_kvcache`.
     let is_named = cache_names.iter().any(|word| name.contains(word)) && !name.contains("attn");
     set(CACHE, is_kv || has(&caches) || is_named);
     set(NAMED_CACHE, !is_library && (name.contains("cache") || name.contains("Cache")));
@@ -283,7 +283,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     );
     set(WORKSPACE, name.contains("workspace"));
     let activates = ["sdpa_attention_forward", "scaled_dot_product_attention", "gelu", "relu", "silu", "softmax", "log_softmax"];
-    // Autocast casts no weights of these.
+    // Autocast casts no weights for these.
     let norms_and_pools = name.contains("_pool") || ["batch_norm", "instance_norm", "group_norm"].contains(&name);
     set(
         WEIGHTLESS,
@@ -299,7 +299,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
     set(GENERATES, serves);
     set(PREFILLS, says(&["prefill"]) || (has(&SERVERS) && name == "forward_extend"));
     set(DECODES, says(&["decode", "decoding"]) && !says(&["encode"]));
-    // A function that measures attention does more than that.
+    // A function that measures attention does other work too.
     let measures = ["bench", "profile", "measure", "time", "test", "run"].iter().any(|word| low.starts_with(word));
     let attends = low.contains("attention") || low.contains("attn") || (name == "forward" && short.contains("attention"));
     set(ATTENDS, attends && !measures && !file.contains("torch/nn/functional.py"));
@@ -308,7 +308,7 @@ fn of_python(file: &str, name: &str, is_library: bool) -> Bits {
         || low == "test"
         || low.ends_with("_eval")
         || low.contains("validation")
-        // nanoGPT's, and its many descendants'.
+        // From nanoGPT and its many descendants.
         || low == "estimate_loss";
     let loops = has(&["loops/evaluation_loop.py"]) || named(&["validation_step", "evaluation_loop", "test_step", "predict_step"]);
     set(EVALUATES, (tests && !is_library) || loops);

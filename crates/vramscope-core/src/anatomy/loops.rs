@@ -1,5 +1,5 @@
-//! Steps at the level of the program's own loop, from stacks: runs of the optimizer, backward passes, calls of the outermost module.
-//! The layers of a network repeat within a step; they are lines of one call.
+//! Finds the steps of the program's own loop from stacks: optimizer steps, backward passes, calls of the outermost module. Layers
+//! of a network repeat within a step; they are lines inside one call.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,10 +11,10 @@ use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// A loop counts if it makes at least one part in this many of the allocations.
+/// A loop counts only if it makes at least 1/n of the allocations.
 const LEAST_SHARE: usize = 20;
 
-/// The steps of a device; empty if nothing shows them. O(lifetimes).
+/// The steps of a device; empty if none can be recognised. O(lifetimes).
 pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     if !phases.has_stacks {
         return by_period(device, tables, phases);
@@ -24,8 +24,8 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     let full: Vec<&Cycle> = cycles.iter().filter(|c| c.backward.is_some()).collect();
     let fresh = with_fresh_gradients(&full);
     if let Some((site, ends)) = by_optimizer(device, tables, phases) {
-        // Some optimizers allocate in their first step alone. New gradients tell the others; gradients in buckets never come anew. Several
-        // passes before that step are its micro-batches.
+        // Some optimizers allocate only in their first step. New gradients then mark the other steps; gradients in buckets are
+        // never new. Several passes before that first step are its micro-batches.
         if ends.len() == 1 && fresh.len() > 1 {
             return of_cycles(&fresh, events);
         }
@@ -35,7 +35,7 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
         }
         return of_ends(&ends, phases, StepSource::Optimizer(site.map_or_else(String::new, |f| place(stacks, f))));
     }
-    // Of higher derivatives, each pass is part of a larger one, which keeps it.
+    // With higher derivatives, each pass is part of a larger one, which keeps its blocks.
     if full.len() > 2 && is_part_of_a_pass(device, tables, phases.made_within(tables, full[1].start, full[full.len() - 1].start))
     {
         return Steps::default();
@@ -43,26 +43,26 @@ pub(super) fn find(stacks: &StackTable, device: &DeviceRecording, tables: &Devic
     if !full.is_empty() {
         let full = with_own_graphs(&full, device, tables, phases);
         let fresh = with_fresh_gradients(&full);
-        // Gradients that are set to zero come once, and nothing tells steps from micro-batches.
+        // If gradients are set to zero in place, they are made only once, and nothing distinguishes steps from micro-batches.
         return of_cycles(if fresh.len() * 2 >= full.len() { &fresh } else { &full }, events);
     }
     match by_call(stacks, device, tables, phases) {
         Some((steps, Calls::OfModel)) => steps,
-        // A loop may call a layer several times in each iteration: everything that repeats shows the loop itself.
+        // A loop may call a layer several times per iteration; the repetition of all requests then shows the loop itself.
         Some((steps, Calls::OfLayer)) => Some(by_period(device, tables, phases)).filter(|s| !s.is_empty()).unwrap_or(steps),
         None => by_period(device, tables, phases),
     }
 }
 
-/// What a loop calls.
 enum Calls {
     OfModel,
-    /// A single layer of PyTorch's own, as in a function that computes with layers but is no module.
+    /// A single layer of PyTorch, as in a function that uses layers but is not a module.
     OfLayer,
 }
 
-/// Corrects steps that end with the optimizer by their backward passes. A `GradScaler` skips the optimizer where gradients overflow: where nearly
-/// all steps have one backward pass, a step with several is divided. What follows the last call is a step only if it has one of its own.
+/// Corrects optimizer steps by their backward passes. A `GradScaler` skips the optimizer when gradients overflow: if nearly all
+/// steps have one backward pass, a step with several is divided. Events after the last optimizer call are a step only if they
+/// include a backward pass.
 pub(super) fn by_passes(
     stacks: &StackTable,
     mut steps: Steps,
@@ -70,9 +70,9 @@ pub(super) fn by_passes(
     tables: &DeviceTables,
     phases: &Phases,
 ) -> Steps {
-    /// As many steps with one backward pass each tell that a step has one.
+    /// At least this many steps with exactly one backward pass show that a step has one.
     const FEWEST_REGULAR: usize = 3;
-    /// One step in this many, or one, may be another.
+    /// At most 1/n of the steps, or one, may differ.
     const RARE: usize = 4;
     let cycles: Vec<Cycle> = cycles(device, tables, phases).into_iter().filter(|c| c.backward.is_some()).collect();
     if steps_in_backward(&steps, tables, phases) {
@@ -119,8 +119,7 @@ pub(super) fn by_passes(
     steps
 }
 
-/// Where each step of the optimizer ends, or would: a `GradScaler` unscales the gradients in each iteration, and skips the optimizer where they
-/// overflow.
+/// Where each optimizer step ends or would end: a `GradScaler` unscales all gradients, but skips the optimizer if they overflow.
 fn by_scaler(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<u32> {
     let is_scaler = |f: &FrameId| stacks.frame(*f).is_some_and(|f| stacks.text(f.file).ends_with("grad_scaler.py"));
     let unscales = |row: u32| {
@@ -131,7 +130,7 @@ fn by_scaler(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTable
     runs.filter(|run| (run.rows.0..run.rows.1).any(unscales)).map(|run| run.events.1).collect()
 }
 
-/// True where most steps of optimizers end within a backward pass: each parameter has its own, in a hook.
+/// True if most optimizer steps end within a backward pass: each parameter has its own optimizer in a hook.
 fn steps_in_backward(steps: &Steps, tables: &DeviceTables, phases: &Phases) -> bool {
     let is_within = |end: &&u32| {
         let run = phases.run_at(**end).map(|at| &phases.runs[at]);
@@ -140,14 +139,14 @@ fn steps_in_backward(steps: &Steps, tables: &DeviceTables, phases: &Phases) -> b
     steps.bounds.iter().skip(1).filter(is_within).count() * 2 > steps.len()
 }
 
-/// A forward pass and the backward pass after it.
+/// A forward pass and the backward pass that follows.
 struct Cycle {
     start: u32,
-    /// Where the backward pass begins.
+    /// The event at which the backward pass begins.
     backward: Option<u32>,
-    /// Bytes that the backward pass leaves behind.
+    /// Bytes that are still held after the backward pass.
     kept: u64,
-    /// True for one that captures a CUDA graph, or warms up for it.
+    /// True if it captures a CUDA graph, or warms up for a capture.
     is_of_capture: bool,
 }
 
@@ -157,7 +156,7 @@ impl Cycle {
     }
 }
 
-/// With fewer forward and backward passes outside of captures it is not clear which of them are the loop.
+/// With fewer forward and backward passes than this outside of captures, it is unclear which of them form the loop.
 const LEAST_OUTSIDE: usize = 3;
 
 fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<Cycle> {
@@ -178,7 +177,7 @@ fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> V
             _ => {}
         }
     }
-    // What a graph is captured with, and warmed up with before, are no steps. Where each pass is of a graph, they are.
+    // Passes that capture a graph or warm up for it are no steps, unless all passes are of that kind.
     let is_step = |c: &&Cycle| c.backward.is_some() && !c.is_of_capture;
     if cycles.iter().filter(is_step).count() >= LEAST_OUTSIDE {
         cycles.retain(|c| !c.is_of_capture);
@@ -186,25 +185,25 @@ fn cycles(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> V
     cycles
 }
 
-/// Bytes made in a run that live past its last allocation.
+/// Bytes made in a run that live past the run's last allocation.
 fn kept_by(device: &DeviceRecording, tables: &DeviceTables, run: &Run) -> u64 {
     let lifetimes = &tables.lifetimes;
     let last = lifetimes.born(LifetimeId(run.rows.1 - 1));
     run.ids().filter(|&id| lifetimes.gone(id) > last).map(|id| lifetimes.requested(device, id)).sum()
 }
 
-/// The cycles whose backward pass makes gradients anew, as those after `zero_grad` do.
+/// The cycles whose backward pass makes new gradients, as it does after `zero_grad`.
 fn with_fresh_gradients<'a>(full: &[&'a Cycle]) -> Vec<&'a Cycle> {
     let most = full.iter().map(|c| c.kept).max().unwrap_or(0);
     full.iter().copied().filter(|c| c.kept > 0 && c.kept.saturating_mul(2) >= most).collect()
 }
 
-/// The cycles that make a graph. Hessian-vector products go several times through one that `retain_graph` keeps: most of it is still there,
-/// and more than what the cycle itself computes.
+/// The cycles that make their own graph. Hessian-vector products go several times through one graph that `retain_graph` keeps:
+/// most of it is still held, and it is larger than what the cycle itself computes.
 fn with_own_graphs<'a>(full: &[&'a Cycle], device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Vec<&'a Cycle> {
     let lifetimes = &tables.lifetimes;
     let forward = |c: &Cycle| phases.made_within(tables, c.start, c.backward.unwrap_or(c.start));
-    // A graph that is never freed leaks, and a leak says nothing of the next cycle.
+    // A graph that is never freed is a leak and says nothing about the next cycle.
     let live_at = |c: &Cycle, event: u32| -> u64 {
         let is_live = |id: &LifetimeId| lifetimes.gone(*id) > event && lifetimes.gone(*id) != NO_EVENT;
         forward(c).filter(is_live).map(|id| lifetimes.requested(device, id)).sum()
@@ -230,26 +229,25 @@ fn of_cycles(cycles: &[&Cycle], events: u32) -> Steps {
     Steps::of_bounds(bounds, if has_forward { StepSource::Backward } else { StepSource::BackwardAlone })
 }
 
-/// A frame's place: `train.py:71`.
 fn place(stacks: &StackTable, frame: FrameId) -> String {
     stacks.frame(frame).map_or_else(String::new, |f| stacks.location(f))
 }
 
-/// A step ends where its optimizer run does; the first begins with the first pass.
+/// Steps that end where an optimizer run ends; the first begins with the first pass.
 fn of_ends(ends: &[u32], phases: &Phases, source: StepSource) -> Steps {
     let works = |r: &&Run| matches!(r.part, Part::Forward | Part::Backward | Part::Optimizer);
     let first = phases.runs.iter().find(works).map_or(0, |r| r.events.0);
     Steps::of_bounds([first].into_iter().chain(ends.iter().copied()).collect(), source)
 }
 
-/// Number of places that step optimizers.
+/// Number of places that call an optimizer's step.
 pub(super) fn optimizers(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> usize {
     let runs = phases.runs.iter().filter(|run| run.part == Part::Optimizer);
     let senses = runs.flat_map(|run| run.rows.0..run.rows.1).map(|row| phases.of_row(device, tables, row));
     senses.filter(|s| s.part == Part::Optimizer && !s.clips).filter_map(|s| s.stepper).collect::<FxHashSet<_>>().len()
 }
 
-/// Where each step of the optimizer ends, of the place that calls it most often: a program may have several optimizers.
+/// The ends of the steps of the optimizer that is called most often; a program may have several optimizers.
 fn by_optimizer(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<(Option<FrameId>, Vec<u32>)> {
     #[derive(Default)]
     struct Site {
@@ -272,7 +270,7 @@ fn by_optimizer(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases
             all += 1;
             let site = sites.entry(sense.stepper).or_default();
             site.allocations += 1;
-            // An optimizer in a hook of the backward pass runs many times between two forward passes, and steps once.
+            // An optimizer in a backward hook runs many times between two forward passes, but that is one step.
             if site.forwards == Some(forwards) {
                 site.ends.pop();
             }
@@ -285,7 +283,7 @@ fn by_optimizer(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases
     Some((best.0, best.1.ends))
 }
 
-/// One place that calls the outermost module.
+/// A place that calls the outermost module.
 struct Site {
     frame: FrameId,
     rows: Vec<u32>,
@@ -301,7 +299,7 @@ impl Site {
     }
 }
 
-/// Iterations by the calls of the outermost module: of the place that allocates most often, and of other loops before and after it.
+/// Iterations by calls of the outermost module: from the place that allocates most often, and from other loops before and after it.
 fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Option<(Steps, Calls)> {
     let lifetimes = &tables.lifetimes;
     let mut rows_of: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
@@ -333,7 +331,7 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
             chosen.push(site);
         }
     }
-    // A loop that calls the model from several lines, one after the other, begins anew with the first of them.
+    // If a loop calls the model from several lines in turn, each iteration begins with the first of them.
     let calls = match chosen.as_slice() {
         [one] => {
             match calls_of_a_step(
@@ -348,7 +346,7 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     let mut starts: Vec<u32> = chosen.iter().flat_map(|s| &s.starts).copied().collect();
     starts.sort_unstable();
     let starts: Vec<u32> = starts.into_iter().step_by(calls).collect();
-    // A server that makes its cache anew computes nothing.
+    // A server that recreates its cache computes nothing.
     let is_cache = |row: &u32| phases.of_row(device, tables, *row).bits & (CACHE | CALL | FORWARD) == CACHE;
     if starts.len() == 1 && chosen.iter().flat_map(|site| &site.rows).all(is_cache) {
         return None;
@@ -361,18 +359,18 @@ fn by_call(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables,
     Some((Steps::of_bounds(bounds.collect(), source), if is_layer { Calls::OfLayer } else { Calls::OfModel }))
 }
 
-/// At least so many lines before the first iteration show the beginning of a call; fewer may be set-up that is done once.
+/// At least this many lines must come before the first iteration to show the beginning of a call; fewer may be one-time setup.
 const LEAST_BEFORE: usize = 3;
 
-/// Where calls begin, of rows that come once a call: a line that others come before in the first call begins none. The first
-/// stack of the first call tells, with how often it comes before that line.
+/// Where calls begin, given rows that occur once per call. If other lines come before a row in the first call, that row does not
+/// begin a call; then the first stack of the first call marks the beginning, together with how often it occurs before that row.
 fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of: impl Fn(u32) -> T) -> Vec<u32> {
     let (Some(&first), Some(&start)) = (rows.first(), starts.first()) else { return starts };
-    // What something else comes before begins a call.
+    // A row with another allocation right before it begins a call.
     if rows.binary_search(&start.wrapping_sub(1)).is_err() {
         return starts;
     }
-    // A loop over layers inside one call: what comes before it was made once. So it looks where the first call fails.
+    // If `starts` is a loop over layers inside one call, the rows before it were made once. A failed first call looks the same.
     let (before, after) = rows.split_at(rows.partition_point(|&row| row < start));
     let once: FxHashSet<T> = before.iter().map(|&row| stack_of(row)).collect();
     if starts.len() > 1 && once.len() >= LEAST_BEFORE && !after.iter().any(|&row| once.contains(&stack_of(row))) {
@@ -392,11 +390,11 @@ fn begins<T: Eq + std::hash::Hash>(rows: &[u32], mut starts: Vec<u32>, stack_of:
     starts
 }
 
-/// Where calls begin, without the parts of one forward pass: layers in a loop of `forward`, or chunks of one batch. They keep their graphs, and
-/// nothing is allocated between them; a loop over batches moves the next one there.
+/// The beginnings of calls, without the parts of one forward pass: layers in a loop of `forward`, or chunks of one batch. Such
+/// parts keep their graphs and nothing is allocated between them; a loop over batches moves the next batch to the device there.
 fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32], starts: Vec<u32>) -> Vec<u32> {
     let lifetimes = &tables.lifetimes;
-    // What rounds of generation keep is their cache.
+    // Rounds of generation keep their cache.
     let generates = |row: &u32| phases.of_row(device, tables, *row).bits & (GENERATES | CACHE) != 0;
     if starts.iter().any(generates) {
         return starts;
@@ -405,7 +403,7 @@ fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phase
     let at = |start: u32| rows.partition_point(|&row| row < start);
     let keeps_most = |rows: &[u32]| {
         let bytes = |row: &u32| lifetimes.requested(device, LifetimeId(*row));
-        // What goes before the next allocation is a workspace, or one that was tried.
+        // A block freed before the next allocation is a workspace or a trial.
         let stays = |row: &u32| lifetimes.gone(LifetimeId(*row)) > lifetimes.born(LifetimeId(*row)).saturating_add(2);
         let kept = rows.iter().filter(|&&row| lifetimes.gone(LifetimeId(row)) > last).map(bytes).sum::<u64>();
         kept.saturating_mul(2) > rows.iter().filter(|row| stays(row)).map(bytes).sum()
@@ -416,10 +414,10 @@ fn without_parts(device: &DeviceRecording, tables: &DeviceTables, phases: &Phase
     (0..starts.len()).filter(is_call).map(|i| starts[i]).collect()
 }
 
-/// Nothing was trained yet, but some calls keep what they make for a backward pass: they are of the model that is trained. Those
-/// beside them that keep nothing are of frozen models, as a reference or an embedder, and begin no step.
+/// Removes the calls of frozen models. Nothing was trained yet, but calls that keep blocks for a backward pass are of the trained
+/// model. Those that keep nothing are of frozen models, such as a reference model or an embedder, and begin no step.
 fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
-    /// What is not kept goes before so many further allocations.
+    /// A block that is not kept is freed within this many further allocations.
     const SOON: usize = 4;
     let lifetimes = &tables.lifetimes;
     let is_kept = |w: &&[u32]| lifetimes.gone(LifetimeId(w[0])) > lifetimes.born(LifetimeId(w[SOON]));
@@ -439,7 +437,7 @@ fn leave_out_frozen_models(sites: &mut Vec<Site>, tables: &DeviceTables) {
     }
 }
 
-/// True where all allocations of a place are made in a single layer of PyTorch's own.
+/// True if all allocations of a place are made in a single layer of PyTorch.
 fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> bool {
     let called: FxHashSet<StackId> = rows.iter().map(|&row| tables.lifetimes.stack(device, LifetimeId(row))).collect();
     called.into_iter().all(|stack| match chain(stacks, phases, stack)[..] {
@@ -451,7 +449,7 @@ fn is_one_layer(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTa
     })
 }
 
-/// The frames inside the call of the model, the same for each call, and those outside it, the same for calls from the same lines.
+/// The frames inside the model's call, the same for each call, and the frames outside it, which depend on the calling lines.
 fn around_call<'a>(
     stacks: &'a StackTable,
     device: &DeviceRecording,
@@ -464,8 +462,8 @@ fn around_call<'a>(
     frames.split_at(frames.len().min(phases.sense(stack).inside as usize))
 }
 
-/// How many calls make a step: the shortest pattern of several callers that comes again at least once, all the way; all of them, where each has
-/// another caller; else 1.
+/// Number of calls per step: the length of the shortest sequence of callers that repeats throughout. If every call has a
+/// different caller, all of them; if nothing repeats, 1.
 fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
     if callers.iter().collect::<FxHashSet<_>>().len() == callers.len() {
         return callers.len().max(1);
@@ -477,8 +475,8 @@ fn calls_of_a_step(callers: &[&[FrameId]]) -> usize {
     }
 }
 
-/// How many calls make a round of a loop around the loop that calls the model, as each image of a sampler or each request of a server takes
-/// several: what begins a round is allocated once before so many calls, all the way. 1 without such a loop.
+/// Number of model calls per round of an outer loop, as for each image of a sampler or each request of a server: the stack that
+/// begins a round allocates once every so many calls, throughout. 1 if there is no such loop.
 fn calls_of_a_round(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, starts: &[u32]) -> usize {
     const FEWEST_ROUNDS: usize = 3;
     let mut rows_of: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
@@ -498,8 +496,8 @@ fn calls_of_a_round(device: &DeviceRecording, tables: &DeviceTables, phases: &Ph
     rows_of.iter().filter(|(stack, _)| stack.is_some()).filter_map(|(_, rows)| even(rows)).min().unwrap_or(1)
 }
 
-/// The modules that a stack passes through, outermost first: for each the line of its `forward` that calls the next. A decorator around
-/// `forward` is the first of a module's frames and has one line for everything in it.
+/// The modules that a stack passes through, outermost first: for each, the line of its `forward` that calls the next. A decorator
+/// around `forward` is a module's first frame and has one line for everything inside.
 fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
     let frames = stacks.frames(stack);
     let inside = (phases.sense(stack).inside as usize).min(frames.len());
@@ -513,9 +511,9 @@ fn chain(stacks: &StackTable, phases: &Phases, stack: StackId) -> Vec<FrameId> {
     modules.filter_map(line).collect()
 }
 
-/// The first row of each iteration of one place. The lines of the outermost module that has several come once an iteration, those in
-/// a loop over layers included, since the whole loop is one line; the median leaves out lines that do not. A module of one line
-/// begins anew where something else was allocated in between.
+/// The first row of each iteration of one place. If the outermost module has several lines, each runs once per iteration; a loop
+/// over layers is one line. The median leaves out lines that do not. A module with a single line begins a new iteration where
+/// something else was allocated in between.
 fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, rows: &[u32]) -> Vec<u32> {
     let stack_of = |row: u32| tables.lifetimes.stack(device, LifetimeId(row));
     let mut chains: FxHashMap<StackId, Vec<FrameId>> = FxHashMap::default();
@@ -524,7 +522,7 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
     }
     let line = |row: u32, depth: usize| chains.get(&stack_of(row)).and_then(|c| c.get(depth)).copied();
     let mostly = |n: usize| n * 10 >= rows.len() * 9;
-    // Down through modules that only pass on: wrappers.
+    // Go down through modules that only call one other: wrappers.
     let mut depth = 0;
     loop {
         let mut here = rows.iter().map(|&row| line(row, depth));
@@ -554,7 +552,7 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
         let median = counts[(counts.len() - 1) / 2];
         let runs: FxHashMap<FrameId, usize> = lines.iter().map(|(&f, starts)| (f, starts.len())).collect();
         if let Some(starts) = lines.into_values().filter(|s| s.len() == median).min_by_key(|s| s[0]) {
-            // What a module below keeps is its state: a cache, what a recurrent cell remembers.
+            // Blocks that a module below keeps are its state: a cache, or the memory of a recurrent cell.
             let is_variable =
                 |row: u32| line(row, depth).is_some_and(|f| runs.get(&f) == Some(&median)) && line(row, depth + 1).is_none();
             let kind = |row: u32| (stack_of(row), tables.lifetimes.requested(device, LifetimeId(row)));
@@ -565,9 +563,9 @@ fn iterations(stacks: &StackTable, device: &DeviceRecording, tables: &DeviceTabl
     (0..rows.len()).filter(is_entry).map(|i| rows[i]).collect()
 }
 
-/// The first rows of calls, of the first rows of iterations: a loop inside of `forward` shows the same lines as a loop that calls it. What
-/// one iteration of an inner loop leaves to the next in a variable of `forward` is freed in the middle of that, where the next makes a
-/// block like it. A call leaves no variables: what it returns is freed between two calls or, for a new value of the same variable, after the next.
+/// Among the first rows of iterations, those that begin calls. A loop inside `forward` shows the same lines as a loop that calls
+/// it. An inner loop keeps a value in a local variable of `forward`: the block is freed in the middle of the next iteration,
+/// which makes a new one. A call leaves no local variables: its result is freed between two calls, or after the next one.
 fn calls(tables: &DeviceTables, rows: &[u32], starts: Vec<u32>, variable: impl Fn(u32) -> Option<(StackId, u64)>) -> Vec<u32> {
     let lifetimes = &tables.lifetimes;
     let (born, gone) = (|row: u32| lifetimes.born(LifetimeId(row)), |row: u32| lifetimes.gone(LifetimeId(row)));

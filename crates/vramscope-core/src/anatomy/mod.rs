@@ -1,11 +1,10 @@
-//! The anatomy of a recording: what the program was doing, found once and used by everything else.
+//! The anatomy of a recording: what the program was doing. It is determined once and used by all later analyses.
 //!
-//! [`Phases`] are runs of allocations in one part of the program, by the names in their call stacks. [`Steps`] are the iterations
-//! of its own loop. [`Role`]s say what each block is for, also blocks older than the history: by phases, steps, sizes and
-//! lifetimes. A role that is inferred from sizes and lifetimes alone is marked, and shown with "probably".
+//! [`Phases`] are runs of allocations in one part of the program, recognised by the names in their call stacks. [`Steps`] are the
+//! iterations of its own loop. [`Role`]s say what each block is for, including blocks older than the history; they follow from
+//! phases, steps, sizes and lifetimes. A role inferred only from sizes and lifetimes is marked and shown with "probably".
 //!
-//! Source of the rules: 210 recordings that others published, and programs whose tensors were asked for their addresses.
-//! `docs/FINDINGS.md` has how often each rule is right.
+//! Sources of the rules: 210 published recordings, and programs that reported their tensors. `docs/FINDINGS.md` has the hit rates.
 
 mod assign;
 mod blind;
@@ -50,20 +49,20 @@ use crate::tables::{DeviceTables, Quantity};
 /// What a program was doing on one device.
 #[derive(Debug, Default)]
 pub struct Anatomy {
-    /// Load, forward, backward and other phases, over all allocations.
+    /// Load, forward, backward and other phases of all allocations.
     pub phases: Phases,
     /// Training steps or iterations; empty when none were found.
     pub steps: Steps,
 }
 
-/// What each block is for, and why.
+/// The role of each block, and why.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     of: Vec<(Role, Because)>,
 }
 
 impl Decisions {
-    /// The role of a block and why it has it; unknown for a row of another table.
+    /// The role of a block and the reason; unknown for a row of another table.
     pub(super) fn of(&self, row: u32) -> (Role, Because) {
         self.of.get(row as usize).copied().unwrap_or_default()
     }
@@ -76,12 +75,12 @@ impl Anatomy {
         let annotated = crate::anatomy::steps::annotated(recording, device, tables, phases.has_stacks);
         let by_stacks = || loops::find(&recording.stacks, device, tables, &phases);
         let mut steps = match annotated {
-            // Two optimizers step twice in one iteration, and their annotations do not tell them apart.
+            // Two optimizers step twice per iteration, and their annotations do not distinguish them.
             Some(found) if found.source.is_optimizer() && phases.has_stacks => {
                 let is_as_good = |s: &Steps| matches!(s.source, StepSource::Optimizer(_)) && s.len() * 3 >= found.len();
                 match loops::optimizers(device, tables, &phases) {
                     0 | 1 => loops::by_passes(&recording.stacks, found, device, tables, &phases),
-                    // Each steps once, and all of them make one step.
+                    // If each optimizer steps once, all of them together make one step.
                     several if several == found.optimizer.len() => found.joined(),
                     _ => Some(by_stacks()).filter(is_as_good).unwrap_or(found),
                 }
@@ -89,7 +88,7 @@ impl Anatomy {
             Some(found) => found,
             None => {
                 let found = by_stacks();
-                // Requests that repeat within the one step of an optimizer that is marked are those of its parameters.
+                // Repeating requests within the only annotated optimizer step are those of its parameters.
                 let single = if found.is_inferred() { steps::single(recording, device, tables) } else { None };
                 single.unwrap_or(found)
             }
@@ -98,19 +97,19 @@ impl Anatomy {
         Anatomy { phases, steps }
     }
 
-    /// Decides what every block is for. O(lifetimes).
+    /// Decides the role of every block. O(lifetimes).
     pub(super) fn decide(&self, device: &DeviceRecording, tables: &DeviceTables) -> Decisions {
         let case = case::Case { device, tables, phases: &self.phases, steps: &self.steps };
         Decisions { of: assign::decide(&case) }
     }
 
-    /// What the program did at an event: its stacks tell it, or the annotation of the optimizer's step.
+    /// The phase at an event, from its stacks or from an annotated optimizer step.
     pub fn phase_at(&self, event: u32) -> Option<Phase> {
         let is_marked = || self.steps.optimizer.iter().any(|&(from, to)| (from..to).contains(&event));
         self.phases.at(event).or_else(|| is_marked().then_some(Phase::Optimizer))
     }
 
-    /// What the program did at an event, in words after "at the peak, ": `in the backward pass of step 2`. Empty if unknown.
+    /// The phase at an event, in words to follow "at the peak, ": `in the backward pass of step 2`. Empty if unknown.
     pub fn words_at(&self, event: u32) -> String {
         let Some(phase) = self.phase_at(event).or_else(|| self.phases.right_behind(event)) else { return String::new() };
         let words = match self.phases.detail_at(event) {
@@ -131,10 +130,10 @@ impl Anatomy {
         }
     }
 
-    /// [`words_at`](Self::words_at) of the peak, with the first step that peaked as high: `in the backward pass of step 17 (step 2 peaked as
-    /// high)`. O(steps), a few cells of the curve each.
+    /// [`words_at`](Self::words_at) for the peak, plus the first step with an equally high peak: `in the backward pass of step 17
+    /// (step 2 peaked as high)`. O(steps), reading a few cells of the curve for each.
     pub fn words_of_peak(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> String {
-        /// A counter or a log makes a part in this many.
+        /// Peaks count as equal if they differ by less than 1/n, which a counter or a log may cause.
         const ODD: u64 = 1000;
         let words = self.words_at(event);
         let peak = |step: usize| {
@@ -150,7 +149,7 @@ impl Anatomy {
         }
     }
 
-    /// The frame of a stack that told its part, for reasons.
+    /// The frame that determined a stack's part, for use in reasons.
     pub(super) fn telling_frame(&self, stack: StackId) -> Option<crate::model::FrameId> {
         self.phases.sense(stack).frame
     }

@@ -1,16 +1,15 @@
-//! Which `nn.Module` an allocation belongs to, and which phase of a training step: from the stacks of a profiler trace, or
-//! from the notes that joining a trace to a snapshot left.
+//! The `nn.Module` and the training phase of an allocation: from a profiler trace's stacks, or from notes of a joined trace.
 
 use crate::formats::kineto::{FORWARD_MARK, MODULE_FILE, OPERATOR_FILE};
 use crate::model::{DeviceRecording, EventId, Frame, NoteKind, StackId, StackTable};
 
-/// What the profiler puts before a module's name.
+/// The profiler's prefix of a module's name.
 const MODULE_PREFIX: &str = "nn.Module: ";
 
 /// The part of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// Inside a module, or its call.
+    /// Inside a module or its call.
     Forward,
     /// Inside autograd's backward pass.
     Backward,
@@ -19,7 +18,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Its name, as notes have it.
+    /// Its name, as in notes.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Forward => "forward",
@@ -29,14 +28,14 @@ impl Phase {
     }
 }
 
-/// The module path of a profiler's stack, outermost first: `GPT_0.Block_3.Linear_1`. A backward operator belongs to the module
-/// of its forward one. `None` outside of modules and for stacks without them. O(depth).
+/// The module path of a profiler's stack, outermost first: `GPT_0.Block_3.Linear_1`. A backward operator belongs to the module of
+/// its forward operator. `None` outside modules and for stacks without them. O(depth).
 pub fn module_path(stacks: &StackTable, stack: StackId) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for frame in stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)) {
         let name = stacks.text(frame.name);
         match stacks.text(frame.file) {
-            // A module that runs again inside backward (checkpointing) is nearer than the one of the forward operator.
+            // A module that runs again inside backward (checkpointing) takes precedence over that of the forward operator.
             OPERATOR_FILE if name == FORWARD_MARK && !names.is_empty() => break,
             MODULE_FILE => names.push(name.strip_prefix(MODULE_PREFIX).unwrap_or(name)),
             _ => {}
@@ -46,7 +45,7 @@ pub fn module_path(stacks: &StackTable, stack: StackId) -> Option<String> {
     (!names.is_empty()).then(|| names.join("."))
 }
 
-/// The class of a module that a profiler's frame names, `GPT2Block` of `nn.Module: GPT2Block_3`; `None` for other frames.
+/// The class of the module that a profiler frame names: `GPT2Block` for `nn.Module: GPT2Block_3`. `None` for other frames.
 pub fn module_class(stacks: &StackTable, frame: Frame) -> Option<&str> {
     if stacks.text(frame.file) != MODULE_FILE {
         return None;
@@ -73,8 +72,7 @@ pub fn phase(stacks: &StackTable, stack: StackId) -> Option<Phase> {
     found
 }
 
-/// The module path of an allocation by its event: of a joined trace where there is one, else of the event's own stack.
-/// O(log notes + depth).
+/// The module path of an allocation, by its event: from a joined trace, else from the event's own stack. O(log notes + depth).
 pub fn module_of(stacks: &StackTable, device: &DeviceRecording, event: EventId) -> Option<String> {
     let noted = device.events.notes_of(event).iter().find(|n| n.kind == NoteKind::Module);
     match noted {

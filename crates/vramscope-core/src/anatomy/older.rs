@@ -1,4 +1,4 @@
-//! Blocks older than the history: roles by their number, sizes and end. All of them are "probably".
+//! Roles of blocks older than the history, from their number, sizes and frees. All are marked "probably".
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ use super::steps::StepSource;
 use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// The roles of blocks from before the first event. O(blocks log blocks).
+/// The roles of blocks allocated before the first event. O(blocks log blocks).
 pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gradients: bool) -> Vec<(LifetimeId, Decided)> {
     let phases = case.phases;
     let works = phases.has(Part::Forward) || phases.has(Part::Backward) || phases.has(Part::Optimizer);
@@ -23,8 +23,8 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     for id in ids().filter(|&id| case.stays(id)) {
         *of_size.entry(case.size(id)).or_default() += 1;
     }
-    // Of a full history the end state has the stacks of older blocks. Weights have one then; the gradient of each has none, since the
-    // backward pass is not called from Python.
+    // If the ring buffer wrapped, the end state still has the stacks of older blocks. Weights then have a stack. Gradients have
+    // none, because the backward pass is not called from Python.
     let (mut told, mut bare) = (Sizes::default(), Sizes::default());
     if gradients.is_empty() && case.phases.has_stacks {
         for id in ids().filter(|&id| case.stays(id)) {
@@ -42,10 +42,10 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     };
     let mut kept: FxHashMap<u32, FxHashMap<u64, u32>> = FxHashMap::default();
     let moved = moved_gradients(case);
-    // Where nothing else stays, the model is made within the recording, and what is as large as a workspace is one.
+    // If nothing else stays, the model is made within the recording, and a block of a workspace's size is a workspace.
     let is_model = |id: LifetimeId| case.stays(id) && case.size(id) >= older_model::LEAST && !is_workspace_size(case.size(id));
     let has_model = ids().any(is_model);
-    // Each gradient has its weight, in the recording or before it.
+    // Each gradient has its weight, made in the recording or before it.
     let of_weights = |g: &(&u64, &u32)| weights.get(g.0).is_some_and(|made| made >= g.1);
     let bytes = |g: (&u64, &u32)| g.0 * u64::from(*g.1);
     let is_of_model = |g: &(&u64, &u32)| !is_workspace_size(*g.0);
@@ -53,11 +53,11 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
     let own: u64 = gradients.iter().filter(is_of_model).filter(of_weights).map(bytes).sum();
     let is_made_within = all > 0 && own.saturating_mul(10) >= all.saturating_mul(9);
     let first_backward = phases.runs.iter().find(|r| r.part == Part::Backward).map_or(u32::MAX, |r| r.events.1);
-    // What is freed behind the second step outlived a whole one, so it is no leftover. A round of generation is no such step: it frees
-    // what earlier rounds made.
+    // A block freed after the second step outlived a whole step, so it is no leftover. A round of generation does not count as
+    // such a step: it frees what earlier rounds made.
     let generates = matches!(case.steps.source, StepSource::Generation(_));
     let behind_second = case.steps.bounds.get(2).filter(|_| !generates).copied().unwrap_or(NO_EVENT);
-    // What is freed only after the last pass is no leftover either, also of rounds: it is the model, freed as the program ends.
+    // A block freed only after the last pass is no leftover either, also with rounds: it is the model, freed as the program ends.
     let ends = phases.runs.last().filter(|_| case.steps.len() > 1).map_or(NO_EVENT, |run| run.events.1);
     let behind_second = behind_second.min(ends);
     for id in ids() {
@@ -96,19 +96,19 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
         }
         let freed = freed_at.min(gone);
         let run = match phases.run_at(freed).map(|r| &phases.runs[r]) {
-            // What the last parameter had is freed when the optimizer returns.
+            // The memory of the last parameter is freed when the optimizer returns.
             None if has_gradients => phases.runs.last().filter(|r| freed >= r.events.1),
             at => at,
         };
         let part = run.map_or(Part::Unknown, |r| r.part);
         let is_gradient = gradients.contains_key(&size);
-        // A model that is freed at the end is neither a gradient that `zero_grad` frees nor left from the iteration before.
+        // A model freed at the end is neither a gradient that `zero_grad` frees nor a leftover of the previous iteration.
         let outlives_use = if is_gradient { freed > first_backward } else { freed >= behind_second };
         if gone == NO_EVENT || (outlives_use && part != Part::Optimizer) {
             stays.entry(size).or_default().push(id);
             continue;
         }
-        // Freed between two allocations of the optimizer: what it keeps, and makes anew in every step.
+        // Blocks freed between two allocations of the optimizer are state that it replaces in every step.
         let is_replaced = part == Part::Optimizer && run.is_some_and(|r| has_gradients || freed < case.last_birth(r));
         let is_anew = is_replaced
             && run.is_some_and(|r| {
@@ -134,12 +134,12 @@ pub(super) fn decide(case: &Case<'_>, gradients: &Sizes, weights: &Sizes, has_gr
         *replaced.entry(case.size(id)).or_default() += 1;
     }
     let model = older_model::decide(case, stays, gradients, &replaced, has_gradients);
-    // Without a pass nothing but the number of blocks tells a model, and that only where training keeps several for each weight.
+    // Without any pass, only the number of blocks shows a model, and only if training keeps several blocks per weight.
     of.extend(model.into_iter().filter(|(_, (_, because))| works || *because == Because::OlderByCount));
     of
 }
 
-/// Of each size that a run makes and keeps the event of the first.
+/// For each size that a run makes and keeps: the event of the first such block.
 fn kept_sizes(case: &Case<'_>, run: &Run) -> FxHashMap<u64, u32> {
     let mut first = FxHashMap::default();
     for id in run.ids().filter(|&id| case.outlives(id, run)) {
@@ -148,7 +148,7 @@ fn kept_sizes(case: &Case<'_>, run: &Run) -> FxHashMap<u64, u32> {
     first
 }
 
-/// What is left from the iteration before: its graph where it is much, of many sizes.
+/// Blocks left over from the previous iteration: its graph if there are many, of many sizes.
 fn leftovers(case: &Case<'_>, left: &[LifetimeId]) -> Vec<(LifetimeId, Decided)> {
     let sizes: FxHashSet<u64> = left.iter().map(|&id| case.size(id)).collect();
     let role = if left.len() >= 12 && sizes.len() >= 3 { Role::Activations } else { Role::Temporaries };

@@ -1,5 +1,4 @@
-//! The model that is older than the history: weights, gradients and what the optimizer keeps, told apart by how many blocks there are
-//! of each size.
+//! The model from before the history: distinguishes weights, gradients and optimizer state by the number of blocks of each size.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,21 +10,21 @@ use crate::model::DeviceRecording;
 use crate::tables::LifetimeId;
 use crate::units::MEBIBYTE;
 
-/// Smaller sizes do not count: scalars, biases, norms come in any number.
+/// Smaller sizes are ignored: scalars, biases and norms occur in any number.
 pub(super) const LEAST: u64 = 4096;
 
 /// The blocks of each size that are never freed.
 pub(super) type Stays = FxHashMap<u64, Vec<LifetimeId>>;
 
-/// True if backward passes add to gradients from before the history, as without `zero_grad` or with `set_to_none=False`: hardly any
-/// gradient is made for the older blocks that the optimizer works on. Takes what all passes of a step make: of a GAN each makes the
-/// gradients of one network.
+/// True if backward passes add to gradients from before the history, as without `zero_grad` or with `set_to_none=False`: few
+/// gradients are made for the older blocks that the optimizer works on. Takes the gradients of all passes of a step, because in a
+/// GAN each pass makes those of one network.
 pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
-    // An optimizer keeps up to four copies of what it steps.
+    // An optimizer keeps up to this many copies of the weights that it updates.
     const COPIES: u64 = 4;
-    // So many blocks of the last operations may be taken for gradients.
+    // Up to this many blocks of the last operations may look like gradients.
     const LAST: u64 = 6;
-    // Of a pass that began before the history most gradients are older too.
+    // A pass that began before the history made most of its gradients before it too.
     let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
     let passes = match case.phases.has_stacks {
         true => whole.filter(|r| r.part == Part::Backward).count(),
@@ -37,7 +36,7 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     }
     let stepped = made_by_optimizer(case);
     let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
-    // How many blocks there are of each size.
+    // Number of older blocks of each size.
     let mut older: FxHashMap<u64, u64> = FxHashMap::default();
     for id in (0..case.phases.first_row).map(LifetimeId).filter(is_older) {
         *older.entry(case.size(id)).or_default() += 1;
@@ -49,7 +48,7 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     let sum = |sizes: &FxHashMap<u64, u64>| sizes.iter().map(|(size, n)| size * n).sum::<u64>();
     let (all, stepped) = (sum(&older), sum(&of_optimizer));
     if of_a_weight == 0 {
-        // Of FSDP, gradients are gathered, some for many weights.
+        // FSDP gathers gradients, with some blocks for many weights.
         let is_gradient = |&(size, n): &(u64, u64)| size >= LEAST && (n > 2 || !is_workspace_size(size));
         let bytes: u64 = made().filter(is_gradient).map(|(size, n)| size * n).sum();
         return bytes * COPIES < if of_optimizer.is_empty() { all } else { stepped };
@@ -60,7 +59,7 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     covered * 2 < bytes
 }
 
-/// The sizes that optimizers allocate: those of the parameters that they change, and of what they gather.
+/// The sizes that optimizers allocate: those of the parameters they update, and of what they gather.
 fn made_by_optimizer(case: &Case<'_>) -> FxHashSet<u64> {
     let runs = case.phases.runs.iter().filter(|r| case.phases.has_stacks && r.part == Part::Optimizer).flat_map(Run::ids);
     let within = |&(from, to): &(u32, u32)| case.phases.made_within(case.tables, from, to);
@@ -68,7 +67,7 @@ fn made_by_optimizer(case: &Case<'_>) -> FxHashSet<u64> {
     runs.chain(annotated).map(|id| case.size(id)).collect()
 }
 
-/// What stays is the model: weights, what the optimizer keeps for each (less the `replaced`), gradients where no history makes them.
+/// Divides the blocks that stay into weights, optimizer state (minus the `replaced` ones), and gradients if the history makes none.
 pub(super) fn decide(
     case: &Case<'_>,
     stays: Stays,
@@ -76,10 +75,10 @@ pub(super) fn decide(
     replaced: &Sizes,
     has_gradients: bool,
 ) -> Vec<(LifetimeId, Decided)> {
-    // Gradients that are as large as nothing that stays, as the gathered ones of FSDP, tell nothing of it.
+    // Gradients that match no size of the blocks that stay, such as FSDP's gathered ones, say nothing about the model.
     let (tells, none) = (gradients.keys().any(|size| *size >= LEAST && stays.contains_key(size)), Sizes::default());
     let gradients = if tells { gradients } else { &none };
-    // Frozen weights have no copies. Optimizers that work in place tell no sizes.
+    // Frozen weights have no copies. Optimizers that work in place show no sizes.
     let mut stepped = if has_gradients { made_by_optimizer(case) } else { FxHashSet::default() };
     stepped.retain(|size| *size >= LEAST && stays.contains_key(size));
     let is_stepped = |size: u64| stepped.is_empty() || stepped.contains(&size);
@@ -95,7 +94,7 @@ pub(super) fn decide(
     let is_adam = gradients.is_empty() && copies < 3 && has_adam(case);
     let of_adam = 3 + usize::from(has_gradients);
     let results = if gradients.is_empty() { FxHashSet::default() } else { large_sizes_of_forward(case) };
-    // Weights have gradients, and of a size that has none a forward pass leaves one or two that a variable holds.
+    // Weights have gradients. If a size has none, one or two blocks of it are results of a forward pass that a variable holds.
     let is_result = |size: u64, n: usize| n <= 2 && results.contains(&size) && !gradients.contains_key(&size);
     let mut of = Vec::new();
     let model: Vec<LifetimeId> = stays.values().flatten().copied().collect();
@@ -105,7 +104,7 @@ pub(super) fn decide(
             of.extend(list.into_iter().map(|id| (id, (Role::Inputs, Because::HasNoGradient))));
             continue;
         }
-        // The driver hands out segments downwards, and a segment its blocks upwards: weights were made first.
+        // The driver allocates segments downwards, and a segment's blocks are allocated upwards; weights were made first.
         list.sort_by_key(|&id| {
             let address = case.tables.lifetimes.address(case.device, id);
             (std::cmp::Reverse(segment_of(case.device, address)), address)
@@ -115,7 +114,7 @@ pub(super) fn decide(
             // Another optimizer may keep more or fewer for some of the weights.
             Some(&g) if of_gradient > 1 && (2..=4).any(|each| all == g as usize * each) => (g as usize, all / g as usize),
             Some(_) if of_gradient > 1 && all.is_multiple_of(of_gradient) => (all / of_gradient, of_gradient),
-            // A pass that the recording cuts makes too few; a library has one or two blocks of a weight's size.
+            // A pass that the recording cuts makes too few gradients, and a library may hold one or two blocks of a weight's size.
             Some(&g) if of_gradient > 1 && list.len() >= g as usize => {
                 let is_cut = list.len() > g as usize * of_gradient + 2;
                 (if is_cut { list.len() / of_gradient } else { g as usize }, of_gradient)
@@ -146,7 +145,7 @@ pub(super) fn decide(
     of
 }
 
-/// What a program that trains keeps beside its model: a few blocks larger than every gradient, where nearly all else has one.
+/// Data that a training program keeps beside its model: a few blocks larger than every gradient, while nearly all others have one.
 pub(super) fn data(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> FxHashSet<LifetimeId> {
     const A_FEW: u32 = 4;
     /// Blocks this many times smaller than the largest gradient do not count, as rewards beside observations.
@@ -168,7 +167,7 @@ fn large_sizes_of_forward(case: &Case<'_>) -> FxHashSet<u64> {
     largest.into_iter().flat_map(Run::ids).map(|id| case.size(id)).filter(|&size| size >= MEBIBYTE).collect()
 }
 
-/// How many blocks of each weight's size are weights and gradients; the optimizer keeps the rest.
+/// How many blocks per weight are weights and gradients; the rest is optimizer state.
 pub(super) struct Shares {
     pub(super) weights: usize,
     gradients: usize,
@@ -184,7 +183,7 @@ impl Shares {
     }
 }
 
-/// How many blocks stay for each gradient, as most bytes have it: the weight, and what the optimizer keeps for it.
+/// The number of blocks per gradient, as most bytes indicate: the weight, and the optimizer's state for it.
 fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
     let mut votes: FxHashMap<usize, u64> = FxHashMap::default();
     for (size, list) in stays {
@@ -195,8 +194,8 @@ fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
 }
 
-/// Gradients that a backward pass makes, adds to older ones and frees at once, by the sizes of what stays. Those of activations may be
-/// as large.
+/// Gradients that a backward pass makes, adds to older ones and frees at once, matched by the sizes of blocks that stay.
+/// Gradients of activations may have the same sizes.
 fn added_gradients(case: &Case<'_>, stays: &Stays) -> Sizes {
     let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
     let pass = whole.filter(|r| r.part == Part::Backward).max_by_key(|r| r.rows.1 - r.rows.0);
@@ -210,8 +209,8 @@ fn added_gradients(case: &Case<'_>, stays: &Stays) -> Sizes {
     sizes
 }
 
-/// Number of copies of the whole model where a backward pass adds to as many gradients: how many blocks stay for each. `None` unless
-/// nine tenths of the bytes agree.
+/// Number of copies of the whole model, if a backward pass adds to as many gradients: how many blocks stay for each. `None`
+/// unless nine tenths of the bytes agree.
 fn copies_of(sizes: &[(u64, usize)], added: &Sizes) -> Option<usize> {
     let bytes = |s: &(u64, usize)| s.0 * s.1 as u64;
     let all: u64 = sizes.iter().filter(|s| s.0 >= LEAST).map(bytes).sum();
@@ -220,9 +219,9 @@ fn copies_of(sizes: &[(u64, usize)], added: &Sizes) -> Option<usize> {
     (2..=5).find(|&n| all > 0 && agreed(n).saturating_mul(10) >= all.saturating_mul(9))
 }
 
-/// Number of copies of the whole model, without a gradient to compare with: four are weights, gradients and Adam's two, three the same
-/// without gradients. Where gradients are among them, three are weights, gradients and momentum, two weights and gradients, five have
-/// an average of the weights too. Sizes that come once or twice, like an embedding's, distinguish copies of a model from its layers.
+/// Number of copies of the whole model, without gradients to compare with. Four are weights, gradients and Adam's two moments;
+/// three are the same without gradients. With gradients, three have momentum, two have not, and five have an average of the
+/// weights. Sizes that occur only once or twice, such as an embedding's, distinguish copies of the model from its layers.
 fn copies(sizes: &[(u64, usize)], has_gradients: bool) -> usize {
     let is_of_model = |s: &(u64, usize)| s.0 >= LEAST && !(s.1 == 1 && is_workspace_size(s.0));
     let sizes: Vec<(u64, usize)> = sizes.iter().copied().filter(is_of_model).collect();
@@ -237,12 +236,12 @@ fn copies(sizes: &[(u64, usize)], has_gradients: bool) -> usize {
     possible.iter().copied().find(|&n| fits(n)).unwrap_or(1)
 }
 
-/// True if `count` blocks of a size are `n` for each weight, beside one workspace of that size perhaps.
+/// True if `count` blocks are `n` per weight, possibly plus one workspace of the same size.
 fn divides(n: usize, size: u64, count: usize) -> bool {
     count.is_multiple_of(n) || (count % n == 1 && count > n && is_workspace_size(size))
 }
 
-/// The first byte of the segment that holds an address at the end; the address itself where none does.
+/// The start of the segment that holds an address in the end state; the address itself if none does.
 fn segment_of(device: &DeviceRecording, address: u64) -> u64 {
     let at = device.segments.partition_point(|s| s.address <= address).checked_sub(1);
     let segment = at.and_then(|i| device.segments.get(i));

@@ -4,24 +4,23 @@ use super::{Role, Roles};
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
-/// What was held at the instant of a column with most bytes held.
+/// The memory held at the instant of a column at which most bytes are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoleColumn {
     /// The instant: the state after this event.
     pub event: u32,
-    /// Bytes of whole blocks in the order of [`Role::ALL`], pending frees included. What a trace reports beyond its blocks is of
-    /// unknown role.
+    /// Bytes of blocks in the order of [`Role::ALL`], with pending frees. A trace's bytes beyond its blocks have no known role.
     pub bytes: [u64; Role::ALL.len()],
 }
 
 impl Roles {
-    /// One column for each pair of `bounds`, which are ascending event indices: the first event of a column and the one after its
-    /// last. A column without an event is left out. O(lifetimes times log columns).
+    /// One column per pair of adjacent `bounds`, which are ascending event indices: a column covers `bounds[i]..bounds[i + 1]`.
+    /// Columns without events are left out. O(lifetimes × log columns).
     pub fn columns(&self, device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<RoleColumn> {
         let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
         let most = bounds.windows(2).filter_map(|w| curves.peak_in(device, lifetimes, Quantity::Active, w[0], w[1]));
         let mut columns: Vec<RoleColumn> = most.map(|(_, event)| RoleColumn { event, ..RoleColumn::default() }).collect();
-        // What each column adds to the one before it, by role.
+        // The change from each column to the next, by role.
         let mut changes = vec![[0i64; Role::ALL.len()]; columns.len() + 1];
         let first_at = |event: u32| columns.partition_point(|c| c.event < event);
         for id in (0..lifetimes.len() as u32).map(LifetimeId) {

@@ -1,24 +1,23 @@
-//! A loop seen in sizes alone: the same requests, again and again in the same order.
+//! Detects a loop from sizes alone: the same requests repeat in the same order.
 
 use rustc_hash::FxHashMap;
 
-/// Fewest repetitions that make a loop.
+/// Fewest repetitions that count as a loop.
 const FEWEST: usize = 3;
-/// One in this many of the loop's requests may differ from the one a period before.
+/// At most 1/n of the loop's requests may differ from the one a period before.
 const ODD: usize = 50;
-/// On average over the kinds of requests, so much of each comes again a period later.
+/// Share of each kind of request that must repeat one period later, averaged over the kinds.
 const ALIKE: f64 = 0.95;
 
-/// Where each repetition begins, and where the last one ends; empty where nothing repeats over half of the sequence or more. Each kind of
-/// request counts alike, however often it comes: layers repeat within a step, but what comes once a step does not come once a layer. `least` is the
-/// shortest period, in requests.
-/// O(n) a candidate, of which there are at most 200.
+/// Where each repetition begins, and where the last one ends; empty unless at least half of the sequence repeats. Each kind of
+/// request has the same weight, however often it occurs: layers repeat within a step, but a kind that occurs once per step does not
+/// repeat with the layers. `least` is the shortest period, in requests. O(n) per candidate period, of which there are at most 200.
 pub(super) fn periods(kinds: &[u64], least: usize) -> Vec<usize> {
     let mut places: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
     for (i, &kind) in kinds.iter().enumerate() {
         places.entry(kind).or_default().push(i);
     }
-    // Rare kinds tell steps, not layers.
+    // Rare kinds reveal steps, not layers.
     let mut rare: Vec<&Vec<usize>> = places.values().filter(|p| p.len() >= FEWEST).collect();
     rare.sort_by_key(|p| (p.len(), p[0]));
     let mut votes: FxHashMap<usize, usize> = FxHashMap::default();
@@ -37,15 +36,15 @@ pub(super) fn periods(kinds: &[u64], least: usize) -> Vec<usize> {
     Vec::new()
 }
 
-/// Where the repetitions within a stretch begin, and where the last one ends. The first one makes workspaces and caches between its own
-/// requests, so that the regular stretch begins in its middle or after it.
+/// Where the repetitions within a stretch begin, and where the last one ends. The first repetition also makes workspaces and
+/// caches, so the regular stretch begins in its middle or after it.
 fn starts(kinds: &[u64], from: usize, to: usize, lag: usize) -> Vec<usize> {
-    /// Up to so many requests in between, or half as many as its own where all of its own are there.
+    /// Number of extra requests allowed in between; or half a period, if all of the repetition's own requests are found.
     const A_FEW: usize = 4;
     let (mut at, mut left, mut between) = (from, lag, 0);
-    // Where the first one begins, and how many of its requests are before the stretch.
+    // Where the first repetition begins, and how many of its requests lie before the stretch.
     let mut begin = (from, 0);
-    // Backwards: what was made before the loop is not part of it.
+    // Search backwards; requests made before the loop are not part of it.
     while left > 0 && at > 0 && between * 2 <= lag {
         at -= 1;
         if kinds[at] == kinds[from + left - 1] {
@@ -58,20 +57,20 @@ fn starts(kinds: &[u64], from: usize, to: usize, lag: usize) -> Vec<usize> {
         }
     }
     let (first, before) = begin;
-    // It counts only where it makes one more whole repetition.
+    // The first repetition counts only if it makes one more whole one.
     let is_whole = before > 0 && (to - from) % lag + before >= lag;
     let regular = if is_whole { from + lag - before } else { from };
     is_whole.then_some(first).into_iter().chain((regular..=to).step_by(lag)).collect()
 }
 
-/// The longest stretch in which nearly everything comes again after `lag`.
+/// The longest stretch in which nearly every request repeats after `lag`.
 fn longest_stretch(kinds: &[u64], lag: usize) -> (usize, usize) {
     let (mut best, mut from, mut odd) = ((0, 0), 0, 0);
     let end = kinds.len().saturating_sub(lag);
     for i in 0..end {
         if kinds[i] != kinds[i + lag] {
             odd += 1;
-            // A stretch begins with what comes again.
+            // A stretch begins with a request that repeats.
             if i == from || odd * ODD > i - from + ODD {
                 if i - from > best.1 - best.0 {
                     best = (from, i);
@@ -86,7 +85,7 @@ fn longest_stretch(kinds: &[u64], lag: usize) -> (usize, usize) {
     (best.0, (best.1 + lag).min(kinds.len()))
 }
 
-/// Of each kind the share that comes again after `lag`, and the mean of those shares.
+/// For each kind of request, the share that repeats after `lag`; returns the mean of the shares.
 fn likeness(kinds: &[u64], lag: usize) -> f64 {
     let mut alike: FxHashMap<u64, (u32, u32)> = FxHashMap::default();
     for (a, b) in kinds.iter().zip(&kinds[lag..]) {
@@ -101,7 +100,7 @@ fn likeness(kinds: &[u64], lag: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// A model of `layers` layers: an embedding, three requests a layer, a head.
+    /// A model with `layers` layers: an embedding, three requests per layer, a head.
     fn steps(count: usize, layers: u64) -> Vec<u64> {
         let step: Vec<u64> = [900].into_iter().chain((0..layers).flat_map(|_| [10, 20, 30])).chain([901, 902]).collect();
         std::iter::repeat_n(step, count).flatten().collect()

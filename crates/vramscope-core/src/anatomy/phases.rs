@@ -1,4 +1,4 @@
-//! [`Phases`]: the parts of the program as runs of allocations, one after the other.
+//! [`Phases`]: divides the allocations into runs, each in one part of the program.
 
 use super::copies;
 use super::frame::{ATTENDS, Bits, CACHE, CALL, CAPTURES, DECODES, EVALUATES, FORWARD, GENERATES, PREFILLS};
@@ -7,18 +7,18 @@ use crate::formats::kineto::OPERATOR_FILE;
 use crate::model::{DeviceRecording, FrameId, StackId, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// Allocations one after the other in the same part of the program.
+/// Consecutive allocations in the same part of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The part that the frames of its stacks tell.
+    /// The part that the frames of its stacks show.
     pub part: Part,
-    /// What the program did in it.
+    /// The phase of the program.
     pub phase: Phase,
-    /// Its rows in the table of lifetimes; the end is exclusive.
+    /// Its rows in the lifetime table; the end is exclusive.
     pub rows: (u32, u32),
-    /// Its events; the end is exclusive. Frees after its last allocation belong to it, except at the program's exit.
+    /// Its events; the end is exclusive. Frees after its last allocation are included, except at the program's exit.
     pub events: (u32, u32),
-    /// A CUDA graph was captured in it.
+    /// True if a CUDA graph was captured in it.
     pub(super) captures: bool,
     /// The bits of all its stacks.
     pub(super) bits: Bits,
@@ -38,13 +38,13 @@ pub enum Phase {
     Load,
     /// A forward pass, with its loss.
     Forward,
-    /// A backward pass, with what checkpointing computes again.
+    /// A backward pass, including recomputation by checkpointing.
     Backward,
-    /// An optimizer step, with the clipping of gradients before it.
+    /// An optimizer step, including gradient clipping before it.
     Optimizer,
     /// A forward pass of an evaluation.
     Evaluation,
-    /// A loop that makes tokens or images.
+    /// A loop that generates tokens or images.
     Generation,
     /// A CUDA graph is captured.
     Capture,
@@ -58,7 +58,7 @@ impl Phase {
         self.into()
     }
 
-    /// In a clause: "in the backward pass".
+    /// As a clause: "in the backward pass".
     pub fn in_words(self) -> &'static str {
         match self {
             Phase::Load => "while the model is built or loaded",
@@ -73,10 +73,10 @@ impl Phase {
     }
 }
 
-/// The phases of a device, and what its stacks say.
+/// The phases of a device, and what each of its stacks shows.
 #[derive(Debug, Default)]
 pub struct Phases {
-    /// In order of time; they cover every allocation of the trace.
+    /// Runs in order of time; together they cover every allocation of the trace.
     pub runs: Vec<Run>,
     senses: Vec<Sense>,
     without_stack: Sense,
@@ -84,11 +84,11 @@ pub struct Phases {
     pub(super) bits: Vec<Bits>,
     /// The line of every frame.
     lines: Vec<u32>,
-    /// Where generation goes on to something else: from this event on it is `prefill` or `decode`, or its stacks name neither.
+    /// Details of generation: from this event on it is `prefill` or `decode`; `None` if the stacks name neither.
     details: Vec<(u32, Option<&'static str>)>,
     /// The first row that the trace allocates.
     pub(super) first_row: u32,
-    /// The trace has call stacks.
+    /// True if the trace has call stacks.
     pub(super) has_stacks: bool,
 }
 
@@ -99,7 +99,7 @@ impl Phases {
         let (first, end) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
         let has_stacks = (first..end).any(|row| lifetimes.stack(device, LifetimeId(row)).is_some());
         let (senses, bits) = sense::read(stacks);
-        // Where no stack is of a pass, none is missing from one. A trace names the operators of the backward pass too.
+        // If no stack belongs to a pass, a missing one does not mean backward. A profiler trace names backward operators, too.
         let has_passes = senses.iter().any(|s| matches!(s.part, Part::Forward | Part::Backward | Part::Optimizer));
         let is_operator = |i: usize| stacks.frame(FrameId(i as u32)).is_some_and(|f| stacks.text(f.file) == OPERATOR_FILE);
         let mut frames = 0..stacks.frame_count();
@@ -110,17 +110,17 @@ impl Phases {
         let mut phases = Phases { senses, bits, lines, without_stack, first_row: first, has_stacks, ..Phases::default() };
         let mut parts: Vec<Part> = (first..end).map(|row| phases.of_row(device, tables, row).part).collect();
         if let Some(pass) = parts.iter().position(|&part| part == Part::Forward) {
-            // Once the program works, its own constructors build what it works on: a request of a server.
+            // Once the program is working, its own constructors make things to work on, such as a server's requests, not models.
             for (row, part) in (first..end).zip(&mut parts).skip(pass) {
                 if *part == Part::Load && !phases.of_row(device, tables, row).makes_weights {
                     *part = Part::Unknown;
                 }
             }
         }
-        // Of operators alone, only those of layers tell the pass that they are all part of.
+        // If stacks have only operators, only those of layers mark the pass that all of them belong to.
         let few = if has_operators_only { MOST_BETWEEN_LAYERS } else { A_FEW };
         settle(&mut parts, tables, first, few);
-        // What a graph is captured from is made in a pool of its own; the passes before the capture, which warm up, are not.
+        // A captured graph has its own pool; the warm-up passes before the capture do not use it.
         let is_private = |row: u32| {
             let pool = lifetimes.get(device, LifetimeId(row)).map(|life| life.pool);
             pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))
@@ -172,7 +172,7 @@ impl Phases {
         phases
     }
 
-    /// What an evaluation does between its passes and after the last is of it; before the first it may be the input of a training step.
+    /// Counts work between and after an evaluation's passes as part of it. Work before the first may be a training step's input.
     fn join_evaluations(&mut self) {
         for at in 1..self.runs.len() {
             let run = self.runs[at];
@@ -183,8 +183,7 @@ impl Phases {
         }
     }
 
-    /// The last run ends where, after its last allocation, something older than the last forward pass is freed: the program gives back
-    /// what it has.
+    /// Ends the last run where, after its allocations, a block older than the last forward pass is freed: the program exits.
     fn leave_out_the_exit(&mut self, tables: &DeviceTables) {
         let pass = self.runs.iter().rfind(|run| run.part == Part::Forward).map(|run| run.rows.0);
         let Some(run) = self.runs.last_mut() else { return };
@@ -196,7 +195,7 @@ impl Phases {
         }
     }
 
-    /// Each stretch of one phase with its events, the end exclusive; stretches that no stack shows are left out. O(runs).
+    /// Each stretch of one phase with its events (end exclusive), without those whose phase no stack shows. O(runs).
     pub fn stretches(&self) -> impl Iterator<Item = (Phase, (u32, u32))> {
         let known = self.runs.iter().filter(|r| self.has_stacks && r.phase != Phase::Between && r.events.0 < r.events.1);
         let mut known = known.map(|r| (r.phase, r.events)).peekable();
@@ -209,12 +208,10 @@ impl Phases {
         })
     }
 
-    /// The line of a frame; 0 if unknown.
     pub(super) fn line(&self, frame: FrameId) -> u32 {
         self.lines.get(frame.0 as usize).copied().unwrap_or(0)
     }
 
-    /// What a stack says.
     pub(super) fn sense(&self, stack: StackId) -> &Sense {
         self.senses.get(stack.0 as usize).unwrap_or(&self.without_stack)
     }
@@ -223,7 +220,7 @@ impl Phases {
         self.sense(tables.lifetimes.stack(device, LifetimeId(row)))
     }
 
-    /// The blocks that are made from one event up to another. O(log lifetimes).
+    /// The blocks made in events `from..to`. O(log lifetimes).
     pub(super) fn made_within(&self, tables: &DeviceTables, from: u32, to: u32) -> impl Iterator<Item = LifetimeId> + use<> {
         let before = |event: u32| event.checked_sub(1).map_or(self.first_row, |e| tables.lifetimes.born_by(e));
         (before(from)..before(to)).map(LifetimeId)
@@ -245,22 +242,22 @@ impl Phases {
         self.sense(stack).bits & ATTENDS != 0
     }
 
-    /// The line that calls the model in whose pass a stack allocates; `None` outside of modules.
+    /// The line that calls the model in whose pass the stack allocates; `None` outside modules.
     pub fn called_at(&self, stack: StackId) -> Option<FrameId> {
         self.sense(stack).site
     }
 
-    /// True if a module's call, or a function called `forward`, is in the stack.
+    /// True if the stack contains a module's call or a function called `forward`.
     pub fn is_in_module(&self, stack: StackId) -> bool {
         self.sense(stack).bits & (CALL | FORWARD) != 0
     }
 
-    /// Some run is of this part.
+    /// True if some run belongs to this part.
     pub(super) fn has(&self, part: Part) -> bool {
         self.runs.iter().any(|r| r.part == part)
     }
 
-    /// What the program did in a run, from its own stacks and the part that follows.
+    /// The phase of a run, from its own stacks and the part that follows.
     fn decide(&self, run: usize) -> Phase {
         let r = &self.runs[run];
         let trains = self.runs.get(run + 1..).and_then(|rest| rest.iter().find(|r| r.part != Part::Unknown));
@@ -278,13 +275,13 @@ impl Phases {
             Part::Forward => Phase::Forward,
             Part::Backward => Phase::Backward,
             Part::Optimizer => Phase::Optimizer,
-            // What a server does between two requests belongs to its work.
+            // Work of a server between two requests belongs to generation.
             Part::Unknown if generates(before) && generates(run.checked_add(1)) => Phase::Generation,
             Part::Unknown => Phase::Between,
         }
     }
 
-    /// Where it generates: `prefill` or `decode`; `None` if the stacks name neither or both. O(log runs).
+    /// The detail of generation at an event: `prefill` or `decode`; `None` if the stacks name neither or both. O(log runs).
     pub fn detail_at(&self, event: u32) -> Option<&'static str> {
         let generates = self.runs[self.run_at(event)?].phase == Phase::Generation;
         let at = self.details.partition_point(|(from, _)| *from <= event).checked_sub(1)?;
@@ -308,15 +305,14 @@ impl Phases {
         self.has_stacks
     }
 
-    /// What the program did when it made an allocation; `None` if the allocation is older than the trace or no stack shows it.
-    /// O(log runs).
+    /// The phase in which an allocation was made; `None` if it is older than the trace or no stack shows the phase. O(log runs).
     pub fn of(&self, id: LifetimeId) -> Option<Phase> {
         let at = self.runs.partition_point(|r| r.rows.0 <= id.0).checked_sub(1)?;
         let run = self.runs[at];
         (id.0 < run.rows.1 && self.has_stacks && run.phase != Phase::Between).then_some(run.phase)
     }
 
-    /// What the program did at an event; `None` if no stack shows it.
+    /// The phase at an event; `None` if no stack shows it.
     pub fn at(&self, event: u32) -> Option<Phase> {
         let phase = self.runs[self.run_at(event)?].phase;
         (self.has_stacks && phase != Phase::Between).then_some(phase)
@@ -324,8 +320,8 @@ impl Phases {
 }
 
 impl Phases {
-    /// The forward pass or evaluation whose result the program works on at an event outside of all passes, as where it computes a loss
-    /// without a graph; `None` inside of a pass, and where that work is more than the pass was. O(log runs).
+    /// For an event outside all passes: the forward pass or evaluation whose result the program is working on, for example
+    /// computing a loss without a graph. `None` inside a pass, or if that work is larger than the pass was. O(log runs).
     pub fn right_behind(&self, event: u32) -> Option<Phase> {
         let at = self.run_at(event).filter(|&at| self.has_stacks && self.runs[at].phase == Phase::Between)?;
         let before = self.runs.get(at.checked_sub(1)?)?;
@@ -335,19 +331,19 @@ impl Phases {
     }
 }
 
-/// How many allocations before one are of the same part as the last of them.
+/// The number of consecutive allocations before `at` that belong to the same part.
 fn stretch_before(parts: &[Part], at: usize) -> usize {
     let before = parts.get(..at).unwrap_or_default();
     before.iter().rev().take_while(|part| Some(*part) == before.last()).count()
 }
 
-/// Allocations that count as part of what is before and behind them.
+/// Up to this many allocations are assigned to the part around them.
 const A_FEW: usize = 2;
-/// The same between two layers where the stacks name operators alone.
+/// The same limit between two layers, if the stacks name only operators.
 const MOST_BETWEEN_LAYERS: usize = 24;
 
-/// Gives allocations that no frame places to the part around them: a few between two stretches of the forward pass, the loss before
-/// the backward pass, what a function without modules makes and the backward pass then frees.
+/// Assigns allocations whose frames show no part to the part around them: a few between two stretches of forward, the loss before
+/// backward, and blocks that a function without modules makes and the backward pass then frees.
 fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32, few: usize) {
     const MOST_OF_A_FUNCTION: usize = 4;
     let id = |at: usize| LifetimeId(first + at as u32);
@@ -360,7 +356,7 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32, few: usize) {
         let end = at + parts[at..].iter().take_while(|&&p| p == Part::Unknown).count();
         let before = at.checked_sub(1).map_or(Part::Unknown, |i| parts[i]);
         let after = parts.get(end).copied().unwrap_or_default();
-        // What backward frees, and what comes after the first of that.
+        // Blocks that the backward pass frees, and everything after the first of them.
         let feeds = |i: usize| {
             let gone = tables.lifetimes.gone(id(i));
             gone != NO_EVENT && gone > tables.lifetimes.born(id(end))
@@ -378,7 +374,7 @@ fn settle(parts: &mut [Part], tables: &DeviceTables, first: u32, few: usize) {
                 parts[fed..end].fill(Part::Forward);
                 Part::Unknown
             }
-            // What is longer than the stretch before it is something of its own: a server between two loads.
+            // A gap longer than the stretch before it is something else, such as a server between two loads.
             (a, b) if a == b && (end - at <= A_FEW || end - at <= stretch_before(parts, at)) => a,
             _ => Part::Unknown,
         };

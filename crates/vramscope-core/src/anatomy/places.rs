@@ -1,4 +1,4 @@
-//! Which rows of the tables of lines and modules have a block, and which blocks are those of one row.
+//! Assigns blocks to rows of the tables of lines and modules, and finds the blocks of one row.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::{DeviceRecording, Frame, FrameId, Recording, StackId, StackTab
 use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::tables::{DeviceTables, LifetimeId, StackNames, is_framework};
 
-/// What decides the rows of a block: blocks with equal keys are in the same rows.
+/// Decides the rows of a block: blocks with equal keys belong to the same rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlaceKey {
     pub(super) stack: StackId,
@@ -26,26 +26,26 @@ impl PlaceKey {
         PlaceKey { stack: tables.lifetimes.stack(device, id), role: roles.of(id), is_older }
     }
 
-    /// The key of what a stack makes in a forward pass, whatever its role: its modules show how often they are called.
+    /// The key of a stack's blocks in a forward pass, regardless of their role; used to count how often modules are called.
     pub(super) fn in_pass(stack: StackId) -> Self {
         PlaceKey { stack, role: Role::Activations, is_older: false }
     }
 }
 
-/// A module that a block was made in, or the line in it.
+/// A module in which a block was made, or the line inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Call {
-    /// `GPT2Block` if the recording names modules; otherwise the line that calls it, `modeling_gpt2.py:608`, or a group in words.
+    /// `GPT2Block` if the recording names modules; otherwise the line that calls it (`modeling_gpt2.py:608`), or a group's name.
     pub(super) name: String,
-    /// Which of several modules of this class, where they have names.
+    /// Which module of this class, if modules have names.
     pub(super) instance: Option<FrameId>,
     /// The line that calls it.
     pub(super) line: Option<FrameId>,
-    /// It is a module, and no group.
+    /// True for a module, false for a group.
     pub(super) is_module: bool,
-    /// It is a container, which calls what it holds one after the other.
+    /// True for a container that calls its contents one after the other.
     pub(super) loops: bool,
-    /// The role that it is listed under if neither module nor line is known.
+    /// The role under which it is listed if neither module nor line is known.
     pub(super) role: Option<Role>,
 }
 
@@ -55,7 +55,6 @@ impl Call {
     }
 }
 
-/// Names the places of blocks.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     stacks: &'a StackTable,
@@ -69,12 +68,12 @@ impl<'a> Places<'a> {
         Places { stacks: &recording.stacks, names, anatomy: &roles.anatomy, has_history: !device.events.is_empty() }
     }
 
-    /// Where the history has stacks, those of the backward pass alone have none.
+    /// True if the history has stacks, so that a missing stack indicates the backward pass.
     fn has_stacks(&self) -> bool {
         self.has_history && self.anatomy.phases.has_stacks
     }
 
-    /// Its row in a table of lines.
+    /// The name of its row in the table of lines.
     pub(super) fn line(&self, kind: PlaceKey) -> String {
         match (kind.stack.is_some(), kind.role) {
             (true, role) => made_at(self.stacks, self.names, kind.stack, role),
@@ -86,7 +85,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The modules around it, outermost first, and in the last of them its line; without modules its line (as for a loss) or its role.
+    /// The enclosing modules, outermost first, then the line in the innermost one. Without modules (a loss): its line or its role.
     pub(super) fn modules(&self, kind: PlaceKey) -> Vec<Call> {
         let by_role = || vec![Call { role: Some(kind.role), ..Call::new(kind.role.text().to_owned(), None) }];
         let backward = || vec![Call::new("backward, no stack".to_owned(), None)];
@@ -100,12 +99,12 @@ impl<'a> Places<'a> {
         }
         let mut calls = chain(self.stacks, self.anatomy, kind.stack);
         if !calls.is_empty() {
-            // Where torch's own module made it, the line is the one that calls that module.
+            // If one of torch's own modules made it, use the line that calls that module.
             let own = line_of(self.stacks, kind.stack).filter(|line| calls.iter().all(|call| call.line != Some(*line)));
             calls.extend(own.map(|line| Call::new(self.line(kind), Some(line))));
             return calls;
         }
-        // A function of compiled code, as a node of the backward pass, is neither a module nor a line of the program.
+        // A compiled function, such as a node of the backward pass, is neither a module nor a line of the program.
         let is_line = |&f: &FrameId| self.stacks.frame(f).is_some_and(|f| f.line > 0 && !is_compiled(self.stacks, f));
         match made_in(self.stacks, self.names, kind.stack, kind.role).filter(is_line) {
             Some(line) => vec![Call::new(self.line(kind), Some(line))],
@@ -115,27 +114,27 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The row of a table.
+/// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All of a role.
+    /// All blocks of a role.
     Role(Role),
-    /// All that one line made.
+    /// All blocks made at one line.
     Line(String),
-    /// All that was made inside a module, by the names around it, outermost first.
+    /// The blocks made inside a module, given by its path: the names from the outermost module to its own.
     Module(Vec<String>),
-    /// Of those what was made in none of the modules inside it.
+    /// The blocks made inside the module with this path, but in none of the modules inside it.
     Directly(Vec<String>),
-    /// Blocks of a size.
+    /// All blocks of a size.
     Size(u64),
 }
 
-/// The blocks of one row, whenever they are live: what stays bright while the rest of a picture is dimmed.
+/// The blocks of one row at any time; used to highlight them while the rest of a picture is dimmed.
 pub struct OwnBlocks {
-    /// The row whose blocks these are.
+    /// The row that the blocks belong to.
     pub which: Which,
     roles: Arc<Roles>,
-    /// Whether blocks of a kind are in it.
+    /// Cache: whether blocks with this key belong to the row.
     kinds: FxHashMap<PlaceKey, bool>,
 }
 
@@ -160,7 +159,7 @@ impl OwnBlocks {
         OwnBlocks { which, roles: Arc::clone(roles), kinds }
     }
 
-    /// True for a block of the row. O(1).
+    /// True if the block belongs to the row. O(1).
     pub fn contains(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         match self.which {
             Which::Role(role) => self.roles.of(id) == role,
@@ -169,7 +168,7 @@ impl OwnBlocks {
         }
     }
 
-    /// True where a part of [`Beyond`] is of the row.
+    /// True if this part of [`Beyond`] belongs to the row.
     pub fn contains_beyond(&self, part: &str) -> bool {
         match &self.which {
             Which::Role(role) => *role == Role::Unknown,
@@ -179,7 +178,7 @@ impl OwnBlocks {
         }
     }
 
-    /// True if it was made from these roles.
+    /// True if it was built from these roles.
     pub fn is_by(&self, roles: &Arc<Roles>) -> bool {
         Arc::ptr_eq(&self.roles, roles)
     }
@@ -207,8 +206,8 @@ fn is_within(places: &Places<'_>, which: &Which, kind: PlaceKey) -> bool {
     }
 }
 
-/// Where a block of a role was made, `modeling_gpt2.py:240`: the innermost line outside torch, also in a library, because that
-/// line makes the activation. For weights and what the optimizer makes of them, the line of the user's own code, which says more.
+/// Where a block was made, `modeling_gpt2.py:240`: the innermost line outside torch, possibly in a library, because that line
+/// makes the activation. For weights and optimizer blocks the line of the user's own code, which is more informative.
 pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> String {
     match outside_torch(stacks, stack, role).and_then(|f| stacks.frame(f)) {
         Some(frame) => stacks.location(frame),
@@ -216,7 +215,7 @@ pub fn made_at(stacks: &StackTable, names: &StackNames, stack: StackId, role: Ro
     }
 }
 
-/// The frame of [`made_at`], where a line is known.
+/// The frame of [`made_at`]; `None` if no line is known.
 pub fn made_in(stacks: &StackTable, names: &StackNames, stack: StackId, role: Role) -> Option<FrameId> {
     outside_torch(stacks, stack, role).or_else(|| names.frame(names.index(stack)?))
 }
@@ -226,8 +225,7 @@ fn outside_torch(stacks: &StackTable, stack: StackId, role: Role) -> Option<Fram
     line_of(stacks, stack).filter(|_| is_of_model)
 }
 
-/// The innermost Python line outside torch and outside wrappers of its operators; `None` if the stack has none, as in the
-/// backward pass. O(depth).
+/// The innermost Python line outside torch and wrappers of its operators; `None` without one, as in the backward pass. O(depth).
 pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let is_outside = |f: Frame| {
         let file = stacks.text(f.file);
@@ -236,8 +234,8 @@ pub fn line_of(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     stacks.frames(stack).iter().copied().find(|&f| stacks.frame(f).is_some_and(is_outside))
 }
 
-/// The file and the name of the function of the program's line, and the line that calls it: methods of several classes of a file are all
-/// called `forward`. `None` where no line is told. O(depth).
+/// File and function name of the program's line, and the line that calls it, because methods of several classes in a file are all
+/// called `forward`. `None` if no line is known. O(depth).
 pub fn function_of(stacks: &StackTable, stack: StackId) -> Option<(StrId, StrId, Option<FrameId>)> {
     let line = line_of(stacks, stack)?;
     let frame = stacks.frame(line)?;
@@ -246,9 +244,8 @@ pub fn function_of(stacks: &StackTable, stack: StackId) -> Option<(StrId, StrId,
     Some((frame.file, frame.name, caller))
 }
 
-/// The modules which a forward stack goes through, outermost first: by their class where the recording names them, else by the lines
-/// that call them. Lines of torch's own containers call what the user put into them, and those of wrappers call the function they
-/// wrap: neither says which module it is.
+/// The modules that a forward stack passes through, outermost first: their classes if the recording names them, otherwise the
+/// lines that call them. Lines in torch's containers and in wrappers are skipped: they do not show which module is called.
 fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     let sense = anatomy.phases.sense(stack);
     if !matches!(sense.part, Part::Forward | Part::Backward) {
@@ -256,13 +253,13 @@ fn chain(stacks: &StackTable, anatomy: &Anatomy, stack: StackId) -> Vec<Call> {
     }
     let frames = stacks.frames(stack);
     let bits = |f: FrameId| anatomy.phases.bits.get(f.0 as usize).copied().unwrap_or(0);
-    // The compiler's frames are around the model that it compiled, and call it from lines of their own.
+    // The compiler's frames surround the compiled model and call it from their own lines.
     let is_compiler = |f: FrameId| stacks.frame(f).is_some_and(|f| stacks.text(f.file).contains("torch/_dynamo/"));
-    // A layer's own `__call__` around the module's, and checkpointing, only hand on what the line outside of them calls.
+    // A layer's own `__call__` and checkpointing only pass on the call of the line outside them.
     let wraps = |f: FrameId| {
         stacks.frame(f).is_some_and(|f| stacks.text(f.name) == "__call__" || stacks.text(f.file).contains("torch/utils/"))
     };
-    // The innermost line calls the operator: it belongs to the module, and the table of lines has it.
+    // The innermost line calls the operator, so it belongs to the module; the table of lines shows it.
     let (mut calls, mut last): (Vec<Call>, Option<FrameId>) = (Vec::new(), None);
     for &f in frames[..(sense.inside as usize).min(frames.len())].iter().rev() {
         if let Some(class) = stacks.frame(f).and_then(|f| module_class(stacks, f)) {

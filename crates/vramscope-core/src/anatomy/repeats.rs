@@ -1,4 +1,4 @@
-//! [`Repeats`]: how often each line runs in one forward pass, which tells how many layers there are.
+//! [`Repeats`]: how often each line runs in one forward pass, which shows the number of layers.
 
 use std::ops::Range;
 
@@ -9,22 +9,22 @@ use super::sense::Part;
 use crate::model::{DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// How often each stack is called in one forward pass.
+/// Number of calls per stack in one forward pass.
 #[derive(Debug, Default)]
 pub struct Repeats {
     calls: FxHashMap<StackId, u64>,
 }
 
 impl Repeats {
-    /// Counts the calls in the last whole forward pass before an event: at a peak a part of a pass may be gone already. Empty where
-    /// nothing tells one pass from the next. O(allocations of the pass).
+    /// Counts calls in the last whole forward pass before an event, because at a peak parts of a pass may already be freed. Empty
+    /// if passes cannot be distinguished. O(allocations of the pass).
     pub fn of_pass(device: &DeviceRecording, tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Self {
         let rows = whole_forward(tables, anatomy, event).unwrap_or_default();
         Self::of(device, tables, rows.map(LifetimeId))
     }
 
-    /// Counts the calls that made these blocks, which are in the order they were made. A call may make several blocks one after the
-    /// other, as a normalization does; where a line of another call comes between, it is the next call.
+    /// Counts the calls that made these blocks, given in order of allocation. One call may make several consecutive blocks, as a
+    /// normalization does; a block from another call in between starts a new call.
     pub fn of(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> Self {
         let mut repeats = Repeats::default();
         let mut last = StackId::NONE;
@@ -37,18 +37,18 @@ impl Repeats {
         repeats
     }
 
-    /// Every stack of the pass and its calls, in no order.
+    /// Every stack of the pass with its number of calls, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (StackId, u64)> {
         self.calls.iter().map(|(&stack, &calls)| (stack, calls))
     }
 }
 
-/// How often the call around some lines runs, from how often each of them does. Of a container the number that occurs most, of several the
-/// smallest: one layer may have more than the others, as a projection of its input. Elsewhere the largest number that divides all: what is
-/// there once, as an embedding beside the layers, is in no loop.
+/// How often the call around some lines runs, given how often each line runs. For a container: the most frequent number (the
+/// smallest if tied), because one layer may differ from the others, for example by a projection of its input. Otherwise: the
+/// greatest common divisor, because a line that runs once, such as an embedding, is in no loop.
 pub(super) fn of_call(lines: &[u64], is_container: bool) -> u64 {
     match lines {
-        // What one stack makes several of may be several tensors of one call.
+        // Several blocks of one stack may be several tensors of one call.
         [] | [_] => 1,
         _ if is_container => {
             let times = |n: u64| lines.iter().filter(|&&m| m == n).count();
@@ -62,10 +62,9 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The allocations of one forward pass, a whole one before an event or a longer one that holds it; `None` where nothing tells one pass from
-/// the next.
+/// The allocations of one forward pass: a whole one before the event, or a longer one around it. `None` if passes are not known.
 fn whole_forward(tables: &DeviceTables, anatomy: &Anatomy, event: u32) -> Option<Range<u32>> {
-    /// Passes that are looked at: an evaluation between them may be shorter.
+    /// Number of passes to consider; an evaluation between them may be shorter.
     const LAST: usize = 4;
     let (phases, steps) = (&anatomy.phases, &anatomy.steps);
     if !phases.has(Part::Backward) && steps.is_empty() {
@@ -87,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_container_counts_what_most_of_its_lines_run() {
-        // Four blocks of a ResNet's stage; the first block projects its input.
+        // Four blocks of a ResNet stage; the first block projects its input.
         assert_eq!(of_call(&[4, 4, 4, 4, 4, 4, 1, 1], true), 4);
         assert_eq!(of_call(&[3, 3, 6, 3], true), 3);
         assert_eq!(of_call(&[], true), 1);

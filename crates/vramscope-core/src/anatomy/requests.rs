@@ -1,4 +1,4 @@
-//! Steps from requests that come again, where no call of a model, no backward pass and no optimizer shows them.
+//! Finds steps from repeating requests, when no model call, backward pass or optimizer shows them.
 
 use rustc_hash::FxHashMap;
 
@@ -9,24 +9,23 @@ use crate::anatomy::steps::{StepSource, Steps};
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
-/// The shortest period in requests: stacks tell one line from another, sizes do not tell a step from the layers of one.
+/// The shortest period in requests, used with stacks. Stacks distinguish lines; sizes alone cannot distinguish a step from a layer.
 const SHORTEST: usize = 3;
 const SHORTEST_OF_SIZES: usize = 32;
-/// A period of fewer requests than this, most of which stay, is a model that is loaded layer by layer.
+/// A period with fewer requests than this, most of which stay, is a model being loaded layer by layer.
 const REQUESTS_OF_A_LAYER: usize = 40;
-/// Weights of one size from this on tell how many layers were loaded.
+/// The number of weights of one size, counted from this size on, shows how many layers were loaded.
 const LEAST_WEIGHT: u64 = 1 << 16;
 const SHARE_THAT_STAYS: usize = 4;
-/// Of what rounds make, less than one part in this many outlives the next one.
+/// Less than 1/n of what a round makes outlives the next round.
 const LEAST_KEPT: u64 = 5;
-/// Loading allocates at most this many times the bytes that it keeps: four bytes per weight for half a byte.
+/// Loading allocates at most this many times the bytes that it keeps: four bytes per weight to keep half a byte.
 const MOST_TEMPORARY: u64 = 8;
 
-/// Steps where no stack tells: requests that come again in the same order, by their stacks or, without those, by their sizes.
+/// Finds steps when stacks do not show them: requests that repeat in the same order, compared by stack or, without stacks, by size.
 pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases) -> Steps {
     let lifetimes = &tables.lifetimes;
-    // Without frames of Python or of the backward pass a trace names the operators of forward passes alone, which are the same in each
-    // layer; their sizes tell more.
+    // A trace without Python or backward frames names only forward operators, the same in each layer. Sizes say more then.
     let is_trace = device.events.sizes_are_blocks && !phases.bits.is_empty();
     let is_of_forward = is_trace && phases.has_stacks && phases.bits.iter().all(|bits| bits & PYTHON == 0);
     let id = |at: usize| LifetimeId(phases.first_row + at as u32);
@@ -39,7 +38,7 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
     let kinds: Vec<u64> = (0..count).map(|at| kind(id(at))).collect();
     let starts = periods(&kinds, if phases.has_stacks { SHORTEST } else { SHORTEST_OF_SIZES });
     let (Some(&from), Some(&to)) = (starts.first(), starts.last()) else { return Steps::default() };
-    // What is shorter is a layer. Layers keep what they make for the pass's end, and a round frees what the one before it made.
+    // A shorter period is a layer. Layers keep their blocks until the pass ends; a round frees those of the round before.
     let is_layer = || {
         let lag = starts[1..].windows(2).map(|w| w[1] - w[0]).min().unwrap_or(0);
         let made = |rounds: &[usize]| (rounds[0]..rounds[1]).map(id).map(|id| (id, lifetimes.requested(device, id)));
@@ -58,8 +57,8 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
     if starts[1] - from <= REQUESTS_OF_A_LAYER && is_mostly_kept {
         return Steps::default();
     }
-    // Sizes do not tell the layers of a pass that is cut short from calls that keep as much, and no steps are better than wrong ones. Layers
-    // that are checkpointed keep little, but there are no more of them than the model was loaded with.
+    // In a pass that was cut short, sizes cannot distinguish layers from calls that keep as much, and no steps are better than
+    // wrong ones. Layers with checkpointing keep little, but there are no more of them than the loaded model has.
     let is_cut_short = !phases.has_stacks && device.events.failure_at_end().is_some();
     let layers = || {
         let mut weights: FxHashMap<u64, usize> = FxHashMap::default();
@@ -75,7 +74,7 @@ pub(super) fn by_period(device: &DeviceRecording, tables: &DeviceTables, phases:
     Steps::of_bounds(bounds, StepSource::Period)
 }
 
-/// The same rounds, each from where least is in use: what repeats shows how long a round is, and not where one begins.
+/// Shifts the rounds to begin where the least memory is in use: repetition shows how long a round is, but not where it begins.
 fn from_least_use(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -93,15 +92,15 @@ fn from_least_use(
     if by == 0 {
         return starts.to_vec();
     }
-    // What is before the first start may be the beginning of its round.
+    // Blocks before the first start may be the beginning of its round.
     let by = if first + by >= lag { by as isize - lag as isize } else { by as isize };
     let end = tables.lifetimes.len() - tables.lifetimes.initial_count();
     let shifted = starts.iter().map(|start| start.saturating_add_signed(by)).chain([last.saturating_add_signed(by) + lag]);
     shifted.filter(|&at| at <= end).collect()
 }
 
-/// True where the recording ends in a failure and what repeats before it, of these blocks, is mostly still there: the parts of one pass that is
-/// cut short. What a handler of the error frees was still there when the request failed.
+/// True if the recording ends in a failure and most of these repeating blocks are still held: they are parts of one pass that was
+/// cut short. Blocks freed by an error handler were still held when the request failed.
 pub(super) fn is_part_of_a_pass(device: &DeviceRecording, tables: &DeviceTables, ids: impl Iterator<Item = LifetimeId>) -> bool {
     let Some(failure) = device.events.failure_at_end() else { return false };
     let (mut kept, mut freed) = (0, 0);

@@ -9,15 +9,15 @@ pub enum Role {
     Weights,
     /// Gradients of weights: made in the backward pass, alive after it.
     Gradients,
-    /// What the optimizer keeps between steps.
+    /// State that the optimizer keeps between steps.
     OptimizerState,
-    /// What the forward pass keeps for the backward pass.
+    /// Blocks of the forward pass that are kept for the backward pass.
     Activations,
     /// Copies of weights in a smaller type, which autocast keeps until its context ends.
     AutocastCopies,
-    /// What a step is given: batches, masks, noise.
+    /// Inputs of a step: batches, masks, noise.
     Inputs,
-    /// Made and gone within a pass.
+    /// Made and freed within a pass.
     Temporaries,
     /// Scratch memory of cuBLAS, cuDNN and other libraries.
     Workspaces,
@@ -26,7 +26,7 @@ pub enum Role {
     Buckets,
     /// Key-value caches of inference.
     KvCache,
-    /// Neither stack nor lifetime tells what it is for.
+    /// Neither the stack nor the lifetime shows what it is for.
     #[default]
     #[serde(alias = "Other")]
     Unknown,
@@ -48,12 +48,12 @@ impl Role {
         Role::Unknown,
     ];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Its index in [`ALL`](Self::ALL).
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// [`text`](Self::text), after "probably" where the role is inferred: `probably weights`.
+    /// [`text`](Self::text), with "probably" in front if the role is inferred: `probably weights`.
     pub fn words(self, is_probable: bool) -> String {
         format!("{}{}", if is_probable { "probably " } else { "" }, self.text())
     }
@@ -75,7 +75,7 @@ impl Role {
         }
     }
 
-    /// Its stable name: JSON, queries (`role=optimizer_state`), settings.
+    /// Its stable name in JSON, queries (`role=optimizer_state`) and settings.
     pub fn name(self) -> &'static str {
         match self {
             Role::OptimizerState => "optimizer_state",
@@ -85,7 +85,7 @@ impl Role {
         }
     }
 
-    /// The role of this stable name, or of one that older versions wrote.
+    /// The role with this stable name, or with a name from an older version.
     pub fn from_name(name: &str) -> Option<Self> {
         let older = match name {
             "parameters" => Some(Role::Weights),
@@ -96,7 +96,7 @@ impl Role {
         older.or_else(|| Role::ALL.into_iter().find(|r| r.name() == name || r.text() == name))
     }
 
-    /// One sentence for hover.
+    /// One sentence, shown on hover.
     pub fn about(self) -> &'static str {
         match self {
             Role::Weights => "Weights and buffers of the model.",
@@ -114,34 +114,34 @@ impl Role {
     }
 }
 
-/// Why a block has its role. One byte a block; the sentence is made when it is asked for.
+/// Why a block has its role. One byte per block; the sentence is built on demand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Because {
-    /// Neither stack nor lifetime tells.
+    /// Neither the stack nor the lifetime shows a role.
     #[default]
     Nothing,
     /// Made where a model is built or loaded, and kept.
     Loaded,
-    /// The same by a weaker name: a constructor in the user's code.
+    /// Like [`Loaded`](Self::Loaded), by weaker evidence: a constructor in the user's code.
     Built,
-    /// Kept all along; no gradient is as large, and all weights have one.
+    /// Kept throughout, but no gradient has its size, although all weights have gradients.
     HasNoGradient,
-    /// `Module._apply` moved it after the weight of its size, from its line for gradients.
+    /// `Module._apply` moved it on its line for gradients, after the weight of the same size.
     MovedWithWeight,
     /// As large as a weight, and made by the constructor of an optimizer.
     BuiltByOptimizer,
-    /// It took the place of a block of its size that had this role.
+    /// It replaced a block of the same size that had this role.
     TakesItsPlace,
-    /// Made outside of the passes, with one of every weight's size, and kept.
+    /// Made outside the passes, together with one block of every weight's size, and kept.
     CopiedWithAll,
-    /// Gone before the program went on from loading.
+    /// Freed before the program went on from loading.
     GoneAfterLoading,
     /// Older than the history, and never freed.
     OlderAndStays,
-    /// Older than the history, and never freed; no gradient is as large, and every forward pass makes one of its size.
+    /// Older than the history and never freed; no gradient has its size, but every forward pass makes a block of it.
     OlderResult,
-    /// Older than the history; there are as many of its size as of weights, gradients and state together.
+    /// Older than the history; the number of blocks of its size equals that of weights, gradients and state together.
     OlderByCount,
     /// Older than the history, freed by `zero_grad`.
     OlderFreedByZeroGrad,
@@ -153,80 +153,80 @@ pub(crate) enum Because {
     OlderFreedInBackward,
     /// Older than the history, left from the iteration before.
     OlderLeftover,
-    /// Older, without the stack that the weights of its size have.
+    /// Older than the history, and without the stack that the weights of its size have.
     OlderWithoutStack,
-    /// Made in backward, alive after it.
+    /// Made in backward and still held after it.
     OutlivesBackward,
     /// Megatron's buffer of all gradients.
     GradientBuffer,
-    /// Made and gone in backward.
+    /// Made and freed in backward.
     DiesInBackward,
-    /// Forward code that backward ran again.
+    /// Made by forward code that ran again in backward.
     Recomputed,
     /// Made by the optimizer and kept.
     OutlivesOptimizer,
-    /// Made and gone in the optimizer.
+    /// Made and freed in the optimizer.
     DiesInOptimizer,
     /// As large as a weight, made after backward by code that is not a PyTorch optimizer, and kept.
     StepsByHand,
-    /// Made by the program's own code beside the model; each gradient has as many of its size.
+    /// Made by the program's own code beside the model, with as many blocks as gradients of its size.
     TwinsOfGradients,
-    /// Made before the first pass, twice as large as each gradient: fp32 copies of half-precision weights.
+    /// Made before the first pass and twice as large as a gradient: an fp32 copy of a half-precision weight.
     TwiceAsLarge,
     /// Made between the backward pass and the optimizer, one for each fp32 copy of a weight.
     CopiedForOptimizer,
-    /// Made in forward, alive when backward begins.
+    /// Made in forward and still held when backward begins.
     LivesToBackward,
-    /// Made in forward, alive when a request failed there; the program trains.
+    /// Made in forward and still held when a request failed there; the program trains.
     LivesToFailure,
     /// Made in forward and kept by a graph that no backward pass uses.
     KeptByGraph,
     /// Made in forward, and kept beyond the next forward pass.
     KeptBeyond,
-    /// Made right behind a forward pass, before the inputs of the next, and kept beyond that one.
+    /// Made right after a forward pass, before the inputs of the next one, and kept beyond that one.
     KeptResult,
-    /// Made and gone in forward.
+    /// Made and freed in forward.
     DiesInForward,
-    /// Half as large as a weight, made beside the result of the operator that uses it, kept to the end of forward.
+    /// Half as large as a weight, made just before the result of the operator that uses it, and kept to the end of forward.
     HalfOfWeight,
-    /// A frame of a library that keeps scratch memory.
+    /// A frame belongs to a library that keeps scratch memory.
     LibraryFrame,
-    /// As large as a library's workspace, made once, kept.
+    /// As large as a library's workspace, made once and kept.
     LibrarySize,
-    /// Freed at once, and the same call emptied the cache after it.
+    /// Freed at once, and the same call then emptied the cache.
     Trial,
-    /// A frame of a collective.
+    /// A frame belongs to a collective.
     CollectiveFrame,
-    /// A frame of a key-value cache.
+    /// A frame belongs to a key-value cache.
     CacheFrame,
-    /// The user's own function is named after a cache, and each block takes the place of a smaller one that was copied into it.
+    /// Made in a function of the user that is named after a cache; each block replaces a smaller one that was copied into it.
     GrowsByCopy,
-    /// A pass without a backward pass keeps two blocks of one size from each layer, made close together, and hardly anything else.
+    /// Kept in pairs: a pass without a backward pass keeps two blocks of one size per layer, made close together, and little else.
     KeptInPairs,
-    /// Copied into such a block, and freed right after.
+    /// Copied into such a growing block, and freed right after.
     CopiedIntoCache,
-    /// Made between the passes of an evaluation; it takes the place of a smaller block that was copied into it.
+    /// Made between the passes of an evaluation; it replaces a smaller block that was copied into it.
     Joined,
-    /// A frame that tunes kernels.
+    /// A frame belongs to the tuning of kernels.
     TuningFrame,
-    /// Made between the passes, alive in the next.
+    /// Made between the passes and still held in the next one.
     LivesIntoForward,
-    /// Made and gone between the passes.
+    /// Made and freed between the passes.
     DiesBetween,
     /// Made by the program's own code before the first pass, as large as a gradient, never freed.
     AsLargeAsGradient,
-    /// As large as state that a step of the optimizer made, there before that step and through the next.
+    /// As large as state that an optimizer step made; it existed before that step and through the next one.
     HasState,
-    /// No stacks: by its size and life beside steps that repeat.
+    /// Without stacks: by size and lifetime relative to repeating steps.
     ByRhythm,
-    /// No stacks and no steps: made before anything was freed and before a library's workspace.
+    /// Without stacks and steps: made before anything was freed and before a library's workspace.
     MadeFirst,
-    /// Without stacks and steps: held together with many others, after the model was loaded.
+    /// Without stacks and steps: held together with many other blocks, after the model was loaded.
     HeldWithMany,
 }
 
 impl Because {
-    /// True where the role is inferred from sizes, counts or lives alone.
+    /// True if the role is inferred only from sizes, counts or lifetimes.
     pub(crate) fn is_probable(self) -> bool {
         use Because as B;
         matches!(

@@ -1,28 +1,27 @@
-//! [`Sense`]: what a call stack shows about the program by the names in its frames: the phase, the loop that calls it, whether it
-//! makes weights.
+//! [`Sense`]: what the names in a call stack show about the program: the phase, the calling loop, and whether it makes weights.
 
 use super::frame::{self, *};
 use crate::model::{FrameId, StackId, StackTable};
 use crate::tables::is_framework;
 use crate::tables::naming::is_of_operators;
 
-/// The part of a program.
+/// A part of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// No frame of the stack tells the part.
+    /// No frame of the stack shows the part.
     #[default]
     Unknown,
     /// A model is built, moved or loaded.
     Load,
     /// The forward pass, with its loss.
     Forward,
-    /// The backward pass, with what checkpointing computes again in it.
+    /// The backward pass, including recomputation by checkpointing.
     Backward,
-    /// The optimizer, with the clipping and unscaling of gradients before it.
+    /// The optimizer, including clipping and unscaling of gradients before it.
     Optimizer,
 }
 
-/// What a stack says.
+/// The interpretation of a stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sense {
     pub(super) part: Part,
@@ -30,27 +29,27 @@ pub(super) struct Sense {
     pub(super) bits: Bits,
     /// The frame nearest to the allocation that tells anything makes or loads weights.
     pub(super) makes_weights: bool,
-    /// Forward code that runs again inside backward: checkpointing.
+    /// True for forward code that runs again inside backward: checkpointing.
     pub(super) is_recomputed: bool,
-    /// It prepares gradients for the optimizer, and keeps nothing.
+    /// True if it prepares gradients for the optimizer and keeps nothing.
     pub(super) clips: bool,
-    /// Where the outermost module, or the outermost `generate`, is called.
+    /// The frame that calls the outermost module, or the outermost `generate`.
     pub(super) site: Option<FrameId>,
     /// Number of its frames inside that call, counted from the innermost.
     pub(super) inside: u32,
-    /// The line of `Module._apply` that moves it.
+    /// The line of `Module._apply` that moves it, if any.
     pub(super) applies: Option<FrameId>,
-    /// Where the optimizer is called.
+    /// The frame that calls the optimizer.
     pub(super) stepper: Option<FrameId>,
-    /// The frame that decided, for the reason.
+    /// The frame that decided the part, for use in reasons.
     pub(super) frame: Option<FrameId>,
-    /// The innermost frame of Python computes without weights.
+    /// True if the innermost Python frame computes without weights.
     pub(super) is_weightless: bool,
-    /// The same for stacks that agree in their frames of Python.
+    /// A hash of the Python frames: equal for stacks that differ only in other frames.
     pub(super) python: u64,
 }
 
-/// What the absence of a stack means if other stacks show a pass: the threads of the backward pass run no Python.
+/// The interpretation of a missing stack. If other stacks show a pass, it means the backward pass, whose threads run no Python.
 pub(super) fn without_stack(others_tell: bool) -> Sense {
     Sense { part: if others_tell { Part::Backward } else { Part::Unknown }, ..Sense::default() }
 }
@@ -72,7 +71,7 @@ fn sense(stacks: &StackTable, bits: &[Bits], stack: StackId) -> Sense {
     let frames = stacks.frames(stack);
     let of = |f: FrameId| bits.get(f.0 as usize).copied().unwrap_or(0);
     let mut s = Sense::default();
-    // The first that tells, from the allocation outwards.
+    // The first frame that shows a part, from the allocation outwards.
     let (mut first, mut in_closure, mut in_python, mut trains) = (0, false, false, false);
     for &f in frames {
         let mut b = of(f);
@@ -81,12 +80,12 @@ fn sense(stacks: &StackTable, bits: &[Bits], stack: StackId) -> Sense {
             // A closure that an optimizer calls holds the program's own forward and backward passes.
             b &= !(OPTIMIZER | CLIPS | STEP | ADAM | SGD);
         }
-        // Training that a function such as `run_eval` calls is no evaluation.
+        // Training that a function such as `run_eval` calls is not an evaluation.
         trains |= b & TRAINS != 0 && s.bits & EVALUATES == 0;
         if trains {
             b &= !EVALUATES;
         }
-        // Of what a module makes, its callers do not tell that it is a cache: they may measure a pass before they make one.
+        // For blocks made inside a module, ignores cache names in its callers: they may measure a pass before they make a cache.
         if s.bits & CALL != 0 {
             b &= !(CACHE | NAMED_CACHE);
         }
@@ -132,11 +131,11 @@ fn sense(stacks: &StackTable, bits: &[Bits], stack: StackId) -> Sense {
     match s.part {
         Part::Optimizer => {
             let outermost = frames.iter().rposition(|&f| of(f) & (OPTIMIZER | CLIPS | STEP) != 0);
-            // Between Python's frames there may be the interpreter's own.
+            // Frames of the interpreter may lie between Python frames.
             let is_python = |f: &&FrameId| of(**f) & PYTHON != 0;
             let outside = outermost.and_then(|i| frames.get(i + 1..)).unwrap_or_default();
             let direct = outside.iter().find(is_python).or(outside.first()).copied();
-            // Lightning steps every optimizer from one line of its own; the program's lines tell them apart.
+            // Lightning steps every optimizer from one line of its own; the program's lines distinguish them.
             let own = frames.iter().skip_while(|&&f| of(f) & (OPTIMIZER | CLIPS) == 0).copied().find(|f| is_own(stacks, *f, of));
             s.stepper = direct.filter(|&f| is_own(stacks, f, of)).or(own).or(direct);
             s.frame = s.frame.or_else(|| outermost.map(|i| frames[i]));
@@ -148,12 +147,12 @@ fn sense(stacks: &StackTable, bits: &[Bits], stack: StackId) -> Sense {
     s
 }
 
-/// True where a tensor is shared with another process: data of a loader with workers.
+/// True if a tensor is shared with another process: data of a loader with workers.
 fn shares(stacks: &StackTable, frames: &[FrameId]) -> bool {
     frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| frame::is_sharing(stacks.text(f.file)))
 }
 
-/// True for what a product of matrices takes as scratch memory before it makes its result, as hipBLASLt's does. Traces name both.
+/// True for scratch memory that a matrix product allocates before its result, as hipBLASLt does. Traces name both.
 fn is_scratch(stacks: &StackTable, frames: &[FrameId]) -> bool {
     const PRODUCTS: [&str; 4] = ["aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm"];
     let name = |at: usize| frames.get(at).and_then(|&f| stacks.frame(f)).map_or("", |f| stacks.text(f.name));
@@ -181,8 +180,7 @@ fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> Bits) -
     let of_library = any.filter(is_own_generate).and(of_library);
     let Some(outermost) = of_library.or(any) else { return (None, 0) };
     let mut outside = &frames[outermost + 1..];
-    // Frames of C++, those of torch inside of the user's own, and a library's own `__call__` around the module's, are not places of the
-    // program.
+    // C++ frames, torch frames inside the user's own, and a library's `__call__` around the module's are no places of the program.
     let is_own = |&f: &FrameId| stacks.frame(f).is_some_and(|frame| of(f) & PYTHON != 0 && !is_framework(stacks, frame));
     let is_called = outside.iter().any(is_own);
     let is_passed = |f: FrameId| {
@@ -203,7 +201,7 @@ fn site(stacks: &StackTable, frames: &[FrameId], of: impl Fn(FrameId) -> Bits) -
     (outside.first().copied().or(Some(frames[outermost])), inside)
 }
 
-/// True where the outermost frame of Python is one that autograd's own threads call back.
+/// True if the outermost Python frame is one that autograd's own threads call.
 fn begins_in_backward(stacks: &StackTable, frames: &[FrameId]) -> bool {
     let Some(root) = frames.last().and_then(|&f| stacks.frame(f)) else { return false };
     let (file, name) = (stacks.text(root.file), stacks.text(root.name));

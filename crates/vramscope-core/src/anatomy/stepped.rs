@@ -1,4 +1,4 @@
-//! Weights that nothing but the optimizer's state shows: those of a program without modules or call stacks.
+//! Recognises weights only by their optimizer state, in programs without modules or call stacks.
 
 use rustc_hash::FxHashMap;
 
@@ -8,14 +8,14 @@ use super::role::{Because, Role};
 use super::sense::Part;
 use crate::tables::{LifetimeId, NO_EVENT};
 
-/// Blocks as large as state that a step of the optimizer made, which were there before it and outlived the next: the weights that it is for. None
-/// where the known weights of that size are as many as the state needs. O(lifetimes + steps).
+/// Blocks as large as state that an optimizer step made; they existed before that step and outlived the next, so they are the
+/// weights that the state belongs to. Skips sizes for which enough weights are already known. O(lifetimes + steps).
 pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) -> Vec<LifetimeId> {
     let steps: Vec<(u32, u32)> = match case.steps.optimizer.is_empty() {
         true => case.phases.runs.iter().filter(|run| run.part == Part::Optimizer).map(|run| run.events).collect(),
         false => case.steps.optimizer.clone(),
     };
-    // By step and size the number of blocks of state.
+    // Number of state blocks by step and size.
     let mut made: Vec<Sizes> = vec![Sizes::default(); steps.len()];
     let mut by_size: FxHashMap<u64, Vec<LifetimeId>> = FxHashMap::default();
     for id in (0..case.rows()).map(LifetimeId) {
@@ -48,7 +48,7 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) -> Vec<LifetimeId> {
             let may_be =
                 |id: &LifetimeId| matches!(role(*id), Role::Unknown | Role::Activations | Role::Inputs | Role::Temporaries);
             let open: Vec<LifetimeId> = there.into_iter().filter(may_be).collect();
-            // Optimizers keep one or two blocks for each weight. A library's workspace may be one more of its size.
+            // Optimizers keep one or two blocks per weight. A library's workspace may be one more block of the same size.
             let (all, states) = (known + open.len(), states as usize);
             let is_whole = all * 2 == states || all == states;
             if known * 2 < states && all <= states && (is_whole || !is_workspace_size(*size)) {

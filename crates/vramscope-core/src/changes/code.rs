@@ -1,10 +1,10 @@
-//! What a change is called, what it costs, and what to paste for it.
+//! The name and cost of a change, and the code to paste for it.
 
 use serde::Serialize;
 
 use super::Change;
 
-/// Python lines to paste; several changes follow each other.
+/// Python lines to paste. Lines for several changes follow each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Code {
     /// For a training loop in plain PyTorch.
@@ -16,7 +16,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// For several changes, one after the other. What changes the model comes before the optimizer that is made of its parameters.
+    /// Code for several changes. Changes to the model come first, because the optimizer is made from the model's parameters.
     pub fn of(changes: &[Change]) -> Self {
         let mut all = Code::default();
         let (of_model, others): (Vec<&Change>, Vec<&Change>) =
@@ -38,7 +38,7 @@ impl Code {
 }
 
 impl Code {
-    /// The same with a setting of the allocator before it.
+    /// Adds an allocator setting before the code.
     #[must_use]
     pub fn with_conf(self, conf: &str) -> Self {
         let line = match conf {
@@ -49,7 +49,7 @@ impl Code {
         Code { pytorch: join(self.pytorch), hf_trainer: join(self.hf_trainer), lightning: join(self.lightning) }
     }
 
-    /// A batch in parts of at most `part` samples, in passes without training.
+    /// Runs a batch without training in parts of at most `part` samples.
     pub fn of_parts(part: u64) -> Self {
         let lines = format!("results = [model(x) for x in batch.split({part})]");
         Code {
@@ -59,9 +59,9 @@ impl Code {
         }
     }
 
-    /// A batch of `whole` samples in several passes, of at most `part` each, whose gradients add up.
+    /// Runs a batch of `whole` samples in several passes of at most `part` samples, whose gradients add up.
     pub fn of_passes(passes: u64, part: u64, whole: u64) -> Self {
-        // The parts of a data loader are equal.
+        // A data loader makes equal parts.
         let samples = passes.saturating_mul(part);
         let others = if samples == whole { String::new() } else { format!("  # {samples} samples in place of {whole}") };
         Code {
@@ -80,7 +80,7 @@ impl Code {
     }
 }
 
-/// What changes are called with the settings they are run under, where these are not the recorded ones.
+/// The title of changes, with their settings if these differ from the recorded ones.
 pub fn titled(title: &str, conf: &str, own: &str) -> String {
     let with = match conf {
         _ if conf == own => return title.to_owned(),
@@ -91,11 +91,11 @@ pub fn titled(title: &str, conf: &str, own: &str) -> String {
     if title.is_empty() { with.to_owned() } else { format!("{title}; {with}") }
 }
 
-/// The cost of what leaves numbers and time as they are.
+/// The cost of a change that affects neither results nor time.
 pub(crate) const FREE: &str = "nothing";
 
 impl Change {
-    /// In plain words; `place` is the line that checkpointing goes around.
+    /// A title in plain words. `place` is the line around which checkpointing goes.
     pub fn title(&self, place: Option<&str>) -> String {
         match self {
             Change::Checkpoint(name) => match (place, name) {
@@ -122,7 +122,6 @@ impl Change {
         }
     }
 
-    /// What it costs, in words.
     pub(crate) fn cost(&self) -> &'static str {
         match self {
             Change::Checkpoint(_) => "about a third more time: the layers run forward twice",

@@ -1,4 +1,4 @@
-//! [`Draft`]: a program's requests while changes are made to them.
+//! [`Draft`]: a program's requests while changes are applied to them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -7,43 +7,42 @@ use crate::anatomy::Phase;
 use crate::anatomy::Role;
 use crate::inference::scripted::Ask;
 
-/// A request of a draft: one of the program, whole, in part or again.
+/// A request of a draft: a request of the program, in full, in part, or repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
-    /// Index of the program's row that it stands for.
+    /// Index of the program's row that it is derived from.
     pub(crate) of: u32,
-    /// Its bytes are those of the row times this over that.
+    /// Its size as a fraction (numerator, denominator) of that row's size.
     pub(crate) part: (u32, u32),
-    /// What it is for.
     pub(crate) role: Role,
-    /// Where in the program it is asked for.
+    /// The phase in which it is requested.
     pub(crate) phase: Phase,
     /// The step, from 1; 0 before the first.
     pub(crate) step: u32,
-    /// Where it is asked for and freed, in [`Draft::asks`].
+    /// Index in [`Draft::asks`] of its request (`born`) and of its free (`freed`).
     pub(crate) born: u32,
     pub(crate) freed: u32,
 }
 
 impl Draw {
-    /// It is not asked for.
+    /// Removes the request: its size becomes 0.
     pub(crate) fn drop_it(&mut self) {
         self.part.0 = 0;
     }
 
-    /// It is asked for.
+    /// True unless it was removed.
     pub(crate) fn is_there(&self) -> bool {
         self.part.0 > 0
     }
 
-    /// It lives for a few steps of the program only.
+    /// True if it lives for fewer than 64 requests and frees.
     pub(crate) fn is_short(&self) -> bool {
         self.freed != NEVER && self.born != NEVER && self.freed - self.born < 64
     }
 }
 
-/// A forward pass and its backward pass: one in a step, several where gradients are accumulated. Each has the first place at which it
-/// asks for anything, and the last.
+/// A forward pass with its backward pass: one per step, or several with gradient accumulation. Each pass is given by the
+/// positions of its first and last request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     pub(crate) step: u32,
@@ -51,25 +50,25 @@ pub(crate) struct Pass {
     pub(crate) backward: Option<(u32, u32)>,
 }
 
-/// A program's requests with changes.
+/// A program's requests with changes applied.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) program: Requests<'a>,
     pub(crate) asks: Vec<Ask>,
     pub(crate) rows: Vec<Draw>,
-    /// Bytes made again in a step, by the program's sizes.
+    /// Bytes recomputed in a step, at the program's sizes.
     pub(crate) recomputed: u64,
-    /// Requests made again in a step.
+    /// Number of requests repeated in a step.
     pub(crate) again: u64,
     /// Bytes moved to the host and back in a step.
     pub(crate) moved: u64,
-    /// The largest block of what is made again: one that finds a hole or does not moves the reserved peak by as much.
+    /// The largest recomputed block. The reserved peak may move by this much, depending on whether the block fits into a hole.
     pub(crate) open: u64,
-    /// The least that rows may be in the answer, for changes whose effect is known as a span.
+    /// The smallest size that rows may have, for changes whose effect is known only as a range.
     pub(crate) low: FxHashMap<u32, (u32, u32)>,
-    /// The first and the last place at which a phase of a step asks for anything.
+    /// Positions of the first and last request of each step and phase.
     reaches: FxHashMap<(u32, Phase), (u32, u32)>,
-    /// What no graph keeps is freed at the end of the call that made it, and not before.
+    /// If true, blocks outside any graph are freed only at the end of the call that made them.
     pub(crate) is_late: bool,
 }
 
@@ -99,7 +98,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Bytes of a row in the recording, with the changes so far.
+    /// Bytes of a row in the recording after the changes so far.
     pub(crate) fn size(&self, row: u32) -> u64 {
         let r = &self.rows[row as usize];
         scaled(self.program.rows[r.of as usize].size, r.part)
@@ -109,7 +108,7 @@ impl<'a> Draft<'a> {
         (0..self.rows.len() as u32).filter(|&r| self.rows[r as usize].is_there() && test(&self.rows[r as usize])).collect()
     }
 
-    /// The rows of a step for which a test holds. O(its rows).
+    /// The rows of a step that pass a test. O(rows of the step).
     pub(crate) fn of_step(&self, step: u32, test: impl Fn(&Draw) -> bool) -> Vec<u32> {
         let recorded = self.program.stretches.get(step as usize).cloned().unwrap_or_default();
         let added = self.program.rows.len() as u32..self.rows.len() as u32;
@@ -117,16 +116,16 @@ impl<'a> Draft<'a> {
         recorded.chain(added).filter(|&r| is_one(&self.rows[r as usize])).collect()
     }
 
-    /// The first place at which a phase of a step asks for anything, and the last.
+    /// Positions of the first and last request of a phase in a step.
     pub(crate) fn reach(&self, step: u32, phase: Phase) -> Option<(u32, u32)> {
         self.reaches.get(&(step, phase)).copied()
     }
 
-    /// The passes of a step, in order. O(its rows).
+    /// The passes of a step, in order. O(rows of the step).
     pub(crate) fn passes(&self, step: u32) -> Vec<Pass> {
-        /// A stretch of the forward pass begins another one if it makes one in this many of the requests that the largest makes.
+        /// A stretch of the forward pass counts as a pass of its own if it has at least 1/n of the requests of the largest stretch.
         const SHARE: usize = 8;
-        /// A step of more is none that accumulates gradients, and each pass looks at all requests of its step.
+        /// A step with more passes is no gradient accumulation. Also bounds the cost, as each pass scans its step's requests.
         const MOST: usize = 256;
         let is_of_pass = |r: &Draw| r.born != NEVER && matches!(r.phase, Phase::Forward | Phase::Backward);
         let mut rows: Vec<Draw> = self.of_step(step, is_of_pass).into_iter().map(|r| self.rows[r as usize]).collect();
@@ -155,8 +154,7 @@ impl<'a> Draft<'a> {
         passes
     }
 
-    /// Bytes of an element of weights: 2 where a cross-entropy is taken of logits that were cast to twice their size and autocast is not
-    /// at work, else 4.
+    /// Bytes per element of the weights: 2 if a cross-entropy uses logits cast to twice their size without autocast, else 4.
     pub(crate) fn bytes_of_element(&self) -> u64 {
         if self.rows.iter().any(|r| r.role == Role::AutocastCopies) {
             return 4;
@@ -165,7 +163,7 @@ impl<'a> Draft<'a> {
         let forward = self.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
         let most = forward.iter().map(|&r| self.size(r)).max().unwrap_or(0);
         let large: Vec<u64> = forward.iter().map(|&r| self.size(r)).filter(|s| *s * 5 >= most * 2).collect();
-        // The last token of each sequence has no label: the cast may be of a little less.
+        // The last token of each sequence has no label, so the cast may cover slightly fewer tokens.
         let of_loss =
             |size: u64| forward.iter().any(|&r| self.size(r) == size && is_of_loss(self.program, self.rows[r as usize].of));
         let is_twice = |a: u64, b: u64| b > a + a * 9 / 10 && b <= 2 * a && of_loss(b);
@@ -176,7 +174,7 @@ impl<'a> Draft<'a> {
         self.rows.iter().map(|r| r.step).max().unwrap_or(0)
     }
 
-    /// Applies edits, and finds every row's place anew.
+    /// Applies edits and updates the position of every row.
     pub(crate) fn apply(&mut self, edits: Edits) {
         let Edits { gone, before, rows, .. } = edits;
         self.rows.extend(rows);
@@ -216,7 +214,7 @@ fn reaches(rows: &[Draw]) -> FxHashMap<(u32, Phase), (u32, u32)> {
     reaches
 }
 
-/// True for what the loss function itself makes.
+/// True for a block that the loss function itself makes.
 pub(crate) fn is_of_loss(program: Requests<'_>, row: u32) -> bool {
     let stacks = program.stacks;
     let name = |f| stacks.frame(f).map_or("", |f| stacks.text(f.name));
@@ -224,12 +222,12 @@ pub(crate) fn is_of_loss(program: Requests<'_>, row: u32) -> bool {
     stacks.frames(program.rows[row as usize].stack).iter().take(4).any(|&f| is_loss(name(f)))
 }
 
-/// Bytes times a part, rounded up.
+/// A fraction of a size, rounded up.
 pub(crate) fn scaled(bytes: u64, (times, over): (u32, u32)) -> u64 {
     if times == over { bytes } else { (u128::from(bytes) * u128::from(times)).div_ceil(u128::from(over.max(1))) as u64 }
 }
 
-/// What is to be moved, by places of the draft's asks before the edit.
+/// Moves to make, at positions in the draft's requests before the edit.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     gone: FxHashSet<u32>,
@@ -239,7 +237,7 @@ pub(crate) struct Edits {
 }
 
 impl Edits {
-    /// Frees a row before a place instead of where it was. The first place that is given holds.
+    /// Frees a row before this position instead of where it was freed. If called twice for a row, the first call counts.
     pub(crate) fn free_at(&mut self, draft: &Draft<'_>, row: u32, at: u32) {
         if !self.freed.insert(row) {
             return;
@@ -251,7 +249,7 @@ impl Edits {
         self.before.entry(at).or_default().push(Ask::Free(row));
     }
 
-    /// Makes a row again before a place; the number of the new one.
+    /// Repeats a row's request before this position; returns the number of the new row.
     pub(crate) fn make_again(&mut self, draft: &Draft<'_>, row: u32, at: u32) -> u32 {
         let new = (draft.rows.len() + self.rows.len()) as u32;
         self.rows.push(draft.rows[row as usize]);
@@ -259,7 +257,8 @@ impl Edits {
         new
     }
 
-    /// Makes rows again before a place, in their order, and frees those that are not kept as they were freed; the numbers of the new ones.
+    /// Repeats requests before this position, in order, and frees the new blocks as the originals were freed, except those that
+    /// are kept. Returns the numbers of the new rows.
     pub(crate) fn run_again(&mut self, draft: &Draft<'_>, rows: &[u32], at: u32, is_kept: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut open: Vec<(u32, u32)> = Vec::new();
         let mut made = Vec::with_capacity(rows.len());
@@ -286,7 +285,7 @@ impl Edits {
         new
     }
 
-    /// Frees a row that was made again.
+    /// Frees a repeated row.
     pub(crate) fn free_again(&mut self, new: u32, at: u32) {
         self.before.entry(at).or_default().push(Ask::Free(new));
     }

@@ -1,8 +1,7 @@
-//! What a change to the program does to its requests, by their roles and phases: the same for a run that was recorded and for one that was
-//! not. `docs/PLAN.md` has how reliable each change is and what was measured.
+//! The effect of a change to the program on its requests, derived from roles and phases. Works for recorded runs and for planned
+//! ones. `docs/PLAN.md` says how reliable each change is and what was measured.
 //!
-//! [`Recorded::with`] tells what changes do to the peak of a recording. [`Plan`](crate::plan::Plan) runs changed requests on the model of the
-//! allocator.
+//! [`Recorded::with`] computes what changes do to a recording's peak. [`Plan`](crate::plan::Plan) runs them on the allocator model.
 
 mod code;
 mod draft;
@@ -30,77 +29,77 @@ pub(crate) use requests::{NEVER, Requests, unneeded};
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Checkpoint a module that repeats: the one of this class, function, file or `file:line`, or the one that keeps most.
+    /// Checkpoint a repeated module: the one with this class, function, file or `file:line`; by default the one that keeps most.
     Checkpoint(Option<String>),
-    /// An optimizer with `foreach=False`.
+    /// Pass `foreach=False` to the optimizer.
     NoForeach,
-    /// An optimizer with `fused=True`.
+    /// Pass `fused=True` to the optimizer.
     Fused,
-    /// An optimizer with state in eight bits.
+    /// An optimizer with 8-bit state.
     EightBit,
-    /// SGD without momentum: no optimizer state.
+    /// SGD without momentum, which has no optimizer state.
     Sgd,
-    /// `zero_grad(set_to_none=True)` behind each optimizer step.
+    /// `zero_grad(set_to_none=True)` after each optimizer step.
     SetToNone,
-    /// The optimizer steps inside the backward pass.
+    /// Run the optimizer step inside the backward pass.
     InBackward,
     /// The whole model in bf16: weights, gradients, optimizer state and activations.
     Bf16,
-    /// Autocast with `cache_enabled=False`: no copies of weights are kept.
+    /// Autocast with `cache_enabled=False`, so that no copies of weights are kept.
     CacheOff,
-    /// Logits and loss in this many chunks.
+    /// Compute logits and loss in this many chunks.
     Chunks(u32),
-    /// Saved tensors on the host.
+    /// Keep saved tensors in host memory.
     Offload,
-    /// `del` of the tensors that a line (`train.py:71`) makes.
+    /// `del` the tensors that a line (`train.py:71`) makes.
     Del(String),
-    /// LoRA of a rank.
+    /// LoRA with this rank.
     Lora(u64),
-    /// Forward passes that no backward pass follows, without a graph.
+    /// Run forward passes without a backward pass under `no_grad`.
     NoGrad,
-    /// Attention by a fused kernel, which keeps no scores.
+    /// Use a fused attention kernel, which keeps no scores.
     FusedAttention,
-    /// What steps leave behind, as outputs in a list, freed when its step ends.
+    /// Free what a step leaves behind, such as outputs in a list, when the step ends.
     Release,
 }
 
-/// What a change costs, the least first. [`Plan::cheapest`](crate::plan::Plan::cheapest) tries everything of one kind before anything of
-/// the next, whatever it saves.
+/// The kind of cost of a change, cheapest first. [`Plan::cheapest`](crate::plan::Plan::cheapest) tries all changes of one kind
+/// before any of the next, however much they save.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cost {
-    /// A setting of the allocator: nothing in the program.
+    /// An allocator setting; the program stays the same.
     #[default]
     Setting,
-    /// A line of code, with the same numbers in the same time.
+    /// A line of code; results and time stay the same.
     Code,
-    /// The same numbers in more time: work done again, moved, or in more passes.
+    /// Same results in more time: recomputation, transfers, or more passes.
     Time,
-    /// Numbers that are rounded otherwise.
+    /// Results with different rounding.
     Rounding,
-    /// Another training: the optimizer, or what is trained.
+    /// Different training: another optimizer, or other trained parameters.
     Training,
 }
 
-/// How far an answer about a change can be trusted.
+/// How reliable an answer about a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// Requests only go away or move to places that the recording shows.
+    /// Requests only disappear or move to positions that the recording shows.
     Exact,
-    /// What is made again, and when, is taken from the recorded forward pass.
+    /// Recomputed blocks and their times are taken from the recorded forward pass.
     Close,
-    /// Sizes or places rest on assumptions; the truth may be some percent off.
+    /// Sizes or positions rest on assumptions; the figure may be off by a few percent.
     Estimate,
 }
 
-/// Why a change is not made where only stacks would show what it changes.
+/// Why a change cannot be made without stacks.
 const NO_STACKS: &str =
     "the recording has no stacks, so nothing shows which requests it would change; record with stacks=\"python\"";
 
-/// More chunks than this have no rows left, and a higher rank has more weights than it saves.
+/// Limit for numbers in a change: more chunks leave no rows per chunk, and a higher LoRA rank adds more weights than it saves.
 const MOST: u64 = 4096;
 
-/// Requests that changes were made to, with sizes still to be filled in.
+/// Changed requests, whose sizes still have to be filled in.
 pub(crate) struct Edited {
     pub(crate) asks: Vec<Ask>,
     pub(crate) rows: Vec<Draw>,
@@ -110,9 +109,9 @@ pub(crate) struct Edited {
     pub(crate) again: u64,
     pub(crate) moved: u64,
     pub(crate) open: u64,
-    /// The line that calls a module that is checkpointed, and how often.
+    /// The line that calls the checkpointed module, and the number of calls.
     pub(crate) place: Option<(String, usize)>,
-    /// Bytes of an element of optimizer state before it had eight bits; 0 where nothing made it smaller.
+    /// Bytes per element of optimizer state before it became 8-bit; 0 if it did not.
     pub(crate) bytes_of_state: u64,
 }
 
@@ -139,10 +138,10 @@ impl Change {
         ]
     }
 
-    /// Reads `checkpoint:Block`, `fused`, `chunks:8`; sums are written with a plus.
+    /// Parses `checkpoint:Block`, `fused`, `chunks:8`; several changes are joined by `+`.
     ///
     /// # Errors
-    /// One sentence that lists the changes.
+    /// A sentence that lists the possible changes.
     pub fn parse(text: &str) -> Result<Vec<Change>, String> {
         let changes: Vec<Change> = text.split('+').map(|part| Self::parse_one(part.trim())).collect::<Result<_, _>>()?;
         let is_optimizer =
@@ -202,7 +201,7 @@ impl Change {
         })
     }
 
-    /// As it is written after `--change`.
+    /// The name used after `--change`.
     pub fn name(&self) -> String {
         match self {
             Change::Checkpoint(None) => "checkpoint".to_owned(),
@@ -225,7 +224,7 @@ impl Change {
         }
     }
 
-    /// What it costs: the kind, and within one kind how much.
+    /// The price: the kind of cost, and the amount within that kind.
     pub fn price(&self) -> (Cost, u32) {
         match self {
             Change::SetToNone | Change::Fused | Change::CacheOff | Change::Del(_) | Change::NoGrad | Change::Release => {
@@ -236,7 +235,7 @@ impl Change {
             Change::InBackward => (Cost::Time, 6),
             // The last layer runs twice.
             Change::Chunks(_) => (Cost::Time, 8),
-            // The whole forward pass does: a third more time.
+            // The whole forward pass runs twice: a third more time.
             Change::Checkpoint(_) => (Cost::Time, 20),
             // Every activation crosses the bus twice in each step.
             Change::Offload => (Cost::Time, 40),
@@ -247,13 +246,13 @@ impl Change {
         }
     }
 
-    /// What several cost together: the dearest kind, then the sum.
+    /// The price of several changes together: the most expensive kind, and the sum of the amounts.
     pub fn price_of(changes: &[Change]) -> (Cost, u32) {
         let sum = |(kind, sum): (Cost, u32), change: &Change| (kind.max(change.price().0), sum + change.price().1);
         changes.iter().fold((Cost::Setting, 0), sum)
     }
 
-    /// Two that say other things of the same.
+    /// True if the two changes contradict each other.
     pub fn excludes(&self, other: &Change) -> bool {
         let kind = |c: &Change| match c {
             Change::NoForeach | Change::Fused | Change::EightBit | Change::Sgd | Change::InBackward => 1,
@@ -264,7 +263,7 @@ impl Change {
         self == other || (kind(self) != 0 && kind(self) == kind(other))
     }
 
-    /// Its turn among several: dtypes are told by whole logits, and what is checkpointed is found without them.
+    /// Its position among several changes: whole logits show the dtype, and checkpointing finds its modules without the logits.
     fn turn(&self) -> u8 {
         match self {
             Change::SetToNone | Change::CacheOff | Change::Del(_) | Change::NoGrad | Change::Release => 0,
@@ -292,8 +291,8 @@ impl Change {
         }
     }
 
-    /// By how many thousandths of the peak the figures of measured runs were off, in reserved and in allocated bytes, rounded up:
-    /// `docs/PLAN.md` has the runs.
+    /// The largest error in measured runs, in thousandths of the peak, rounded up: for reserved and for allocated bytes.
+    /// `docs/PLAN.md` lists the runs.
     pub(crate) fn off(&self) -> [u64; 2] {
         match self {
             Change::Sgd | Change::Fused | Change::CacheOff | Change::NoForeach | Change::SetToNone | Change::Del(_) => [0, 0],
@@ -310,7 +309,7 @@ impl Change {
         }
     }
 
-    /// What the recording lacks that this changes.
+    /// What the change needs but the recording lacks.
     fn lacks(&self, draft: &Draft<'_>) -> Option<&'static str> {
         let has = |role: Role| draft.rows.iter().any(|row| row.role == role);
         match self {
@@ -346,7 +345,7 @@ impl Change {
         }
     }
 
-    /// Makes the change; without stacks nothing shows passes and modules, and that is the reason why it can not be made.
+    /// Applies the change. Without stacks, passes and modules are unknown; then that becomes the reason why it cannot be made.
     fn apply(&self, draft: &mut Draft<'_>, edited: &mut Edited) {
         let before = edited.reason.is_some();
         self.make(draft, edited);
@@ -400,8 +399,8 @@ pub(crate) fn edit(requests: Requests<'_>, changes: &[Change]) -> Edited {
     edit_draft(Draft::of(requests), changes)
 }
 
-/// The same in another order that is as possible: what a checkpointed forward pass makes is freed at the end of each call. `None` where the order
-/// is known.
+/// An equally possible order of the same requests: checkpointing frees the blocks of the forward pass at the end of each call.
+/// `None` if the changes leave no choice of order.
 pub(crate) fn edit_late(requests: Requests<'_>, changes: &[Change]) -> Option<Edited> {
     let is_open = changes.iter().any(|change| matches!(change, Change::Checkpoint(_)));
     is_open.then(|| {
@@ -424,13 +423,13 @@ fn edit_draft(mut draft: Draft<'_>, changes: &[Change]) -> Edited {
         place: None,
         bytes_of_state: 0,
     };
-    // One order whatever was written: what an element is before what is divided, logits before what keeps them.
+    // Always apply the changes in the same order: element sizes before chunking divides tensors, and logits before what keeps them.
     let mut changes: Vec<&Change> = changes.iter().collect();
     changes.sort_by_key(|change| change.turn());
     for change in &changes {
         let before = edited.reason.is_some();
         change.apply(&mut draft, &mut edited);
-        // Of several, which one does nothing.
+        // With several changes, name the one that does nothing.
         if let Some(why) = edited.reason.as_mut().filter(|_| !before && changes.len() > 1) {
             *why = format!("{}: {why}", change.name());
         }
@@ -447,7 +446,7 @@ fn edit_draft(mut draft: Draft<'_>, changes: &[Change]) -> Edited {
     }
 }
 
-/// What a change names that is not in the requests, in a sentence with the names that are there.
+/// If a change names something that is not in the requests: a sentence with the names that exist.
 pub(crate) fn unknown_name(requests: Requests<'_>, change: &Change) -> Option<String> {
     match change {
         Change::Checkpoint(Some(name)) => passes::no_such_module(&Draft::of(requests), name),

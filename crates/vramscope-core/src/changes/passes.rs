@@ -13,11 +13,8 @@ use crate::inference::scripted::Ask;
 use crate::model::FrameId;
 use crate::tables::naming::is_framework;
 
-/// Checkpointing of a module that repeats: its inner activations go at its end, and are made again before its backward pass.
-/// The line that calls the module, and how often it does.
-///
-/// # Errors
-/// Why there is no such module.
+/// Checkpoints a repeated module: its inner activations are freed at the end of each call and made again before the backward pass
+/// of that call. Returns the line that calls the module, and the number of calls. The error says why there is no such module.
 pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(String, usize), String> {
     let steps = steps(draft);
     let mut edits = Edits::default();
@@ -37,8 +34,8 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
         let last_step = pass.step == *steps.end();
         let saves_result = saves_its_result(draft, &found.instances);
         let begins = backward_of(draft, pass, &found.instances, saves_result);
-        // Autocast keeps its copies until its context ends, which is where it frees those that nothing else holds. Where the backward pass
-        // frees the first of them, all are held by the graph, and the context ended before it.
+        // Autocast keeps its copies until its context ends, and frees then those that nothing else holds. If the backward pass
+        // frees the first of them, the graph holds all, and the context ended earlier.
         let (first, last) = pass.forward;
         let is_copy = |r: &Draw| r.role == Role::AutocastCopies && (first..=last).contains(&r.born);
         let of_autocast = draft.of_step(pass.step, |r| is_copy(r) && r.freed != NEVER && r.freed > last);
@@ -47,14 +44,15 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
             Some((begin, end)) if (begin..=end).contains(&at) => begin,
             _ => at,
         });
-        // A part of the program may have run backward before.
+        // Part of the program may have run its backward pass before.
         let over = found.instances.last().map_or(0, |last| last.end);
         let has_backward = pass.backward.is_some_and(|(_, last)| last >= over);
         let last_layer = found.instances.len().saturating_sub(1);
         for (i, (instance, &begin)) in found.instances.iter().zip(&begins).enumerate() {
             let is_kept_whole = || instance.inner.iter().all(|&row| draft.rows[row as usize].freed == NEVER);
             let Some(begin) = begin.filter(|_| has_backward) else {
-                // The recording ends before the backward pass of this layer, which makes one layer at a time again: the last one stays for it.
+                // The recording ends before the backward pass of this layer. That pass would recompute one layer at a time; the
+                // last layer's blocks are kept to represent that.
                 if i < last_layer && (!has_backward || (last_step && is_kept_whole())) {
                     for &row in &instance.inner {
                         edits.free_at(draft, row, instance.end);
@@ -65,10 +63,11 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 continue;
             };
             let is_kept = |row: u32| instance.inner.contains(&row) || (saves_result && instance.result == Some(row));
-            // Recomputing stops where the last tensor is made that the backward pass needs.
+            // Recomputation stops after the last tensor that the backward pass needs.
             let stop = instance.all.iter().rposition(|&row| is_kept(row)).map_or(0, |at| at + 1);
             let freed_at = freed_without_graph(draft, instance);
-            // The result that a call saves itself is made again too: the first one goes when the next call, or what comes behind, is done with it.
+            // A result that the call itself saves is recomputed too. The first copy is freed when the next call, or the code
+            // after the last call, no longer needs it.
             if let Some(result) = instance.result.filter(|&r| saves_result && freed(draft, r).is_some()) {
                 let is_last = i + 1 == found.instances.len();
                 let at = if is_last && !draft.is_late { behind_next_request(draft, instance.end).min(begin) } else { begin };
@@ -95,7 +94,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
             }
         }
         if told.is_err() || found.saved >= most {
-            // A pass without a graph, as a teacher's, calls the same layers and keeps nothing.
+            // A pass without a graph, such as a teacher's, calls the same layers and keeps nothing.
             let keeps = found.instances.iter().filter(|call| !call.inner.is_empty()).count();
             told = Ok((found.place, keeps));
             most = found.saved;
@@ -108,16 +107,16 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
     told
 }
 
-/// The steps that are looked at: those behind the first stretch, or the only one.
+/// The steps to change: all after the first stretch, or the only one.
 fn steps(draft: &Draft<'_>) -> RangeInclusive<u32> {
     let first = u32::from(draft.program.steps > 0);
     first..=draft.steps().max(first)
 }
 
-/// Why checkpointing does nothing where it is at work.
+/// Why checkpointing does nothing if it is already in use.
 const CHECKPOINTED: &str = "the program checkpoints already: torch.utils.checkpoint is in its stacks";
 
-/// True where most of what the last step's forward pass makes is made inside a checkpoint, or made again in the backward pass.
+/// True if most blocks of the last step's forward pass are made inside a checkpoint, or recomputed in the backward pass.
 fn is_checkpointed(draft: &Draft<'_>) -> bool {
     let stacks = draft.program.stacks;
     let mut known: FxHashMap<FrameId, bool> = FxHashMap::default();
@@ -138,7 +137,7 @@ fn is_checkpointed(draft: &Draft<'_>) -> bool {
     bytes(&inside) > 0 && bytes(&inside) * 2 >= bytes(&of_python)
 }
 
-/// Why no pass has a module of this name, with those that it has; `None` if one has it, or nothing repeats at all.
+/// Why no pass has a module of this name, with the existing names. `None` if one has it, or if nothing repeats at all.
 pub(super) fn no_such_module(draft: &Draft<'_>, name: &str) -> Option<String> {
     let passes = steps(draft).flat_map(|step| draft.passes(step));
     let found: Vec<_> = passes.map(|pass| find(draft, pass, Some(name)).err()).collect();
@@ -148,7 +147,7 @@ pub(super) fn no_such_module(draft: &Draft<'_>, name: &str) -> Option<String> {
     found.into_iter().flatten().find(|why| why != NOTHING_REPEATS)
 }
 
-/// Why no request comes from this line, with the lines that most bytes come from.
+/// Why no request comes from this line, with the lines that request most bytes.
 pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> {
     let stacks = program.stacks;
     let mut bytes: FxHashMap<String, u64> = FxHashMap::default();
@@ -169,7 +168,7 @@ pub(super) fn no_such_line(program: Requests<'_>, line: &str) -> Option<String> 
     Some(format!("no allocation was made at a line '{line}'{can}"))
 }
 
-/// Where the backward pass of each instance begins: where that of the next one is over.
+/// Where the backward pass of each instance begins: where that of the next instance ends.
 fn backward_of(draft: &Draft<'_>, pass: Pass, instances: &[Instance], saves_result: bool) -> Vec<Option<u32>> {
     let freed = |row: u32| freed(draft, row);
     let frees: Vec<Vec<u32>> = instances.iter().map(|i| i.inner.iter().filter_map(|&r| freed(r)).collect()).collect();
@@ -177,10 +176,10 @@ fn backward_of(draft: &Draft<'_>, pass: Pass, instances: &[Instance], saves_resu
         .map(|i| {
             let first_inner = *frees[i].iter().min()?;
             let result = instances[i].result;
-            // What is made again is there before it is freed.
+            // A recomputed block must exist before its free.
             let first = result.filter(|_| saves_result).and_then(freed).map_or(first_inner, |f| f.min(first_inner));
             let after = frees.get(i + 1).and_then(|f| f.iter().filter(|&&f| f < first).max()).map(|f| f + 1);
-            // The next call needs the result to the end of its own backward pass.
+            // The next call needs the result until the end of its own backward pass.
             let of_result = result.and_then(|r| if saves_result { last_request(draft, r) } else { freed(r).map(|f| f + 1) });
             let of_result = of_result.filter(|&at| at <= first);
             Some(after.max(of_result).unwrap_or_else(|| after_the_rest(draft, pass, &instances[i], first)))
@@ -188,8 +187,8 @@ fn backward_of(draft: &Draft<'_>, pass: Pass, instances: &[Instance], saves_resu
         .collect()
 }
 
-/// Where the backward pass of the last call begins, which frees something first at a place: behind the last free of what the rest of the
-/// forward pass kept. An operator that keeps nothing, as a mean, may make the gradient of the result there.
+/// Where the backward pass of the last call begins: after the last free of blocks kept by the rest of the forward pass, and before
+/// the call's own first free at `first`. An operator that keeps nothing, such as a mean, may make the result's gradient there.
 fn after_the_rest(draft: &Draft<'_>, pass: Pass, instance: &Instance, first: u32) -> u32 {
     let Some(&last) = instance.all.last() else { return first };
     let result = draft.size(last);
@@ -213,19 +212,19 @@ fn after_the_rest(draft: &Draft<'_>, pass: Pass, instance: &Instance, first: u32
     }
 }
 
-/// Before the second request from a place on.
+/// The position of the second request from `from` on.
 fn behind_next_request(draft: &Draft<'_>, from: u32) -> u32 {
     let is_request = |at: &u32| matches!(draft.asks[*at as usize], Ask::Alloc(_));
     (from..draft.asks.len() as u32).filter(is_request).nth(1).unwrap_or(draft.asks.len() as u32)
 }
 
-/// Where a row is freed, if anywhere.
+/// Where a row is freed; `None` if never.
 fn freed(draft: &Draft<'_>, row: u32) -> Option<u32> {
     Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER)
 }
 
-/// True where most calls save their own result, as a block does that ends with a ReLU: its backward pass begins with a gradient of the same
-/// size, and then frees it. Where the next call is not over then, it is an operator of that call that frees it.
+/// True if most calls save their own result, like a block that ends with a ReLU: its backward pass makes a gradient of the same
+/// size, then frees the result. While the next call's backward pass still runs, a free belongs to that call.
 fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
     let saves = |(i, instance): (usize, &Instance)| {
         let result = instance.result?;
@@ -238,10 +237,10 @@ fn saves_its_result(draft: &Draft<'_>, instances: &[Instance]) -> bool {
     of.iter().filter(|saves| **saves).count() * 2 > of.len()
 }
 
-/// Where what a call made is freed when no graph keeps it: when the operator behind the next one begins, as a variable does that is given
-/// another value; or at the end of the call.
+/// For each block of a call, where it is freed if no graph keeps it: when the operator after the next one begins, as for a
+/// variable that is overwritten; or at the end of the call.
 fn freed_without_graph(draft: &Draft<'_>, instance: &Instance) -> Vec<u32> {
-    // The first row of each operator.
+    // The index of the first row of each operator.
     let begins: Vec<usize> = (0..instance.all.len()).filter(|&i| i == 0 || instance.lines[i] != instance.lines[i - 1]).collect();
     let after_next = |i: usize| {
         let operator = begins.partition_point(|&b| b <= i);
@@ -250,13 +249,13 @@ fn freed_without_graph(draft: &Draft<'_>, instance: &Instance) -> Vec<u32> {
     (0..instance.all.len()).map(|i| if draft.is_late { instance.end } else { after_next(i) }).collect()
 }
 
-/// Where the last request is made before a row is freed.
+/// The position of the last request before the row is freed.
 fn last_request(draft: &Draft<'_>, row: u32) -> Option<u32> {
     let freed = Some(draft.rows[row as usize].freed).filter(|&f| f != NEVER)?;
     (0..freed).rev().find(|&at| matches!(draft.asks[at as usize], Ask::Alloc(_)))
 }
 
-/// Saved tensors go to the host as soon as they are made, and come back where the backward pass uses them.
+/// Saved tensors move to the host as soon as they are made, and return when the backward pass uses them.
 pub(super) fn offload(draft: &mut Draft<'_>) {
     let last = draft.steps();
     let saved = draft.which(|r| {
@@ -268,7 +267,7 @@ pub(super) fn offload(draft: &mut Draft<'_>) {
         if r.step == last {
             draft.moved += 2 * draft.size(row);
         }
-        // It stays until the operators that read it next have run.
+        // A tensor stays until the operators that read it next have run.
         edits.free_at(draft, row, (r.born + 8).min(r.freed));
         let again = edits.make_again(draft, row, r.freed.saturating_sub(2));
         edits.free_again(again, r.freed);
@@ -276,7 +275,7 @@ pub(super) fn offload(draft: &mut Draft<'_>) {
     draft.apply(edits);
 }
 
-/// The loss in chunks: logits and what is made of them, one part at a time. False where no logits are found.
+/// Computes the loss in chunks: logits and the tensors made from them exist for one part at a time. False if no logits are found.
 pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let last = draft.steps();
     let mut is_any = false;
@@ -284,12 +283,12 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     let passes: Vec<Pass> = (u32::from(draft.program.steps > 0)..=last).flat_map(|step| draft.passes(step)).collect();
     for pass in passes {
         let (step, (from, end)) = (pass.step, pass.forward);
-        // The first pass makes the libraries' workspaces too.
+        // The first pass also makes the libraries' workspaces.
         let is_of_pass = |role: Role| !matches!(role, Role::Weights | Role::OptimizerState | Role::Workspaces);
         let is_in = |born: u32| (from..=end).contains(&born);
         let forward = draft.of_step(step, |r| r.phase == Phase::Forward && is_in(r.born) && is_of_pass(r.role));
         let most = forward.iter().map(|&r| draft.size(r)).max().unwrap_or(0);
-        // Logits come last in the forward pass, and nothing there is as large.
+        // Logits come last in the forward pass, and nothing else there is as large.
         let tail = from + (end - from) * 4 / 5;
         let is_large = |d: &Draft<'_>, r: u32| d.size(r) * 5 >= most * 2;
         let at_the_end: Vec<u32> =
@@ -307,12 +306,12 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
                 && r.role != Role::Gradients
         });
         let large: Vec<u32> = gradients.into_iter().filter(|&r| is_large(draft, r)).collect();
-        // The last layer's gradient is a sum over the parts: it is there from the first part on.
+        // The last layer's gradient is a sum over the parts, so it exists from the first part on.
         let of_head =
             draft.of_step(step, |r| r.role == Role::Gradients && r.phase == Phase::Backward && (end..=back).contains(&r.born));
         if let Some(&head) = of_head.iter().max_by_key(|&&r| draft.size(r)) {
             let born = draft.rows[head as usize].born;
-            // Behind the first request of the backward pass, which is where others look for its beginning.
+            // Place it after the first request of the backward pass, which other code takes as the beginning of the pass.
             let begin = pass.backward.map_or(end, |(first, _)| first);
             let sum = edits.make_again(draft, head, begin + 1);
             edits.free_again(sum, born + 1);
@@ -330,7 +329,7 @@ pub(super) fn chunks(draft: &mut Draft<'_>, chunks: u32) -> bool {
     is_any
 }
 
-/// Autocast without its cache: a copy goes as soon as it was used, unless a graph keeps it for a backward pass. False where one does.
+/// Autocast without its cache: each copy is freed right after its use. False if a graph keeps one for a backward pass.
 pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     let copies = draft.which(|r| r.role == Role::AutocastCopies && r.born != NEVER);
     let in_graph = steps_of_unused_graph(draft, &copies);
@@ -348,8 +347,7 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// The steps where a graph keeps autocast's copies: at least half as many tensors of the forward pass live as long as the first copy
-/// that is freed.
+/// The steps in which a graph keeps autocast's copies: half as many tensors of the pass live as long as the first freed copy.
 fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
     let mut of_step: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
     for &row in copies {
@@ -359,7 +357,7 @@ fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
         *number += 1;
     }
     let mut kept: FxHashMap<u32, usize> = FxHashMap::default();
-    // Where no backward pass follows, what a graph keeps may look like temporaries: they live as long all the same.
+    // If no backward pass follows, blocks in a graph may look like temporaries, but they live as long.
     let is_of_pass = |role: Role| matches!(role, Role::Activations | Role::Temporaries);
     for row in draft.which(|r| is_of_pass(r.role) && r.phase == Phase::Forward && r.born != NEVER) {
         let r = draft.rows[row as usize];
@@ -374,8 +372,7 @@ fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
         .collect()
 }
 
-/// `del` of the tensors that a line makes, itself or in functions it calls, at the end of the phase that made them. False if none
-/// of them lives longer.
+/// `del` of the tensors that a line makes, also in functions that it calls, at the end of their phase. False if none outlives it.
 pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
     let program = draft.program;
     let stacks = program.stacks;
@@ -394,7 +391,7 @@ pub(super) fn del(draft: &mut Draft<'_>, line: &str) -> bool {
         if !is_of_loop || !is_of_line(r.of) {
             continue;
         }
-        // What the backward pass frees it may have needed; what outlives it is held by a name.
+        // A block freed by the backward pass may have been needed there; a block that outlives it is held by a variable.
         let needed = if r.role == Role::Activations { draft.reach(r.step, Phase::Backward) } else { None };
         let Some((_, end)) = draft.reach(r.step, r.phase) else { continue };
         if r.freed > end + 1 && needed.is_none_or(|(_, over)| r.freed > over) {

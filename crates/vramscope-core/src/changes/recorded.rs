@@ -1,4 +1,4 @@
-//! [`Recorded`]: the requests of a recording as they were made, for what changes do to its peak.
+//! [`Recorded`]: the requests of a recording in their order, to compute what changes do to its peak.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::inference::scripted::Ask;
 use crate::model::{DeviceRecording, StackTable};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// The requests of a device as they were recorded, with the sizes of whole blocks.
+/// The requests of a device in recorded order, with the sizes of whole blocks.
 #[derive(Debug)]
 pub struct Recorded {
     rows: Vec<Row>,
@@ -20,18 +20,18 @@ pub struct Recorded {
     steps: usize,
 }
 
-/// What changes do to a recording.
+/// The effect of changes on a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The most bytes of blocks at once, as recorded.
+    /// Peak of live block bytes, as recorded.
     pub before: u64,
-    /// The same with the changes.
+    /// Peak with the changes.
     pub after: u64,
-    /// The line that calls the module that is checkpointed, and how often.
+    /// The line that calls the checkpointed module, and the number of calls.
     pub place: Option<(String, usize)>,
-    /// The allocations that become smaller or are not made, in order.
+    /// The allocations that become smaller or disappear, in order.
     pub smaller: Vec<LifetimeId>,
-    /// Bytes of an element of optimizer state before it had eight bits, 4 or 2; 0 where no change makes it smaller.
+    /// Bytes per element of optimizer state before it became 8-bit (4 or 2); 0 if no change makes it smaller.
     pub bytes_of_state: u64,
 }
 
@@ -90,11 +90,11 @@ impl Recorded {
         Recorded { rows, older, asks, stretches, steps: bounds.len().saturating_sub(1) }
     }
 
-    /// What changes together do to the peak of this recording. `stacks` are its stacks. O(requests) a change, and for checkpointing
-    /// times the depth of the stacks.
+    /// The effect of these changes together on the recording's peak. `stacks` must be the recording's. O(requests) per change;
+    /// for checkpointing also times the depth of the stacks.
     ///
     /// # Errors
-    /// Why a change does nothing here.
+    /// Why a change has no effect here.
     pub fn with(&self, stacks: &StackTable, changes: &[Change]) -> Result<Answer, String> {
         let Recorded { rows, asks, stretches, steps, .. } = self;
         let edited = edit(Requests { rows, asks, stretches, steps: *steps, stacks }, changes);
@@ -112,7 +112,7 @@ impl Recorded {
         self.rows.get(row as usize).map_or(0, |r| r.size)
     }
 
-    /// The most bytes at once.
+    /// The peak of live bytes.
     fn most(&self, asks: &[Ask], size: impl Fn(u32) -> u64) -> u64 {
         let mut live: u64 = (0..self.older as u32).map(&size).sum();
         let mut most = live;

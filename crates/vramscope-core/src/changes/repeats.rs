@@ -1,4 +1,4 @@
-//! Modules that a forward pass calls again and again: the layers that checkpointing is put around.
+//! Finds modules that a forward pass calls repeatedly: the layers that can be checkpointed.
 
 use std::hash::BuildHasher;
 
@@ -16,36 +16,31 @@ use crate::units::counted;
 /// One call of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Instance {
-    /// All that it makes, in order; never empty.
+    /// The rows of the blocks that it makes, in order; never empty.
     pub(super) all: Vec<u32>,
-    /// The lines that made each of [`all`](Self::all), as one number: rows of one operator agree in it.
+    /// A hash of the lines that made each row of [`all`](Self::all): equal for rows of one operator.
     pub(super) lines: Vec<u64>,
-    /// The place before which it is over.
+    /// The position after its end.
     pub(super) end: u32,
-    /// What it makes that lives on, but its result.
+    /// Rows that outlive the call, except its result.
     pub(super) inner: Vec<u32>,
-    /// Its result, which the next call is given.
+    /// Its result, which is passed to the next call.
     pub(super) result: Option<u32>,
 }
 
-/// A module that repeats.
+/// A repeated module.
 #[derive(Clone, Debug)]
 pub(super) struct Repeated {
-    /// Bytes that checkpointing would not keep.
+    /// Bytes that need not be kept with checkpointing.
     pub(super) saved: u64,
-    /// The lines that call it, as `resnet.py:273, 274, 275`.
+    /// The lines that call it: `resnet.py:273, 274, 275`.
     pub(super) place: String,
-    /// Its calls, in order.
     pub(super) instances: Vec<Instance>,
 }
 
-/// The line of a forward pass whose repeated calls keep most bytes; with a name, of those that it names.
-///
-/// A name is the class of a module, or a part of one, where a profiler recorded modules; everywhere it may be the function, the file or
-/// the `file:line` of a call that repeats. A name that none has finds nothing: another module is no answer.
-///
-/// # Errors
-/// Why nothing is found; for a name that nothing has, what can be named.
+/// The line of a forward pass whose repeated calls keep the most bytes; if a name is given, among those that match it. A name is
+/// the function, file or `file:line` of a repeated call or, if a profiler recorded modules, a part of a module's class. A name
+/// without a match finds nothing, because another module would be a wrong answer. The error then lists the names that exist.
 pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<Repeated, String> {
     let mut all = candidates(draft, pass);
     all.sort_by_key(|c| std::cmp::Reverse(c.rank()));
@@ -60,14 +55,14 @@ pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<
     }
 }
 
-/// Why there is nothing to put checkpointing around.
+/// The message if nothing can be checkpointed.
 pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats";
-/// This many names are listed.
+/// Most names to list in a message.
 pub(super) const MOST_NAMES: usize = 5;
 
-/// This many lines of a function are tried as the first of a call.
+/// Number of lines of a function that are tried as the first line of a call.
 const MOST_BEGINS: usize = 4;
-/// A layer allocates at this many lines, at least.
+/// A layer allocates at no fewer lines than this.
 const FEWEST_LINES: usize = 3;
 
 /// The line may call layers of so many kinds, as the encoder's and the decoder's.
@@ -76,7 +71,7 @@ const MOST_KINDS: usize = 4;
 /// A frame whose calls repeat.
 struct Candidate {
     frame: FrameId,
-    /// Bytes that checkpointing would not keep.
+    /// Bytes that need not be kept with checkpointing.
     saved: u64,
     rows: usize,
     /// How far out the frame is in its stacks.
@@ -111,7 +106,7 @@ impl Candidate {
             || file.strip_suffix(".py").is_some_and(same)
     }
 
-    /// What it can be named by.
+    /// The name to refer to it by.
     fn label(&self, stacks: &StackTable) -> String {
         let frame = stacks.frame(self.frame);
         match frame.and_then(|f| module_class(stacks, f)) {
@@ -121,7 +116,7 @@ impl Candidate {
     }
 }
 
-/// `resnet.py:273, 274, 275`; lines of several files, and many, are counted.
+/// `resnet.py:273, 274, 275`. Many lines, or lines of several files, are given as a count.
 fn lines(places: &[String]) -> String {
     const MOST: usize = 4;
     let file = |place: &str| place.rsplit_once(':').map(|(file, _)| file.to_owned());
@@ -144,23 +139,23 @@ fn not_named(stacks: &StackTable, name: &str, all: &[Candidate]) -> String {
     format!("no stack names a module '{name}'{why}; these can be named: {}", labels.join(", "))
 }
 
-/// The frames of a forward pass whose calls repeat and keep something.
+/// The frames of a forward pass whose calls repeat and keep memory.
 fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     let stacks = draft.program.stacks;
     let (first, last) = pass.forward;
     let rows = draft.of_step(pass.step, |r| r.phase == Phase::Forward && (first..=last).contains(&r.born));
-    // What is freed before the backward pass begins is not kept for it.
+    // Blocks freed before the backward pass begins are not kept for it.
     let end = pass.backward.map_or(last, |(first, _)| first);
-    // Operators and functions of C++ call no modules.
+    // C++ operators and functions call no modules.
     let is_python = |f: Frame| stacks.text(f.file) != OPERATOR_FILE && !is_compiled(stacks, f);
     let around = around_steps(draft);
     let calls = |f: FrameId| !around.contains(&f) && stacks.frame(f).is_some_and(is_python);
-    // The line of the function that a call reaches, past the frames with which torch calls modules.
+    // The line of the called function, skipping the frames through which torch calls modules.
     let is_reached = |f: &FrameId| {
         let is_module = |frame: Frame| stacks.text(frame.file).ends_with("nn/modules/module.py");
         stacks.frame(*f).is_some_and(|frame| is_python(frame) && !is_module(frame))
     };
-    // Rows below each call, in order. A line that is more than once in a stack, as a container's in containers, makes several.
+    // Rows below each call, in order. A line may occur several times in a stack, as in nested containers; each is a separate call.
     let mut below: FxHashMap<Call, Vec<Below>> = FxHashMap::default();
     let with_stack = rows.iter().map(|&row| (row, stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack)));
     for (order, (row, frames)) in with_stack.filter(|(_, frames)| !frames.is_empty()).enumerate() {
@@ -190,10 +185,10 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     };
     let candidate = |call: &Call, rows: usize, instances: Vec<Instance>| {
         let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
-        // The backward pass makes one call again at a time.
+        // The backward pass recomputes one call at a time.
         let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
         let mut places: Vec<String> = Vec::new();
-        // A call without a graph, as before training, keeps nothing, and checkpointing changes nothing there.
+        // A call without a graph, for example before training, keeps nothing, so checkpointing does not change it.
         let kept = instances.iter().filter(|i| !i.inner.is_empty());
         for place in kept.filter_map(|i| place_of(call, *i.all.first()?)) {
             if !places.contains(&place) {
@@ -217,7 +212,7 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
             let of = |starts: &Vec<usize>| candidate(call, rows.len(), split(draft, rows, starts, end)?);
             starts(rows).iter().filter_map(of).max_by_key(Candidate::rank)
         };
-        // Where both are as many calls, the later one begins in the middle.
+        // If both give the same number of calls, the later one begins in the middle of a call.
         begins.iter().filter_map(of_begin).reduce(|best, later| {
             let is_better = later.instances.len() > best.instances.len() && later.saved > best.saved;
             if is_better { later } else { best }
@@ -238,29 +233,29 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     below.into_iter().filter_map(of_all_kinds).collect()
 }
 
-/// The frames around optimizer.step(): what they call is the loop, and no layer of a model.
+/// Frames around optimizer.step(): what they call is the training loop, not a layer.
 fn around_steps(draft: &Draft<'_>) -> FxHashSet<FrameId> {
     let rows = draft.program.rows.iter().filter(|r| r.phase == Phase::Optimizer);
     let of_steps: FxHashSet<StackId> = rows.map(|r| r.stack).collect();
     of_steps.into_iter().flat_map(|stack| draft.program.stacks.frames(stack)).copied().collect()
 }
 
-/// A line, how many times it stands further out in the stack, and the file and name of the function that it calls.
+/// A calling line, how many times it occurs further out in the stack, and the file and name of the called function.
 type Call = (FrameId, usize, Option<(StrId, StrId)>);
 
-/// A block that a call made.
+/// A block made in a call.
 struct Below {
     row: u32,
     /// Its place among all blocks of the pass that have a stack.
     order: usize,
     /// The frames of Python inside the call, as one number. Layers that differ in what is around them, as the stages of a ResNet, agree in it.
     inner: u64,
-    /// The line of the function that is called.
+    /// The line in the called function.
     line: Option<FrameId>,
 }
 
-/// Of each 1, 2, 3 or 4 starts the first, where most calls are then the same: a call of one line, as a container's, may begin alike in its
-/// middle. `None` if that holds for none.
+/// Every n-th of the starts (n from 1 to 4), for the smallest n that makes most calls equal. A call of one line, such as a
+/// container's, may look like several calls. `None` if no n does.
 fn whole_calls<K: PartialEq>(keys: &[K], starts: &[usize]) -> Option<Vec<usize>> {
     const MOST: usize = 4;
     let every = |n: usize| starts.iter().copied().step_by(n).collect::<Vec<_>>();
@@ -273,32 +268,32 @@ fn whole_calls<K: PartialEq>(keys: &[K], starts: &[usize]) -> Option<Vec<usize>>
     (1..=MOST).filter(|n| starts.len().is_multiple_of(*n)).map(every).find(|starts| are_same(starts))
 }
 
-/// More than three of five.
+/// True for more than three fifths.
 fn is_most(part: usize, of: usize) -> bool {
     part * 5 > of * 3
 }
 
-/// Where rows may be split into calls that begin alike: where the first stack comes again.
+/// Possible ways to split rows into calls: at each return of the first stack.
 fn starts(rows: &[Below]) -> Vec<Vec<usize>> {
     let Some(&Below { inner: first, line, .. }) = rows.first() else { return Vec::new() };
     let where_after = |is_over: &dyn Fn(&Below) -> bool| -> Vec<usize> {
         (0..rows.len()).filter(|&i| rows[i].inner == first && (i == 0 || is_over(&rows[i - 1]))).collect()
     };
-    // A line may make several blocks one after the other.
+    // A line may make several consecutive blocks.
     let all = where_after(&|before| before.inner != first);
-    // It may also call two layers: then a call is over when its function has gone on to another line.
+    // A line may also call two layers; then a call ends when its function has moved on to another line.
     if rows.iter().any(|row| row.line != line) {
         let of_lines = where_after(&|before| before.line != line);
-        // Where a few calls do not go on, as a block without dropout, the first stack is surer.
+        // If some calls do not move on, such as a block without dropout, the return of the first stack is more reliable.
         return vec![if of_lines.len() * 4 >= all.len() * 3 { all } else { of_lines }];
     }
     let keys: Vec<u64> = rows.iter().map(|row| row.inner).collect();
     whole_calls(&keys, &all).into_iter().collect()
 }
 
-/// Splits rows into calls. `None` where it is one, or they are unlike.
+/// Splits rows into calls. `None` if there is only one, or if they differ.
 fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) -> Option<Vec<Instance>> {
-    // A call that allocates at fewer lines is an operator, or a module of one.
+    // A call that allocates at fewer lines is an operator, or a module with a single operator.
     let first = rows.get(*starts.first()?..*starts.get(1)?)?;
     let lines: FxHashSet<u64> = first.iter().map(|row| row.inner).collect();
     let lengths: Vec<usize> = starts.iter().zip(starts[1..].iter().chain([&rows.len()])).map(|(a, b)| b - a).collect();
@@ -316,7 +311,7 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
             || own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1),
             |next| draft.rows[next.row as usize].born,
         );
-        // A library's workspace is made once, by the first call that needs it.
+        // A library's workspace is made only once, by the first call that needs it.
         let is_made_once = |row: Draw| row.role == Role::Workspaces && row.freed > forward_end;
         calls.push((own.iter().filter(|r| !is_made_once(draft.rows[r.row as usize])).collect(), end));
     }
@@ -326,7 +321,7 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
         let kept: Vec<&Below> = own.iter().copied().filter(|r| draft.rows[r.row as usize].freed > forward_end).collect();
         let of_line: Vec<&Below> = kept.iter().copied().filter(|r| Some(r.inner) == line).collect();
         let of_line = result_of(draft, &of_line, forward_end);
-        // The first may end with another line, as a block without dropout. What the last one returns may not be kept at all.
+        // A call may end with another line than most, as without dropout. The last call's result may not be kept at all.
         let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
         let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
         let (all, lines) = own.iter().map(|r| (r.row, r.inner)).unzip();
@@ -335,7 +330,7 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
     Some(calls.into_iter().enumerate().map(instance).collect())
 }
 
-/// The first and the last line of the function that most calls allocate at, where it has lines of its own.
+/// The first and last line at which most calls of the function allocate; `None` if it allocates at no lines of its own.
 fn usual_lines(draft: &Draft<'_>, rows: &[Below], starts: &[usize]) -> Option<(u32, u32)> {
     let mut calls_at: FxHashMap<FrameId, usize> = FxHashMap::default();
     for (&start, &stop) in starts.iter().zip(starts[1..].iter().chain([&rows.len()])) {
@@ -347,10 +342,9 @@ fn usual_lines(draft: &Draft<'_>, rows: &[Below], starts: &[usize]) -> Option<(u
     lines.fold(None, |all, line| all.map_or(Some((line, line)), |(a, b): (u32, u32)| Some((a.min(line), b.max(line)))))
 }
 
-/// The rows of a call without those of what is called behind it: a function of the same name elsewhere in the file, as the layer between two
-/// stages.
+/// The rows of a call without those of another function of this name in the file, such as the layer between two stages.
 fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>) -> &'b [Below] {
-    /// A function may go on for so many lines behind the last one that most calls allocate at.
+    /// A function may continue for this many lines after the last one at which most calls allocate.
     const BEHIND: u32 = 24;
     let Some((first, last)) = *usual else { return rows };
     let line = |r: &Below| r.line.and_then(|f| draft.program.stacks.frame(f)).map_or(first, |f| f.line);
@@ -374,8 +368,8 @@ fn result_line(draft: &Draft<'_>, calls: &[(Vec<&Below>, u32)], forward_end: u32
     votes.into_iter().max_by_key(|&(line, n)| (n, line)).map(|(line, _)| line)
 }
 
-/// What a call keeps and the backward pass is done with first: its result, which the next call is given. Where the recording ends before,
-/// the last that it keeps, but for what a norm keeps beside its result.
+/// The result of a call, which is passed to the next call: of the blocks that the call keeps, the one that the backward pass frees
+/// first. If the recording ends earlier, the largest block of its last line, because a norm keeps small blocks beside its result.
 fn result_of<'b>(draft: &Draft<'_>, own: &[&'b Below], forward_end: u32) -> Option<&'b Below> {
     let freed = |r: &&Below| draft.rows[r.row as usize].freed;
     let is_kept = |r: &&Below| freed(r) > forward_end && draft.rows[r.row as usize].role != Role::AutocastCopies;

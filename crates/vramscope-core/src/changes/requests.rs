@@ -1,4 +1,4 @@
-//! [`Requests`]: what a program asks for and frees, in order.
+//! [`Requests`]: what a program requests and frees, in order.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use crate::inference::scripted::Ask;
 use crate::model::{DeviceRecording, PoolKey, StackId, StackTable};
 use crate::tables::{LifetimeId, Lifetimes};
 
-/// Stands for a missing step: before the recording, or never.
+/// Marks a missing position: before the recording, or never.
 pub(crate) const NEVER: u32 = u32::MAX;
 
-/// The blocks that a graph keeps and that no backward pass uses. What is live at a failure that ends the recording counts only where an
-/// earlier pass of the same line had no backward pass either: nobody knows what would have come next.
+/// Blocks kept by a graph that no backward pass uses. For blocks live at a failure that ends the recording, the backward pass may
+/// have been still to come. They count only if an earlier pass of the same line had none either.
 pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &Roles) -> FxHashSet<LifetimeId> {
     let ids = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.is_kept_by_graph(id));
     let Some(failure) = device.events.failure_at_end() else { return ids.collect() };
@@ -30,9 +30,9 @@ pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &
 pub struct Row {
     /// Requested bytes.
     pub size: u64,
-    /// The step of `Requests::asks` that asks; [`u32::MAX`] for a block older than the recording.
+    /// Position in `Requests::asks` of the request; [`u32::MAX`] for a block older than the recording.
     pub born: u32,
-    /// The step that frees; [`u32::MAX`] where none does.
+    /// Position of the free; [`u32::MAX`] if it is never freed.
     pub freed: u32,
     /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
@@ -40,26 +40,26 @@ pub struct Row {
     pub pool: PoolKey,
     /// Where it is requested.
     pub stack: StackId,
-    /// Identifies the stack in all recordings: equal for equal stacks; 0 without a stack.
+    /// Hash of the stack, comparable between recordings; 0 without a stack.
     pub key: u64,
-    /// The same for stacks that differ only in lines of the user's own files, because a script may be edited between two runs.
+    /// Like `key`, but ignores line numbers of the user's own files, because a script may be edited between two runs.
     pub loose: u64,
-    /// What the block is for.
+    /// The role of the block.
     pub role: Role,
-    /// The fp32 copy of a half-precision weight. The optimizer needs it whatever its state.
+    /// True for an fp32 copy of a half-precision weight, which the optimizer always needs.
     pub is_master: bool,
-    /// Kept by a graph that no backward pass uses.
+    /// True if it is kept by a graph that no backward pass uses.
     pub is_unneeded: bool,
-    /// What the program was doing.
+    /// The phase of the program.
     pub phase: Phase,
-    /// The event that asked; [`u32::MAX`] for a block older than the recording.
+    /// The event of the request; [`u32::MAX`] for a block older than the recording.
     pub event: u32,
-    /// How many times the last step was repeated before it.
+    /// In a plan for more steps: how many times the last step was repeated before this request.
     pub lap: u32,
 }
 
 impl Row {
-    /// A block that is older than the recording and is never freed.
+    /// A block older than the recording that is never freed.
     pub(crate) const OLDER: Row = Row {
         size: 0,
         born: NEVER,
@@ -77,7 +77,7 @@ impl Row {
         lap: 0,
     };
 
-    /// How many steps it lives; [`u32::MAX`] where it is never freed.
+    /// The number of positions for which it lives; [`u32::MAX`] if it is never freed.
     pub(crate) fn life(&self) -> u32 {
         match (self.born, self.freed) {
             (_, NEVER) | (NEVER, _) => NEVER,
@@ -88,20 +88,20 @@ impl Row {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests<'a> {
-    /// Every request, in the order they were made; blocks older than the recording first.
+    /// Every request in order; blocks older than the recording come first.
     pub(crate) rows: &'a [Row],
     /// Every request and free, in order.
     pub(crate) asks: &'a [Ask],
-    /// Rows before the first step, of each step, and after the last; one stretch if no steps were found.
+    /// Ranges of rows: before the first step, of each step, and after the last. A single range if no steps were found.
     pub(crate) stretches: &'a [Range<u32>],
-    /// Number of steps: that many stretches, from the second on.
+    /// Number of steps. Their ranges in `stretches` begin at index 1.
     pub(crate) steps: usize,
     pub(crate) stacks: &'a StackTable,
 }
 
 impl Requests<'_> {
-    /// How many temporaries the backward pass of the first step makes, where later ones make ever more: they go through the graphs of earlier
-    /// steps too, as with `retain_graph`. `None` where they do not.
+    /// The number of temporaries in the first step's backward pass, if later steps make more and more: their backward passes also
+    /// go through the graphs of earlier steps, as with `retain_graph`. `None` otherwise.
     pub(crate) fn own_backward(&self) -> Option<usize> {
         let of_step = |rows: &Range<u32>| {
             let rows = self.rows.get(rows.start as usize..rows.end as usize).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Requests<'_> {
         let made: Vec<usize> = self.stretches.iter().skip(1).take(self.steps).map(of_step).collect();
         let falls = made.windows(2).any(|pair| pair[0] > pair[1]);
         let grows = made.windows(2).filter(|pair| pair[0] < pair[1]).count();
-        // A first step may set something up: most of the others must make more as well.
+        // The first step may include setup, so most of the other steps must grow as well.
         made.first().copied().filter(|_| made.len() >= 3 && !falls && grows * 2 > made.len() - 1)
     }
 }

@@ -1,4 +1,4 @@
-//! Changes that take away what a program holds without need: a graph that no backward pass uses, scores of attention, results of earlier steps.
+//! Changes that remove unneeded memory: a graph that no backward pass uses, attention scores, results of earlier steps.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -8,8 +8,8 @@ use crate::anatomy::{Phase, Role, function_of, line_of};
 use crate::model::{FrameId, StackId, StackTable};
 use crate::units::MEBIBYTE;
 
-/// Forward passes without a backward pass keep no graph: a tensor goes when its line makes the next one, and at the end of its pass. False if
-/// every pass needs its graph.
+/// Forward passes without a backward pass keep no graph: a tensor is freed when its line makes the next one, and at the end of
+/// its pass. False if every pass needs its graph.
 pub(super) fn no_grad(draft: &mut Draft<'_>) -> bool {
     let mut edits = Edits::default();
     let mut found: FxHashSet<u32> = FxHashSet::default();
@@ -39,14 +39,14 @@ pub(super) fn no_grad(draft: &mut Draft<'_>) -> bool {
     let is_any = !found.is_empty();
     draft.apply(edits);
     if is_any {
-        // What is left from the pass before the recording is of the same kind.
+        // Leftovers of a pass before the recording are of the same kind.
         draft.rows.iter_mut().filter(|r| is_older(r)).for_each(Draw::drop_it);
     }
     is_any
 }
 
-/// Attention in one kernel: no scores, no softmax of them, no mask and no dropout of their size, and none in the backward pass. False if no stack
-/// shows any.
+/// Attention in one kernel: no scores, no softmax, mask or dropout of their size, and none of these in the backward pass. False
+/// if no stack shows attention scores.
 pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
     let program = draft.program;
     let stacks = program.stacks;
@@ -57,10 +57,10 @@ pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
     let softmaxes: FxHashSet<StackId> = all().filter(|&stack| is_of_scores(draft, stack)).collect();
     let functions: FxHashSet<_> = softmaxes.iter().filter_map(|&stack| function(stack)).collect();
     let is_of_pass = |r: &&Draw| r.born != NEVER && matches!(r.role, Role::Activations | Role::Temporaries);
-    // The scores themselves: a softmax and its input have one size, autocast keeps a copy of half of it.
+    // The scores themselves: a softmax and its input have the same size; autocast keeps a copy of half that size.
     let made = draft.rows.iter().filter(is_of_pass).filter(|r| softmaxes.contains(&stack(r)) && size(r) >= MEBIBYTE);
     let sizes: FxHashSet<u64> = made.map(size).collect();
-    // Where a layer's queries are as large as its scores only a softmax tells them apart.
+    // If a layer's queries are as large as its scores, only the softmax distinguishes them.
     let is_layer = |r: &Draw| is_of_layer(stacks, stack(r)) && function(stack(r)).is_some_and(|f| functions.contains(&f));
     let is_ambiguous = draft.rows.iter().filter(|r| sizes.contains(&size(r))).any(is_layer);
     let casts = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
@@ -88,21 +88,21 @@ fn is_of_layer(stacks: &StackTable, stack: StackId) -> bool {
     stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f)).any(|f| is_layer(stacks.text(f.file)))
 }
 
-/// True for a stack of a softmax in a module or a function of attention, that is no loss's and no fused kernel's.
+/// True for a stack of a softmax inside an attention module or function, not of a loss and not of a fused kernel.
 fn is_of_scores(draft: &Draft<'_>, stack: StackId) -> bool {
     let stacks = draft.program.stacks;
     let frames = || stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     let attends = |name: &str| name.contains("attention") || name.contains("attn");
     let is_inside = || frames().any(|f| stacks.text(f.file).ends_with("nn/modules/module.py") || attends(stacks.text(f.name)));
     let names = || frames().map(|f| stacks.text(f.name));
-    // A program's own function may have the kernel's name in its own.
+    // The name of a program's own function may contain the kernel's name.
     let is_fused = |name: &str| name.split("::").any(|part| part.starts_with("_scaled_dot_product_"));
     let is_other = |name: &str| is_fused(name) || ["log_softmax", "cross_entropy", "loss"].iter().any(|n| name.contains(n));
     names().any(|name| name.contains("softmax")) && !names().any(is_other) && is_inside()
 }
 
-/// What lines leave behind in most steps, and lives on through the whole next step, is freed at the end of its own. False if that is less than a
-/// hundredth of what a step makes.
+/// Blocks that a line leaves behind in most steps, and that live through the whole next step, are freed at the end of their own
+/// step. False if they are less than a hundredth of what a step makes.
 pub(super) fn release(draft: &mut Draft<'_>) -> bool {
     const PART: u64 = 100;
     let steps = draft.steps();
@@ -125,7 +125,7 @@ pub(super) fn release(draft: &mut Draft<'_>) -> bool {
         }
         all = all.max(draft.of_step(step, |r| r.born != NEVER).into_iter().map(|row| draft.size(row)).sum());
     }
-    // What is made in one step alone is set up there, and used later.
+    // A block made in only one step is setup and used later.
     of_line.retain(|_, rows| {
         let of_steps: FxHashSet<u32> = rows.iter().map(|&row| draft.rows[row as usize].step).collect();
         of_steps.len() > 1 && of_steps.len() * 2 >= steps as usize - 1
@@ -144,7 +144,7 @@ pub(super) fn release(draft: &mut Draft<'_>) -> bool {
     is_much
 }
 
-/// A backward pass that goes through its own graph alone: what it makes behind that is not made. Autograd begins with the newest graph.
+/// Limits each backward pass to its own graph: requests beyond the usual number are removed. Autograd begins with the newest graph.
 fn drop_earlier_graphs(draft: &mut Draft<'_>) {
     let Some(own) = draft.program.own_backward() else { return };
     for step in 2..=draft.steps() {

@@ -1,4 +1,4 @@
-//! Changes to the weights: a smaller type, or most of them frozen.
+//! Changes to the weights: a smaller type, or freezing most of them.
 
 use rustc_hash::FxHashSet;
 
@@ -6,14 +6,13 @@ use super::draft::{Draft, Edits, is_of_loss};
 use crate::anatomy::Phase;
 use crate::anatomy::Role;
 
-/// Weights in bf16: half the bytes of weights, gradients and optimizer state, and no copies for autocast. Where the program ran without
-/// autocast its activations halve too, but for the loss, which most programs compute in fp32; where it ran with it, some are in bf16
-/// already.
+/// Weights in bf16: half the bytes for weights, gradients and optimizer state, and no autocast copies. Without autocast,
+/// activations halve too, except the loss's, which is mostly computed in fp32. With autocast, some activations are already in bf16.
 pub(super) fn bf16(draft: &mut Draft<'_>) {
     let had_autocast = draft.rows.iter().any(|r| r.role == Role::AutocastCopies);
     let of_loss = draft.which(|r| r.phase == Phase::Forward && is_of_loss(draft.program, r.of));
     let largest = of_loss.iter().map(|&r| draft.size(r)).max().unwrap_or(u64::MAX);
-    // What comes back from the loss is as large, and is cast on its way to the logits.
+    // The gradient coming back from the loss has the same size, and is cast on its way to the logits.
     let back = draft.which(|r| r.phase == Phase::Backward && r.is_short() && draft.program.rows[r.of as usize].size == largest);
     let stays: FxHashSet<u32> = of_loss.into_iter().chain(back.iter().copied()).collect();
     for row in 0..draft.rows.len() as u32 {
@@ -43,7 +42,7 @@ pub(super) fn bf16(draft: &mut Draft<'_>) {
     }
 }
 
-/// LoRA: the weights are frozen; gradients and state are those of two thin matrices beside each.
+/// LoRA: the weights are frozen; gradients and state are those of two thin matrices beside each weight.
 pub(super) fn lora(draft: &mut Draft<'_>, rank: u64) {
     let each = draft.bytes_of_element();
     for row in 0..draft.rows.len() as u32 {
@@ -52,12 +51,12 @@ pub(super) fn lora(draft: &mut Draft<'_>, rank: u64) {
         if !matches!(role, Role::Gradients | Role::OptimizerState) && !is_of_optimizer {
             continue;
         }
-        // A square matrix of n elements has two of rank × √n.
+        // For a square matrix of n elements, each of the two has rank × √n elements.
         let elements = (draft.size(row) / each).max(1);
         let side = elements.isqrt().max(1);
         let thin = 2 * rank * side;
         let r = &mut draft.rows[row as usize];
-        // Vectors have no low rank, and are frozen.
+        // Vectors have no low rank and are frozen.
         if elements < 16_384 || thin >= elements {
             r.drop_it();
         } else {

@@ -1,9 +1,9 @@
-//! The whole card accounted for: from its total to the last byte a tensor asked for, at one instant.
+//! Accounts for the whole card at one instant, from its total memory down to the bytes that tensors requested.
 
 use crate::model::{Beyond, BlockState, DeviceRecording, Sample};
 use crate::tables::State;
 
-/// What a part of the waterfall is.
+/// A part of the card's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     /// Kept by the driver.
@@ -12,28 +12,28 @@ pub enum Part {
     OtherProcesses,
     /// This process outside PyTorch's allocator: context, kernels, libraries.
     OutsidePytorch,
-    /// Whole free segments: what `empty_cache` gives back.
+    /// Whole free segments, which `empty_cache` releases.
     CachedWhole,
-    /// Free memory in segments that hold live blocks: what `empty_cache` cannot give back.
+    /// Free memory in segments that hold live blocks, which `empty_cache` cannot release.
     CachedPinned,
-    /// Free inside what PyTorch reserved, where the source does not tell how much of it lies in whole segments.
+    /// Free memory in PyTorch's segments, if the source does not say how much of it is in whole segments.
     Cached,
-    /// Freed by the program, waiting for another stream.
+    /// Freed by the program, but still used by another stream.
     PendingFree,
-    /// Blocks larger than what was asked for.
+    /// Bytes by which blocks are larger than the requests.
     Rounding,
-    /// Allocated before profiling began: the source tells its bytes and nothing else.
+    /// Allocated before profiling began; the source has only the sum.
     Before,
-    /// What the source's total gained without an event.
+    /// Growth of the source's total without an event.
     Grew,
-    /// What tensors asked for.
+    /// Bytes that tensors requested.
     Requested,
     /// Free on the device.
     DeviceFree,
 }
 
 impl Part {
-    /// Its name in a row.
+    /// Its name in a table.
     pub fn title(self) -> &'static str {
         match self {
             Part::Driver => "driver",
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// What it means for the user.
+    /// Its meaning for the user.
     pub fn about(self) -> &'static str {
         match self {
             Part::Driver => "Reserved by the NVIDIA driver; nobody can use it.",
@@ -81,11 +81,11 @@ impl Part {
 }
 
 impl Waterfall {
-    /// The rows that the source does not tell, in one sentence; `None` when it tells all.
+    /// A sentence that lists the rows the source does not have; `None` if it has all.
     pub fn not_in_file(&self) -> Option<String> {
         let names: Vec<&str> = self.rows.iter().filter(|r| r.bytes.is_none()).map(|r| r.part.title()).collect();
         let (last, rest) = names.split_last()?;
-        // Some names hold a comma themselves.
+        // Some names contain a comma.
         let between = if names.iter().any(|name| name.contains(',')) { "; " } else { ", " };
         let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join(between)) };
         Some(format!("Not in this file: {list}."))
@@ -97,23 +97,23 @@ impl Waterfall {
 pub struct Row {
     /// The part of the card or of PyTorch's memory that it shows.
     pub part: Part,
-    /// Bytes; `None` where the source cannot tell.
+    /// Bytes; `None` if the source does not have the figure.
     pub bytes: Option<u64>,
 }
 
-/// The waterfall of one instant. The known parts of PyTorch add up to `reserved`, to the byte.
+/// The waterfall of one instant. The known parts of PyTorch's memory add up to `reserved` exactly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waterfall {
-    /// The card's total, when known.
+    /// The card's total in bytes, if known.
     pub total: Option<u64>,
-    /// What PyTorch reserved; `None` where segments are not in the file.
+    /// Bytes that PyTorch reserved; `None` if the file has no segments.
     pub reserved: Option<u64>,
     /// The rows, from the card down to the tensors.
     pub rows: Vec<Row>,
 }
 
-/// Accounts for a state; the sample nearest in time tells what is outside PyTorch. `has_segments` as
-/// [`has_segments`](super::oom::has_segments) says: without, what PyTorch reserved is known as a sum from the source's totals, or not.
+/// Accounts for a state. Memory outside PyTorch comes from the sample nearest in time. `has_segments` is the result of
+/// [`has_segments`](super::oom::has_segments): if false, reserved memory is at most known as a sum from the source's totals.
 pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> Waterfall {
     let mut whole = 0;
     let mut pinned = 0;
@@ -142,12 +142,12 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     let beyond = device.source_totals.beyond_parts(state.event, live);
     let cached = reserved.filter(|_| !has_segments).map(|r| r.saturating_sub(beyond.all() + live + pending));
     let outside = sample.and_then(|s| s.process).zip(reserved).map(|(p, reserved)| p.saturating_sub(reserved));
-    // A trace of the profiler has whole blocks, and only the moment at which their memory is reusable.
+    // A profiler trace has whole blocks, and only the moment at which their memory becomes reusable.
     let tells_requested = has_segments && device.can_show.requested.is_known();
     let tells_pending = has_segments && !device.events.sizes_are_blocks;
     let total = device.capacity;
     let used = sample.and_then(|s| s.used);
-    // A failed request says what the device had left, where no sample does.
+    // If no sample has it, a failed request shows the free memory of the device.
     let free = total.zip(used).map(|(t, u)| t.saturating_sub(u)).or_else(|| device.events.device_free_known(state.event));
     let row = |part, bytes| Row { part, bytes };
     Waterfall {
@@ -178,7 +178,7 @@ pub fn account(device: &DeviceRecording, state: &State, has_segments: bool) -> W
     }
 }
 
-/// A sample further away than this, µs, tells nothing of an instant.
+/// A sample further away than this (µs) says nothing about an instant.
 const FAR_US: u64 = 30_000_000;
 
 fn nearest_sample(device: &DeviceRecording, event: u32) -> Option<&Sample> {
@@ -189,6 +189,6 @@ fn nearest_sample(device: &DeviceRecording, event: u32) -> Option<&Sample> {
         (Some(a), Some(b)) => Some(if time - a.time_us <= b.time_us - time { a } else { b }),
         (a, b) => a.or(b),
     };
-    // A watch may have seen only a part of the recording.
+    // The samples may cover only a part of the recording.
     nearest.filter(|s| s.time_us.abs_diff(time) <= FAR_US)
 }

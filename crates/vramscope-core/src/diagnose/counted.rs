@@ -1,9 +1,8 @@
-//! What PyTorch's counters tell where they are all there is: `memory_stats()`, `memory_summary()` or `host_memory_stats()` without a
-//! snapshot beside them.
+//! Findings from PyTorch's counters alone: `memory_stats()`, `memory_summary()` or `host_memory_stats()` without a snapshot.
 //!
-//! The counters are sums over the allocator's blocks (`DeviceStats` in PyTorch's CUDACachingAllocator): reserved = segments, active = blocks
-//! that are handed out or still wait for a stream, allocated = blocks that are handed out, inactive split = free blocks of segments that
-//! are in use. So reserved - active - inactive split is what whole free segments hold.
+//! The counters are sums over the allocator's blocks (`DeviceStats` in PyTorch's CUDACachingAllocator): reserved = segments;
+//! active = blocks in use or waiting for a stream; allocated = blocks in use; inactive split = free blocks in partly used
+//! segments. So reserved - active - inactive split is the memory of wholly free segments.
 
 use super::accounting::{Part, Row, Waterfall};
 use crate::model::{MemoryStats, StatsKind};
@@ -21,14 +20,14 @@ pub const GROUPS: [(&str, &str); 9] = [
     ("segment", "segments"),
     ("inactive_split", "free blocks in split segments"),
 ];
-/// The same of pinned host memory, without pools.
+/// The groups for pinned host memory, which has no pools.
 pub const HOST_GROUPS: [(&str, &str); 4] = [
     ("allocated_bytes", "held"),
     ("active_bytes", "in use"),
     ("allocations", "blocks held"),
     ("active_requests", "blocks in use"),
 ];
-/// Counters that are one number.
+/// Counters that are single numbers.
 pub const SCALARS: [(&str, &str); 12] = [
     ("num_alloc_retries", "retries after emptying the cache"),
     ("num_ooms", "out-of-memory errors"),
@@ -44,24 +43,22 @@ pub const SCALARS: [(&str, &str); 12] = [
     ("oversize_segments.current", "segments above max_split_size"),
 ];
 
-/// The current figure of a group over all pools.
+/// The current value of a group, over all pools.
 fn now(stats: &MemoryStats, group: &str) -> Option<u64> {
     stats.get(&format!("{group}.all.current")).map(|c| c.value)
 }
 
-/// The highest figure of a group over all pools.
+/// The peak of a group, over all pools.
 fn peak(stats: &MemoryStats, group: &str) -> Option<u64> {
     stats.get(&format!("{group}.all.peak")).map(|c| c.value)
 }
 
-/// True where PyTorch kept its counters of split blocks: it does not for expandable segments, and a process without those that has
-/// used anything has split a block.
+/// True if PyTorch counted split blocks. It does not for expandable segments; without those, any process has split a block.
 pub fn counts_splits(stats: &MemoryStats) -> bool {
     stats.gauge("inactive_split_bytes", "all").is_some_and(|g| g.allocated.value > 0 || g.peak.value > 0)
 }
 
-/// The waterfall of the counters' instant; its known parts add up to `reserved`, except for what a summary's rounding cuts. Rows that
-/// counters cannot tell are left open.
+/// The waterfall at the time of the counters. Its known parts add up to `reserved`, except for rounding in a summary.
 pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     let row = |part, bytes| Row { part, bytes };
     let mut rows = vec![
@@ -84,7 +81,7 @@ pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     }
     let pending = active.zip(allocated).map(|(active, allocated)| active.saturating_sub(allocated));
     rows.extend(pending.map(|bytes| row(Part::PendingFree, Some(bytes))));
-    // What was asked for is counted until memory is reusable, so it is that of the live blocks only while nothing waits.
+    // Requested bytes are counted until memory is reusable, so they equal those of live blocks only while no block is waiting.
     let requested = now(stats, "requested_bytes").filter(|_| pending.unwrap_or(0) == 0);
     if let (Some(requested), Some(allocated)) = (requested, allocated) {
         rows.push(row(Part::Rounding, Some(allocated.saturating_sub(requested))));
@@ -93,7 +90,7 @@ pub fn account_counters(stats: &MemoryStats) -> Waterfall {
     Waterfall { total: None, reserved, rows }
 }
 
-/// What the counters say, in two or three sentences: what is held and for what, the peak, and what went wrong.
+/// A summary of the counters in two or three sentences: what is held, the peak, and what went wrong.
 pub fn counted_sentence(stats: &MemoryStats) -> String {
     if stats.kind == StatsKind::Host {
         let get = |key: &str| stats.get(key).map(|c| Bytes(c.value));
@@ -171,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_counters_do_not_tell_stays_open() {
-        // Expandable segments: no split blocks are counted. Some blocks wait for a stream.
+        // Expandable segments, so no split blocks are counted; some blocks wait for a stream.
         let text = "{'reserved_bytes.all.current': 1000, 'active_bytes.all.current': 600, 'allocated_bytes.all.current': 500, \
             'requested_bytes.all.current': 550, 'inactive_split_bytes.all.current': 0, 'inactive_split_bytes.all.peak': 0, \
             'inactive_split_bytes.all.allocated': 0, 'inactive_split_bytes.all.freed': 0, 'num_ooms': 2, 'num_alloc_retries': 1}";

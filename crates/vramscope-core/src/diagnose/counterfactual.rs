@@ -1,24 +1,24 @@
-//! What the peak would have been, had some allocations been smaller or never made.
+//! The peak as it would have been if some allocations had been smaller or never made.
 //!
-//! The recorded events are played again with other sizes. The order of the events stays as it was, so the answer is exact where a change
-//! only takes bytes away, and about right where it also moves work (checkpointing computes twice, chunks come one after the other).
+//! Replays the recorded events with other sizes, in the recorded order. The result is exact if a change only removes bytes, and
+//! approximate if it also moves work (checkpointing computes twice, chunks run one after the other).
 
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::units::compared;
 
-/// The peak of active bytes if every allocation had the size that `size` gives for it and its recorded block. O(events + lifetimes), and
-/// eight bytes an event while it runs.
+/// The peak of active bytes if every allocation had the size that `size` returns for it, given its recorded block size. O(events
+/// + lifetimes), and eight bytes of memory per event while it runs.
 pub fn peak_with(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     live_with(device, tables, &size, &|id| tables.lifetimes.gone(id)).max().unwrap_or(0)
 }
 
-/// As [`peak_with`], plus the memory that the source reports beyond its allocations, which stays as it is.
+/// Like [`peak_with`], plus the memory that the source reports beyond its allocations, which stays unchanged.
 pub fn peak_after(device: &DeviceRecording, tables: &DeviceTables, size: impl Fn(LifetimeId, u64) -> u64) -> u64 {
     peak_of(device, tables, &size, &|id| tables.lifetimes.gone(id))
 }
 
-/// As [`peak_after`], where each block is also freed at the event that `gone` gives.
+/// Like [`peak_after`], with each block freed at the event that `gone` returns.
 pub fn peak_if_freed(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -45,7 +45,7 @@ fn peak_of(
     held.map(|((live, known), event)| live.saturating_add(totals.beyond(event, known))).max().unwrap_or(0)
 }
 
-/// What would be live before the first event and after each.
+/// The live bytes before the first event and after each event.
 fn live_with(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -73,7 +73,7 @@ fn live_with(
     std::iter::once(before).chain(after).map(|live| u64::try_from(live).unwrap_or(0))
 }
 
-/// What a change would do to the peak of active bytes.
+/// The effect of a change on the peak of active bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saving {
     /// The peak as recorded.
@@ -83,12 +83,12 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// By how much the peak falls.
+    /// The reduction of the peak, in bytes.
     pub fn bytes(self) -> u64 {
         self.before.saturating_sub(self.after)
     }
 
-    /// The peak before and after, and the difference, in one unit.
+    /// The peak before, the peak after, and the difference, all in one unit.
     pub fn texts(self) -> [String; 3] {
         compared([self.before, self.after, self.bytes()])
     }
@@ -98,7 +98,7 @@ impl Saving {
         format!("The peak falls to about {}", self.texts()[1])
     }
 
-    /// True where the peak stays, within a hundredth: another moment is as high.
+    /// True if the peak falls by less than a hundredth, because another moment is as high.
     pub fn is_nothing(self) -> bool {
         self.bytes().saturating_mul(100) < self.before
     }
@@ -123,7 +123,7 @@ mod tests {
             prop_assert_eq!(peak_with(&device, &tables, |_, size| size), peak);
             prop_assert_eq!(peak_with(&device, &tables, |_, size| size * 3), peak * 3);
             prop_assert_eq!(peak_with(&device, &tables, |_, _| 0), 0);
-            // Without the first allocation the peak falls by at most that allocation.
+            // Removing one allocation lowers the peak by at most its size.
             let first = LifetimeId(0);
             let without = peak_with(&device, &tables, |id, size| if id == first { 0 } else { size });
             let size = if tables.lifetimes.is_empty() { 0 } else { tables.lifetimes.block_size(first) };

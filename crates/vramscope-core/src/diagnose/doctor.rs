@@ -1,5 +1,4 @@
-//! [`lacks`]: what a recording of any kind does not have, and the line that records it next time. The sentences are those that
-//! the window shows where something is missing.
+//! [`lacks`]: what a recording lacks, and the line of code that would record it. The window shows them where data is missing.
 
 use super::limits::{Limit, RECORD};
 use super::source_limits::{NO_STEPS, NO_TIMES, NOT_WATCHED, records_history, records_stacks, why_no_memory, why_no_segments};
@@ -10,23 +9,23 @@ use crate::model::{
 use crate::tables::DeviceTables;
 use crate::units::told_apart;
 
-/// Something that a recording does not have.
+/// Something that a recording lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// In a word or two: `history`, `stacks`, `steps`.
+    /// A short name: `history`, `stacks`, `steps`.
     pub what: &'static str,
-    /// It, in a sentence or two. Where there is a line to copy it ends with a colon.
+    /// A description in one or two sentences, ending with a colon if there is a line to copy.
     pub sentence: String,
-    /// The line of code, or the command, that records it.
+    /// The line of code or the command that records it.
     pub line: Option<&'static str>,
     /// The devices that lack it; empty for the whole recording.
     pub devices: Vec<DeviceId>,
 }
 
-/// Started with the program, it records all that a snapshot can have.
+/// This command starts the program and records everything that a snapshot can contain.
 const RUN: &str = "vramscope run --at-oom snapshots train.py";
 
-/// Everything that a recording lacks, what decides most first; empty where nothing is missing. Cost: the tables and the anatomy of each device.
+/// What a recording lacks, most important first; empty if nothing is missing. Builds the tables and the anatomy of each device.
 pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Cancelled> {
     let mut found: Vec<Lack> = Vec::new();
     for warning in &recording.report.warnings {
@@ -64,7 +63,7 @@ pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Ca
         }
         of_a_history(recording, device, progress, &mut |what, sentence, line| add(id, what, sentence, line))?;
     }
-    // Where every device lacks it, the recording does.
+    // If every device lacks it, report it for the whole recording.
     for lack in &mut found {
         if lack.devices.len() == recording.devices.len() {
             lack.devices.clear();
@@ -75,7 +74,7 @@ pub fn lacks(recording: &Recording, progress: &Progress) -> Result<Vec<Lack>, Ca
 
 type Add<'a> = &'a mut dyn FnMut(&'static str, String, Option<&'static str>);
 
-/// A recording of an allocator: events, blocks, or both.
+/// Checks a recording of an allocator: events, blocks, or both.
 fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Progress, add: Add<'_>) -> Result<(), Cancelled> {
     if !device.has_blocks() && device.events.is_empty() {
         return Ok(());
@@ -86,7 +85,7 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
     if let Some(sentence) = &older {
         add("the start", sentence.clone(), Some(RECORD));
     }
-    // Without a line it only repeats that.
+    // A limit without a line would only repeat the note about older memory.
     let limit = Limit::of(recording, device, &tables, peak).filter(|limit| older.is_none() || limit.line.is_some());
     if let Some(limit) = &limit {
         let is_stacks = limit.line == Some(records_stacks(recording)) && limit.line != Some(RECORD);
@@ -94,7 +93,7 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
     }
     if let Known::No(_) = device.can_show.segments {
         let why = why_no_segments(device);
-        // PyTorch's allocator of the CPU has no segments, and nothing records any.
+        // PyTorch's CPU allocator has no segments, so nothing can record them.
         match is_of_pytorch(recording) && device.id.kind != DeviceKind::Cpu {
             true => add("segments", format!("{}:", why.trim_end_matches('.')), Some(RECORD)),
             false => add("segments", ended(why), None),
@@ -120,7 +119,7 @@ fn of_a_history(recording: &Recording, device: &DeviceRecording, progress: &Prog
     Ok(())
 }
 
-/// Said where most of what a trace holds at its peak is from before profiling began.
+/// A note if most of what a trace holds at its peak was allocated before profiling began.
 fn held_before(device: &DeviceRecording, tables: &DeviceTables, peak: u32) -> Option<String> {
     let live = tables.states.live_at(&tables.lifetimes, peak);
     let known = live.into_iter().fold(0u64, |sum, id| sum.saturating_add(tables.lifetimes.block_size(id)));
@@ -154,12 +153,12 @@ fn of_a_watch(device: &DeviceRecording, track: &LiveTrack, add: Add<'_>) {
     }
 }
 
-/// True for what PyTorch writes, which can be recorded in another way.
+/// True for files that PyTorch writes; the missing data can be recorded another way.
 fn is_of_pytorch(recording: &Recording) -> bool {
     !matches!(recording.source.format, Format::JaxMemoryProfile | Format::RmmLog)
 }
 
-/// A sentence with its end.
+/// Adds a full stop if the sentence has no final mark.
 fn ended(sentence: &str) -> String {
     if sentence.ends_with(['.', ':', '!', '?']) { sentence.to_owned() } else { format!("{sentence}.") }
 }

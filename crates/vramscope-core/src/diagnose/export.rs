@@ -1,4 +1,4 @@
-//! Derived rows for the way out: lifetimes and curves as tables, and the part of a recording that a trimmed snapshot holds.
+//! Derived data for exports: tables of lifetimes and curves, and the part of a recording that goes into a trimmed snapshot.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::formats::export::{ExportTable, Names, WriteError};
 use crate::model::{Block, BlockState, Cancelled, DeviceKind, DeviceRecording, Progress, Recording, Segment, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity, StackNames};
 
-/// The short name of every stack of a recording, by id: what the tables call `place`.
+/// The short name of every stack of a recording, by id; the tables call it `place`.
 pub fn places(recording: &Recording) -> Vec<String> {
     let names = StackNames::of(&recording.stacks);
     (0..recording.stacks.len() as u32).map(|i| names.of_stack(StackId(i)).to_owned()).collect()
@@ -21,7 +21,7 @@ fn event_number(event: u32) -> Option<u64> {
     (event != NO_EVENT).then_some(u64::from(event))
 }
 
-/// One row an allocation. `names` is of a device of `recording`, `tables` are that device's.
+/// One row per allocation. `names` must belong to a device of `recording`, and `tables` to that device.
 pub fn lifetimes<'a>(recording: &Recording, names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
     let d = names.device();
     let (tells_requested, tells_addresses) = (d.can_show.requested.is_known(), recording.addresses().is_known());
@@ -44,7 +44,7 @@ pub fn lifetimes<'a>(recording: &Recording, names: &'a Names<'_>, tables: &'a De
         .text("place", |l| names.place(l.stack))
 }
 
-/// The four memory curves after every event of a range: reserved, active, allocated, requested. What the source does not tell is `None`.
+/// Memory curves after each event of a range: reserved, active, allocated, requested. `None` for a curve that the source lacks.
 fn curve_values(device: &DeviceRecording, tables: &DeviceTables, rows: &Range<usize>) -> [Option<Vec<u64>>; 4] {
     let bounds: Vec<u32> = (rows.start as u32..=rows.end as u32).collect();
     let told = [knows_reserved(tables), true, true, device.can_show.requested.is_known()];
@@ -53,7 +53,7 @@ fn curve_values(device: &DeviceRecording, tables: &DeviceTables, rows: &Range<us
     std::array::from_fn(|i| told[i].then(|| values(curves[i])))
 }
 
-/// The four memory curves after every event. `tables` are of the device of `names`.
+/// The four memory curves after every event. `tables` must belong to the device of `names`.
 pub fn curves<'a>(names: &'a Names<'_>, tables: &'a DeviceTables) -> impl ExportTable + 'a {
     let d = names.device();
     let fetch = |rows: Range<usize>| {
@@ -71,7 +71,7 @@ pub fn curves<'a>(names: &'a Names<'_>, tables: &'a DeviceTables) -> impl Export
         .unsigned("requested_bytes", |(_, v)| v[3])
 }
 
-/// The curves as counters, without rows that repeat the one before.
+/// The curves as counters; rows equal to the one before are left out.
 pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterRow> {
     let rows = 0..device.events.len();
     let [reserved, _, allocated, requested] = curve_values(device, tables, &rows);
@@ -87,8 +87,7 @@ pub fn counters(device: &DeviceRecording, tables: &DeviceTables) -> Vec<CounterR
     out
 }
 
-/// All events of a device, with its segments at the end. Where the source has none (a trace, a file cut short) they follow from the
-/// events.
+/// All events of a device, with its segments at the end, which are derived from the events if the source lacks them.
 pub fn whole(recording: &Recording, device: usize, progress: &Progress) -> Result<Option<DevicePart>, Cancelled> {
     let Some(d) = recording.devices.get(device).filter(|d| !d.has_final_state) else {
         return Ok(DevicePart::whole(recording, device));
@@ -99,17 +98,17 @@ pub fn whole(recording: &Recording, device: usize, progress: &Progress) -> Resul
 /// Writes a whole recording as a snapshot into a [`NewFile`] made from `sources`, which may replace an existing file if `replaces`.
 ///
 /// # Errors
-/// As [`NewFile::create`]; or [`WriteError::Io`] when it cannot be written.
+/// As [`NewFile::create`], or [`WriteError::Io`] if writing fails.
 pub fn save(recording: &Recording, path: &Path, sources: &[&Path], replaces: bool) -> Result<(), WriteError> {
     let mut file = NewFile::create(path, sources, replaces)?;
-    // A snapshot has no place for the CPU.
+    // Snapshots cannot contain CPU memory.
     let devices = (0..recording.devices.len()).filter(|&i| recording.devices[i].id.kind != DeviceKind::Cpu);
     let parts: Vec<DevicePart> = devices.filter_map(|i| whole(recording, i, &Progress::new()).ok().flatten()).collect();
     write(recording, &parts, false, &mut file).map_err(|e| WriteError::io(path, e))?;
     file.finish()
 }
 
-/// Events `events` of a device, with the segments and blocks as they stood after the last of them.
+/// Events `events` of a device, with the segments and blocks after the last of them.
 pub fn trimmed(recording: &Recording, device: usize, tables: &DeviceTables, events: Range<u32>) -> Option<DevicePart> {
     let d = recording.devices.get(device)?;
     let end = events.end.min(d.events.len() as u32);

@@ -1,42 +1,41 @@
-//! [`Limit`]: what a recording lacks, where that decides what can be said of its memory.
+//! [`Limit`]: what a recording lacks, if that limits what can be said about its memory.
 
 use super::source_limits::records_stacks;
 use crate::model::{DeviceKind, DeviceRecording, Format, Recording};
 use crate::tables::DeviceTables;
 use crate::units::{Bytes, counted};
 
-/// The line that records everything that comes after it.
+/// The line that records all later events.
 pub const RECORD: &str = "torch.cuda.memory._record_memory_history(context=\"alloc\")";
 
-/// The same for PyTorch 2.0, which keeps one event unless it is asked for more. Later releases take it too.
+/// The same for PyTorch 2.0, which keeps only one event unless told otherwise. Later releases accept it too.
 const RECORD_2_0: &str =
     "torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=100000, trace_alloc_record_context=True)";
 
-/// The most that JAX held on a device, programs at work included.
+/// The most bytes that JAX held on a device, including running programs.
 const JAX_PEAK: &str = "jax.local_devices()[0].memory_stats()[\"peak_bytes_in_use\"]";
 
 /// What the recording lacks about the blocks that were live at an instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// It, in a sentence or two. Where there is a line to copy it ends with a colon.
+    /// A description in one or two sentences, ending with a colon if there is a line to copy.
     pub sentence: String,
     /// The line of code that records it.
     pub line: Option<&'static str>,
 }
 
-/// A history whose number of events is a multiple of this was cut to its newest events: `max_entries` is a round number.
+/// A history with a multiple of this many events was probably cut to the newest, because `max_entries` is usually a round number.
 const ROUND: usize = 1_000;
 
-/// The sentence of a trace that [`lacks_gpu_memory`]: no figure is of the memory that one asks for, so it comes before all of them.
+/// The sentence for a trace that [`lacks_gpu_memory`]. It comes before all figures, because none of them is about GPU memory.
 pub const NO_GPU_MEMORY: &str =
     "The program ran on a GPU, and the trace has no memory of it: all figures are of the CPU's memory. This records both:";
 
-/// Memory older than the history is mentioned if it is more than one part in this many.
+/// Memory older than the history is mentioned if it exceeds 1/n of the live memory.
 const PART: u64 = 10;
 
 impl Limit {
-    /// The limit that matters after an event: there is no history, or more than a tenth of what is live is older than it and has
-    /// no stack. O(live blocks).
+    /// The limit that matters after an event: no history, or over a tenth of live memory is older and has no stack. O(live blocks).
     pub fn of(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> Option<Self> {
         let lifetimes = &tables.lifetimes;
         let (mut all, mut bare) = (0u64, 0u64);
@@ -56,7 +55,7 @@ impl Limit {
         if recording.source.format == Format::JaxMemoryProfile {
             let what = "A JAX memory profile has the arrays that were alive when it was written, and the lines that made them. What a \
                         compiled program needs while it runs is not in it, nor is the peak";
-            // JAX counts nothing on the CPU.
+            // JAX keeps no counters for the CPU.
             let line = (device.id.kind != DeviceKind::Cpu).then_some(JAX_PEAK);
             let end = if line.is_some() { ". This line tells the peak:" } else { "." };
             return Some(Limit { sentence: format!("{what}{end}"), line });
@@ -108,10 +107,10 @@ impl Limit {
         let is_full = is_round && is_snapshot && lifetimes.initial_count() > 0;
         let keeps = || format!("The history is full and keeps only the last {}.", counted(kept as u64, "event", "events"));
         let all_of_them = record(line, "Without max_entries it keeps them all");
-        // What is reserved and free is a cache; where it is much more than was in use since, more was in use before.
+        // Reserved but free memory is a cache. If it is much larger than all later use, more memory was in use before.
         let earlier = match tables.before_earlier_peak() {
             Some(before) => {
-                // Pieces that do not fit may leave as much behind, where only the step before is missing.
+                // Fragmentation may leave as much behind if only the step before is missing.
                 let was = if is_full { "was probably" } else { "may have been" };
                 format!(" {} was reserved before its first event: the peak of the run {was} earlier.", Bytes(before))
             }
@@ -145,12 +144,12 @@ impl Limit {
     }
 }
 
-/// What to do, before the line that does it; nothing without one.
+/// The advice that introduces the line; empty without a line.
 fn record(line: Option<&str>, what: &str) -> String {
     if line.is_some() { format!(" {what}:") } else { String::new() }
 }
 
-/// True for a trace of a program that ran on a GPU, with the memory of the CPU alone. O(devices + lanes).
+/// True for a trace of a program that ran on a GPU but contains only CPU memory. O(devices + lanes).
 pub fn lacks_gpu_memory(recording: &Recording) -> bool {
     recording.devices.iter().all(|d| d.id.kind == DeviceKind::Cpu) && recording.ops.lanes.iter().any(|lane| lane.is_device)
 }
@@ -161,7 +160,7 @@ mod tests {
     use crate::model::{Block, BlockState, PoolId, Progress, Segment, SizeClass, StackId, StreamId};
     use crate::units::MEBIBYTE;
 
-    /// Blocks that are there before the first event, and as many made by a stack.
+    /// The limit for a history with `older` blocks from before the first event and `made` blocks allocated in it by one stack.
     fn limit(older: u64, made: u64, events: usize, has_stacks: bool) -> Option<Limit> {
         use crate::model::Action;
         let mut device = DeviceRecording { has_final_state: true, ..DeviceRecording::default() };

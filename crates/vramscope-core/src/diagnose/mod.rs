@@ -1,4 +1,4 @@
-//! What is wrong with a recording, and what would help: findings, failed requests, leaks, fragmentation, and the text of errors.
+//! What is wrong with a recording, and what would help: findings, failed requests, leaks, fragmentation, and error messages.
 
 pub mod accounting;
 pub mod counted;

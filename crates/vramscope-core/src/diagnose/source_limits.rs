@@ -1,4 +1,4 @@
-//! What a source does not tell, said in the words of the program that wrote it: who reads RMM's log does not use PyTorch's snapshots.
+//! Sentences about what a source lacks, in its writer's terms: users of RMM's log do not use PyTorch's snapshots.
 
 use crate::model::{Clock, DeviceKind, DeviceRecording, Format, Known, Recording};
 use crate::units::time_of_day;
@@ -10,12 +10,12 @@ pub fn why_no_segments(device: &DeviceRecording) -> &'static str {
     }
     match device.can_show.segments {
         Known::No(why) => why,
-        // The format has them, this file does not.
+        // The format has segments, but this file does not.
         Known::Yes => "This file has no segments. A memory snapshot has them.",
     }
 }
 
-/// What a recording without any memory in it lacks, and how to record it; the sentence continues its name.
+/// What a recording without any memory data lacks, and how to record it; the sentence continues the recording's name.
 pub fn why_no_memory(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace if recording.report.truncated().is_some() => {
@@ -31,7 +31,7 @@ pub fn why_no_memory(recording: &Recording) -> &'static str {
     }
 }
 
-/// The line that records events.
+/// The line of code that records events.
 pub fn records_history(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
@@ -40,8 +40,7 @@ pub fn records_history(recording: &Recording) -> &'static str {
     }
 }
 
-/// A sentence and a line to copy, for a recording without events. `torch` is the sentence for PyTorch's recordings, before the
-/// line that records history.
+/// A sentence and a line to copy, for a recording without events. `torch` is the sentence used for PyTorch recordings.
 pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, &'static str) {
     let sentence = match recording.source.format {
         Format::JaxMemoryProfile => {
@@ -53,26 +52,26 @@ pub fn no_history(recording: &Recording, torch: &'static str) -> (&'static str, 
     (sentence, records_history(recording))
 }
 
-/// Said where events have no times.
+/// Shown if events have no times.
 pub const NO_TIMES: &str = "PyTorch 2.2 and later write the time of each event.";
 
-/// Said where events hold no steps, and the line that marks them.
+/// Shown if no steps are known, with the line that marks them.
 pub const NO_STEPS: (&str, &str) = (
     "No steps were found: no optimizer step was recorded and no call stack comes back evenly. Mark them in your loop:",
     "with torch.profiler.record_function(\"step\"): train_step(batch)",
 );
 
-/// Said of figures of a trace that [`is_relative`](crate::model::Recording::is_relative).
+/// Shown with figures of a trace that [`is_relative`](crate::model::Recording::is_relative).
 pub const RELATIVE: &str =
     "The trace has no totals: what was held before profiling is unknown, and figures are of what the trace shows.";
 
-/// Said of a recording without samples of the card, and the command that takes them.
+/// Shown for a recording without samples of the card, with the command that takes them.
 pub const NOT_WATCHED: (&str, &str) = (
     "This is the memory of one program. A watch of the machine shows who else held the card; open its file with this one:",
     "vramscope record session.vramscope",
 );
 
-/// The line that records call stacks.
+/// The line of code that records call stacks.
 pub fn records_stacks(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::KinetoTrace => "torch.profiler.profile(profile_memory=True, with_stack=True)",
@@ -81,7 +80,7 @@ pub fn records_stacks(recording: &Recording) -> &'static str {
     }
 }
 
-/// The program whose allocator a recording is of.
+/// The program whose allocator was recorded.
 pub fn allocator_name(recording: &Recording) -> &'static str {
     match recording.source.format {
         Format::RmmLog => "RMM",
@@ -90,11 +89,11 @@ pub fn allocator_name(recording: &Recording) -> &'static str {
     }
 }
 
-/// Writes JAX's profile, stacks and all.
+/// Writes JAX's memory profile, including stacks.
 const SAVE_JAX: &str = "jax.profiler.save_device_memory_profile(\"memory.prof\")";
 
-/// A time by its clock, and the words after it: `13:39:04.005` and ` UTC`; ` of an unnamed zone` if the zone is unknown; `1.130
-/// s` and ` after the start` if there is no clock time.
+/// A time and the words that follow it: `13:39:04.005` and ` UTC`; ` of an unnamed zone` if the zone is unknown; `1.130 s` and `
+/// after the start` if there is no clock time.
 pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
     match clock {
         Clock::Epoch => (time_of_day(us), " UTC"),
@@ -103,7 +102,7 @@ pub fn clock_time(clock: Clock, us: i64) -> (String, &'static str) {
     }
 }
 
-/// The first and the last time of a recording in one phrase: `13:39:04.005 to 13:39:05.135 UTC`, `0.000 s to 1.130 s after the start`.
+/// The first and last time of a recording: `13:39:04.005 to 13:39:05.135 UTC`, `0.000 s to 1.130 s after the start`.
 pub fn clock_span(clock: Clock, first: i64, last: i64) -> String {
     let ((first, _), (last, of)) = (clock_time(clock, first), clock_time(clock, last));
     let missing = match clock {

@@ -1,7 +1,7 @@
-//! Compares a snapshot with PyTorch's own counters: do they agree?
+//! Checks whether a snapshot agrees with PyTorch's own counters.
 //!
-//! `memory_stats()` and a snapshot taken together must agree to the byte on everything that counts what is there now, and no
-//! peak can be below what the trace itself reached.
+//! If `memory_stats()` and a snapshot are taken at the same time, all current figures agree to the byte, and a counted peak is
+//! not below the peak within the trace.
 
 use serde::Serialize;
 
@@ -10,20 +10,20 @@ use crate::model::{
 };
 use crate::units::{count, counted};
 
-/// One counter beside the snapshot's figure.
+/// A counter compared with the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatCheck {
     /// The counter's flat key.
     pub key: String,
-    /// What PyTorch counted (rounded down in a summary).
+    /// PyTorch's value (rounded down in a summary).
     pub counted: u64,
-    /// What the snapshot gives.
+    /// The snapshot's value.
     pub found: u64,
-    /// True when both can be right.
+    /// True if both can be right.
     pub agrees: bool,
 }
 
-/// The counters of one file, compared with the device that they belong to.
+/// The counters of one file, compared with the device they belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StatsVerdict {
     /// The file of counters.
@@ -32,7 +32,7 @@ pub struct StatsVerdict {
     pub kind: &'static str,
     /// Index in [`Recording::devices`] of the device they were compared with; `None` if there is none.
     pub device: Option<usize>,
-    /// One check for each counter that the snapshot can tell; empty without a device.
+    /// One check per counter that the snapshot can verify; empty without a device.
     pub checks: Vec<StatCheck>,
     /// Number of checks that agree.
     pub passed: usize,
@@ -92,9 +92,8 @@ struct Sums {
     split_blocks: u64,
 }
 
-/// Compares every counter that a snapshot can tell: the current figures of each group and pool, and the peaks of reserved and
-/// requested bytes, which the trace bounds from below. Counters the snapshot cannot tell are left out. Cost: one pass over
-/// blocks and events.
+/// Compares every counter that a snapshot can verify: the current figures of each group and pool, and the peaks of reserved and
+/// requested bytes, for which the trace gives a lower bound. Other counters are left out. Cost: one pass over blocks and events.
 pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatCheck> {
     let mut out = Vec::new();
     if !device.has_final_state {
@@ -132,13 +131,13 @@ pub fn check_stats(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatChe
     }
     let (reserved, requested) = trace_peaks(device, all.reserved, all.requested);
     for (group, found) in [("reserved_bytes", reserved), ("requested_bytes", requested)] {
-        // The process may have peaked before the trace began, never lower than within it.
+        // The process may have peaked before the trace began, so the counter may be higher, but not lower.
         compare(format!("{group}.all.peak"), found, &|c| c.value.saturating_add(c.slack) >= found);
     }
     out
 }
 
-/// Pinned host memory: a segment is one block, handed out or cached.
+/// Pinned host memory: a segment is one block, either in use or cached.
 fn host_checks(device: &DeviceRecording, stats: &MemoryStats) -> Vec<StatCheck> {
     let s = sums(device, None);
     let figures = [

@@ -1,4 +1,4 @@
-//! Memory that does not grow: what the window says about a healthy recording.
+//! Detects memory that does not grow, for the window's summary of a healthy recording.
 
 use crate::anatomy::steps::Steps;
 use crate::diagnose::leaks::fewest;
@@ -6,42 +6,42 @@ use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, count};
 
-/// That memory does not grow from step to step, `No growth: all 9 steps end with 1.15 GiB`, or come back to it; "so far" where the steps
-/// are too few to rule out a leak; `None` where they do not end alike, where there are fewer than three, or where a request failed.
-/// O(steps + log events).
+/// A sentence that memory does not grow from step to step: `No growth: all 9 steps end with 1.15 GiB`, or "come back to". Adds
+/// "so far" if there are too few steps to exclude a leak. `None` if the steps end at different levels, if there are fewer than
+/// three, or if a request failed. O(steps + log events).
 pub fn no_growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<String> {
     if !device.events.ooms().is_empty() {
         return None;
     }
     let over: Vec<u32> = (0..steps.len()).map_while(|step| steps.over(step)).collect();
-    // Elsewhere a step goes on after that: with its optimizer, when its gradients are still there.
+    // If not, steps continue after that point: with the optimizer, while the gradients still exist.
     let is_end = over.iter().zip(steps.bounds.iter().skip(1)).all(|(over, end)| over == end);
     let ends: Vec<u32> = over.iter().map(|end| end.saturating_sub(1)).collect();
     let in_use = |of: Quantity, event: u32| tables.curves.at(device, &tables.lifetimes, of, event);
-    // The same tensors may lie in blocks of other sizes: what the allocator does not split off.
+    // Compare requested bytes: the same tensors may lie in blocks of other sizes, as the allocator does not split off small rests.
     let tensors: Vec<u64> = ends.iter().map(|&event| in_use(Quantity::Requested, event)).collect();
     let held = in_use(Quantity::Active, *ends.last()?);
     let verbs = if is_end { ("end with", "ends with") } else { ("come back to", "comes back to") };
     said(&tensors, held, ends.len() < steps.len(), fewest(steps), verbs)
 }
 
-/// The sentence, from what tensors hold when each step is over and what is `in_use` when the last of them is. `leaves_last` where
-/// the last step is none of them. From `fewest` steps on a leak would show. `verbs` say what steps, and each step, do.
+/// The sentence. `ends`: bytes of tensors when each step is over; `in_use`: memory in use when the last of them is. `leaves_last`:
+/// the last step is not among them. From `fewest` steps on, a leak would show. `verbs` are for several steps and for each step.
 fn said(ends: &[u64], in_use: u64, leaves_last: bool, fewest: usize, verbs: (&str, &str)) -> Option<String> {
     let all = ends.len() + usize::from(leaves_last);
     let steady = |ends: &[u64]| match (ends.iter().min(), ends.iter().max()) {
-        // What a log or a counter keeps is less than a thousandth.
+        // A log or a counter keeps less than a thousandth.
         (Some(&low), Some(&high)) => high - low <= high / 1000,
         _ => false,
     };
     let enough = |rest: &[u64]| rest.len() > 1 && all > 2;
-    // The first steps of a run make what the others find there: optimizer state, workspaces, buckets.
+    // The first steps make what later steps reuse: optimizer state, workspaces, buckets.
     let first = (0..=ends.len() / 2).find(|&k| enough(&ends[k..]) && steady(&ends[k..]))?;
     let rest = &ends[first..];
     let number = count(rest.len() as u64);
     let is_few = all - first + first.min(1) < fewest;
     let finding = if is_few { "No growth so far" } else { "No growth" };
-    // A trace without totals does not say what is in use beside them.
+    // A trace without totals does not show other memory in use.
     let (they, each) = match in_use {
         0 => ("free all they allocate".to_owned(), "frees all it allocates".to_owned()),
         bytes => (format!("{} {}", verbs.0, Bytes(bytes)), format!("{} {}", verbs.1, Bytes(bytes))),

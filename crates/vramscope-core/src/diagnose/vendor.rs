@@ -1,46 +1,46 @@
-//! The words of a card's vendor: what its software calls the variables, tools and libraries that advice names. A sentence uses
-//! the words of the device it is about from the start. [`Words::say`] translates a fixed text, which is written in CUDA's words.
-//! Do not give it text with names from a recording: names are data.
+//! Vendor-specific names: what each vendor's software calls the variables, tools and libraries that advice mentions. Sentences
+//! use the names of their device. [`Words::say`] translates fixed text written with CUDA's names. Do not use it on text that
+//! contains names from a recording, which are data.
 
 use std::borrow::Cow;
 
 use crate::formats::oom_message::Platform;
 use crate::model::{DeviceKind, DeviceRecording};
 
-/// What one vendor's software calls the things that advice names.
+/// One vendor's names for the things that advice mentions.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Words {
-    /// The variable that hides cards from a process, with a value.
+    /// The variable that hides cards from a process, with an example value.
     pub visible: &'static str,
-    /// The module of `torch`, and the device's name for `autocast`.
+    /// The module of `torch`, which is also the device's name for `autocast`.
     pub module: &'static str,
     /// The variable that holds the allocator's settings.
     pub conf: &'static str,
-    /// The command that lists what runs on the card.
+    /// The command that lists processes on the card.
     pub list: &'static str,
-    /// The same, repeated while the program runs.
+    /// The same command, repeated while the program runs.
     pub watch: &'static str,
     /// The tool that shows the card's state.
     pub tool: &'static str,
-    /// The command that finds processes that have the card open, also in other containers.
+    /// The command that finds processes that have the card open, including those in other containers.
     pub holders: &'static str,
-    /// Runs one kernel after the other, so that an error names its own.
+    /// The setting that runs kernels one after the other, so that an error names the right one.
     pub blocking: &'static str,
-    /// The driver's call that takes memory.
+    /// The driver's call that allocates memory.
     pub malloc: &'static str,
-    /// The driver's call that gives it back.
+    /// The driver's call that frees memory.
     pub free: &'static str,
-    /// The library that connects cards.
+    /// The library for communication between cards.
     pub collectives: &'static str,
     /// The driver's memory in a process before it allocates anything.
     pub context: &'static str,
     /// Where the allocator's segments come from.
     pub source: &'static str,
-    /// A call that takes a segment or gives one back.
+    /// A call that allocates or frees a segment.
     pub call: &'static str,
 }
 
-/// NVIDIA, and any device without words of its own.
+/// NVIDIA, and any device without its own names.
 pub static CUDA: Words = Words {
     visible: "CUDA_VISIBLE_DEVICES=1",
     module: "cuda",
@@ -57,7 +57,7 @@ pub static CUDA: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// AMD, whose `torch` calls its module `cuda` as well.
+/// AMD, whose module in `torch` is also called `cuda`.
 pub static HIP: Words = Words {
     visible: "HIP_VISIBLE_DEVICES=1",
     module: "cuda",
@@ -108,7 +108,7 @@ pub static NPU: Words = Words {
     source: "from the device",
     call: "device call",
 };
-/// Pinned host memory of a process that uses NVIDIA's cards: the allocator of its own that PyTorch keeps for it.
+/// Pinned host memory of a process that uses NVIDIA's cards; PyTorch has a separate allocator for it.
 pub static HOST: Words = Words {
     malloc: "cudaHostAlloc",
     free: "cudaFreeHost",
@@ -127,7 +127,7 @@ pub static HOST: Words = Words {
 };
 
 impl Words {
-    /// The words of a message's platform; NVIDIA's where it does not tell.
+    /// The names for a message's platform; NVIDIA's if it does not say.
     pub fn of_platform(platform: Platform) -> &'static Words {
         match platform {
             Platform::Hip => &HIP,
@@ -137,12 +137,12 @@ impl Words {
         }
     }
 
-    /// The vendor's name, where the words are of one alone.
+    /// The vendor's name, if these names belong to a single vendor.
     pub fn vendor(&self) -> Option<&'static str> {
         [(&HIP, "amd"), (&XPU, "intel"), (&NPU, "huawei")].into_iter().find(|(words, _)| *words == self).map(|(_, name)| name)
     }
 
-    /// The words of a device. AMD's recordings say `cuda`; their settings' names, or the card's, tell them apart.
+    /// The names for a device. AMD's recordings say `cuda` too; the names of their settings, or of the card, distinguish them.
     pub fn of(device: &DeviceRecording) -> &'static Words {
         let is_amd = |name: &String| ["AMD", "Radeon", "Instinct"].iter().any(|v| name.contains(v));
         match device.id.kind {
@@ -154,7 +154,7 @@ impl Words {
         }
     }
 
-    /// Lists what runs on the card, for people.
+    /// A user-friendly tool that lists processes on the card.
     pub fn tool_that_lists(&self) -> &'static str {
         if *self == CUDA || *self == HOST { self.tool } else { self.list }
     }
@@ -164,13 +164,13 @@ impl Words {
         self.visible.split('=').next().unwrap_or(self.visible)
     }
 
-    /// A fixed sentence or line of advice that is written in CUDA's words, in these. Cost: O(its length); nothing for CUDA.
+    /// Translates a fixed sentence or line of advice from CUDA's names to these. Cost: O(length); nothing for CUDA.
     pub fn say(&self, text: &'static str) -> Cow<'static, str> {
         if *self == CUDA {
             return Cow::Borrowed(text);
         }
         let (torch, observer) = (format!("torch.{}.", self.module), format!("torch._C._{}_", self.module));
-        // A text that contains another comes before it.
+        // A text that contains another one must come before it.
         let pairs = [
             ("nvidia-smi --gpu-reset is the last resort", "a restart of the machine is the last resort"),
             (CUDA.watch, self.watch),

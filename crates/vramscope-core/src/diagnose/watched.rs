@@ -1,22 +1,22 @@
-//! What the samples of a watch tell by themselves: when the card was fullest, who grew, what PyTorch's own peaks were, which alarms
-//! went off. For recordings without allocator events, where there is nothing else to go by.
+//! What the samples of a watch show: when the card was fullest, which process grew, PyTorch's own peaks, which alarms went off.
+//! Used for recordings without allocator events.
 
 use crate::model::{DeviceRecording, LiveMark, MarkKind, ProcessTrack, Sample};
 
-/// A process over a watch. Bytes by the driver's count, where it tells them.
+/// A process during a watch. Bytes are the driver's count, if it reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grower {
     /// PID as the driver reports it: the host's, also for a container.
     pub pid: u32,
     /// Its command line, or its name.
     pub command: String,
-    /// Bytes when it was first seen; 0 for a process that appeared while the device was watched.
+    /// Bytes when it was first seen; 0 if it appeared during the watch.
     pub first: u64,
     /// Bytes when it was last seen.
     pub last: u64,
     /// The most bytes seen.
     pub peak: u64,
-    /// When that was seen, in microseconds since the epoch.
+    /// The time of the peak, in microseconds since the epoch.
     pub peak_us: i64,
     /// PyTorch's own peaks (allocated, reserved) since the program began or last reset them; `None` without a helper.
     pub torch_peak: Option<(u64, u64)>,
@@ -25,7 +25,7 @@ pub struct Grower {
 }
 
 impl Grower {
-    /// Bytes it holds more at the end than at the beginning; 0 if it shrank.
+    /// Bytes by which it grew from the beginning to the end; 0 if it shrank.
     pub fn grown(&self) -> u64 {
         self.last.saturating_sub(self.first)
     }
@@ -36,9 +36,9 @@ impl Grower {
 pub struct Watched {
     /// First and last sample, microseconds since the epoch.
     pub times_us: (i64, i64),
-    /// The sample with most in use; with it, least was free.
+    /// The sample with the most memory in use.
     pub fullest: Sample,
-    /// The sample with least in use.
+    /// The sample with the least memory in use.
     pub emptiest: Sample,
     /// The last sample, at the end of `times_us`.
     pub last: Sample,
@@ -51,7 +51,7 @@ pub struct Watched {
 /// Summarises a watch; `None` without samples. One pass over samples and points.
 pub fn watched(device: &DeviceRecording) -> Option<Watched> {
     let (first, last) = (device.samples.first()?, device.samples.last()?);
-    // The earliest of several equal ones: that is when it came to pass.
+    // The earliest of equal maxima, when the level was first reached.
     let fullest = device.samples.iter().rev().max_by_key(|s| s.used)?;
     let emptiest = device.samples.iter().filter(|s| s.used.is_some()).min_by_key(|s| s.used).unwrap_or(first);
     let track = device.live.as_deref();
@@ -70,7 +70,7 @@ pub fn watched(device: &DeviceRecording) -> Option<Watched> {
 }
 
 fn grower(process: &ProcessTrack, watch_began_us: i64) -> Option<Grower> {
-    /// A process of the first lists was there before the watch: lists come once a second.
+    /// A process in a list this soon after the start existed before the watch: lists are read once per second.
     const THERE_BEFORE_US: i64 = 2_000_000;
     let begun = process.points.first()?.time_us;
     let told = || process.points.iter().filter_map(|p| p.used);
@@ -118,7 +118,7 @@ mod tests {
         };
         let w = watched(&device).unwrap();
         assert_eq!((w.fullest.time_us, w.emptiest.used, w.last.used, w.alarms.len()), (second, Some(2), Some(4), 1));
-        // The second came later: all of it is growth.
+        // The second process appeared later, so all its memory counts as growth.
         assert_eq!(w.processes.iter().map(|p| (p.pid, p.first, p.grown())).collect::<Vec<_>>(), [(2, 0, 90), (1, 100, 30)]);
         assert_eq!((w.processes[1].peak, w.processes[1].peak_us), (160, 5 * second));
         assert!(watched(&DeviceRecording::default()).is_none());

@@ -1,4 +1,4 @@
-//! [`AboutPage`]: what `vramscope run --at-oom` wrote beside a snapshot, `oom_rank0.about.json` beside `oom_rank0.pickle`.
+//! [`AboutPage`]: the JSON page of `vramscope run --at-oom` beside a snapshot (`oom_rank0.about.json` for `oom_rank0.pickle`).
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -17,7 +17,7 @@ pub const MOST: u64 = 4 << 20;
 pub struct AboutPage(pub Value);
 
 impl AboutPage {
-    /// `None` for anything that vramscope did not write.
+    /// Parses a page; `None` if vramscope did not write it.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() as u64 > MOST || bytes.trim_ascii_start().first() != Some(&b'{') {
             return None;
@@ -39,8 +39,8 @@ impl AboutPage {
         Self::read(&bytes)
     }
 
-    /// Tells a recording the names and the sizes of its cards where it does not have them: PyTorch's figures, or those of `nvidia-smi` where
-    /// every card of the machine is the same.
+    /// Fills in the names and sizes of the recording's GPUs where they are missing: from PyTorch, or from `nvidia-smi` if all
+    /// GPUs of the machine are alike.
     pub(super) fn tell(&self, recording: &mut Recording) {
         let gpus: Vec<&Value> = self.0["nvidia_smi"]["gpus"].as_array().into_iter().flatten().collect();
         let kind = |gpu: &Value| (gpu["name"].clone(), gpu["memory.total [MiB]"].clone());
@@ -63,7 +63,7 @@ impl AboutPage {
         self.0["snapshot"].as_str()
     }
 
-    /// What it is, without a full stop.
+    /// Describes the page, without a full stop.
     pub fn sentence(&self) -> String {
         let read = "vramscope explain reads the program's last lines in it";
         match (self.snapshot(), self.0["not_kept"].as_str()) {
@@ -84,7 +84,7 @@ impl AboutPage {
             let _ = writeln!(text, "{line}");
         }
         let error = &self.0["error"];
-        // The output has it where it was printed before the page was written.
+        // Skip the message if the output already contains it: it may have been printed before the page was written.
         let message = error["message"].as_str().filter(|message| !text.contains(message.trim()));
         if let Some(told) = message.and_then(|message| error["traceback"].as_str().or(Some(message))) {
             text += told;

@@ -1,5 +1,5 @@
-//! Data that a PyTorch snapshot has no place for: samples of the device and its processes, the device's name, capacity and limit,
-//! that sizes are block sizes, that a run was only planned, and what its own source lacks.
+//! Data that a PyTorch snapshot has no place for: samples of the device and its processes; the device's name, capacity and limit;
+//! that sizes are block sizes; that a run was only planned; and what the recording's own source lacks.
 //!
 //! When such a recording is written as a snapshot, these go as JSON text under a key of our own, [`KEY`]. PyTorch's viewer
 //! ignores unknown keys; our reader restores the data, so that a diagnosis based on samples stays the same.
@@ -23,10 +23,10 @@ const VERSION: u32 = 1;
 struct Aside {
     version: u32,
     devices: Vec<Beside>,
-    /// Set for a run that was never made.
+    /// Set for a run that never took place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     never_ran: Option<NeverRan>,
-    /// Why the figures of the source are to doubt: it was cut short, say.
+    /// Reasons to doubt the figures of the source, such as a cut file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     doubts: Vec<Doubt>,
 }
@@ -39,7 +39,7 @@ struct Doubt {
     text: String,
 }
 
-/// Begins the text of a doubt in a copy.
+/// Prefix of a doubt's text in a copy.
 const OF_SOURCE: &str = "this is a copy of a file with this note: ";
 
 fn doubts_of(report: &LoadReport) -> Vec<Doubt> {
@@ -85,7 +85,6 @@ struct Beside {
     limit: Option<u64>,
     samples: Vec<Row>,
     live: Option<Box<LiveTrack>>,
-    /// Sizes of events are block sizes.
     are_sizes_blocks: bool,
     /// Requested sizes are missing; block sizes are written instead.
     is_requested_unknown: bool,
@@ -102,8 +101,7 @@ fn sample_of((time_us, [used, driver, process, others, reserved, active, allocat
     Sample { time_us, used, driver, process, others, reserved, active, allocated, requested }
 }
 
-/// The text for the parts of a recording; `None` if they have no such data. With `redact`, without names of people, programs and
-/// machines.
+/// The text for a recording's parts; `None` if they have no such data. `redact` omits names of people, programs and machines.
 pub(super) fn text(recording: &Recording, parts: &[DevicePart], redact: bool) -> Option<String> {
     let devices: Vec<Beside> = parts
         .iter()

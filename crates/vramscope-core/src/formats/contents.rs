@@ -16,8 +16,7 @@ use crate::units::Bytes;
 /// Bytes per read call. Several threads read at once.
 const CHUNK: usize = 4 << 20;
 
-/// Opens a regular file for reading. Refuses anything else: a pipe may block, and a device may never end. For these the error is a
-/// sentence about what to open instead.
+/// Opens a regular file. Refuses a pipe, which may block, and a device, which may never end, with a sentence on what to open.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let check = |meta: &Metadata| match meta.file_type() {
         kind if kind.is_file() => Ok(()),
@@ -89,8 +88,7 @@ impl Contents {
         Ok(Contents { bytes, before })
     }
 
-    /// True when the bytes may mix two states of the file, because it has changed since. A file that was deleted counts as
-    /// unchanged.
+    /// True when the bytes may mix two states of the file, because it has changed since. A deleted file counts as unchanged.
     pub(super) fn changed(&self, path: &Path) -> bool {
         self.bytes.len() as u64 != self.before.size || std::fs::metadata(path).is_ok_and(|meta| Version::of(&meta) != self.before)
     }

@@ -16,7 +16,6 @@ pub struct PageSnapshot {
 /// Number of snapshots that a sentence lists.
 const LISTED: usize = 20;
 
-/// Lists the snapshots of a page for a sentence.
 pub(super) fn listed(snapshots: &[PageSnapshot]) -> String {
     let mut all: Vec<String> = snapshots.iter().take(LISTED).map(|s| format!("{} ({})", s.choice, s.bytes)).collect();
     if snapshots.len() > LISTED {

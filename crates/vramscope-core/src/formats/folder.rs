@@ -72,10 +72,10 @@ fn names(paths: &[PathBuf]) -> String {
     named.join(", ")
 }
 
-/// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by name,
-/// sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per step with a file
-/// per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder; only files without any
-/// ending are opened, to check their first bytes. Fails when a folder cannot be listed or nothing is found.
+/// The recordings in folders, patterns (`run/*/rank*.pickle`, quoted or from shells that do not expand them) and files given by
+/// name, sorted by path, without duplicates. Folders are searched down to three levels, because trainers write a folder per step
+/// with a file per rank (`outputs/memory_snapshot/iteration_10/rank0_memory_snapshot.pickle`). Cost: one listing per folder; only
+/// files without any ending are opened, to check their first bytes. Fails when a folder cannot be listed or nothing is found.
 pub fn recordings_in(paths: &[PathBuf]) -> Result<Vec<PathBuf>, FolderError> {
     let mut files = Vec::new();
     for path in paths {
@@ -125,8 +125,7 @@ fn is_unnamed_recording(path: &Path, name: &str) -> bool {
     read.is_ok() && super::sniff(&head) != super::FileKind::Unknown
 }
 
-/// Adds the files that match a pattern, and the recordings of folders that match. `*` and `?` match within one part of the path,
-/// as in a shell.
+/// Adds the files that match a pattern, and the recordings of folders that match. `*` and `?` match within a part of the path.
 fn fitting(pattern: &Path, files: &mut Vec<PathBuf>) -> Result<(), FolderError> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let first = parts.iter().position(|part| has_wildcards(part)).unwrap_or(parts.len());

@@ -52,8 +52,7 @@ struct Run<'a> {
     name: String,
 }
 
-/// The runs of base64 that are snapshots: those that begin like a pickle, otherwise the longest one. Pages also contain small
-/// runs (fonts, icons).
+/// The runs of base64 that are snapshots: those that begin like a pickle, else the longest. Pages also contain fonts and icons.
 fn runs(page: &[u8]) -> Vec<Run<'_>> {
     let mut found: Vec<Run<'_>> = Vec::new();
     let mut from = 0;

@@ -117,12 +117,12 @@ impl Log {
         if self.tail.is_empty() { (self.head, 0) } else { (self.tail, self.lines_before) }
     }
 
-    /// The page that this is, if `vramscope run --at-oom` wrote it beside a snapshot.
+    /// The page that `vramscope run --at-oom` wrote beside a snapshot, if this is one.
     pub fn page(&self) -> Option<AboutPage> {
         AboutPage::read(&self.head).filter(|_| self.tail.is_empty())
     }
 
-    /// The messages in it, with the line of the log in which each begins; of a [`page`](Self::page) those in the lines that it holds.
+    /// The messages, each with the line of the log where it begins. For a [`page`](Self::page), those in its output lines.
     pub fn messages(&self) -> Vec<OomMessage> {
         if let Some(page) = self.page() {
             return find_all(&page.lines());

@@ -55,8 +55,7 @@ pub(crate) fn has_room(address: u64, size: u64) -> bool {
     size <= MAX_BYTES && address.checked_add(size).and_then(|end| end.checked_add(1 << 30)).is_some()
 }
 
-/// Opens a file of any kind. The whole file is read into memory first and stays there until the recording is built; `contents`
-/// says why it is not mapped.
+/// Opens a file of any kind. The whole file stays in memory until the recording is built; `contents` says why it is not mapped.
 pub fn open(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let since = Instant::now();
@@ -110,8 +109,7 @@ pub fn chosen(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// Opens a recording that has events, blocks, sums or samples, which is needed for comparisons and for ranks. Fails also if the file
-/// contains only PyTorch's counters.
+/// Opens a recording for a comparison or for ranks. Also fails if the file contains only PyTorch's counters.
 pub fn open_more_than_counters(path: &Path, progress: &Progress) -> Result<Recording, FormatError> {
     let recording = open(path, progress)?;
     if recording.has_only_counters() {
@@ -131,10 +129,10 @@ pub fn why(error: &std::io::Error) -> String {
     }
 }
 
-/// Why a file was not written; like [`why`].
+/// Why a file was not written; like [`why`] for reading.
 pub fn why_not_written(error: &std::io::Error) -> String {
     match error.kind() {
-        // A folder of the system, as /proc, says so of a new file in it too.
+        // Linux reports `NotFound` also for a new file in a system folder such as /proc.
         std::io::ErrorKind::NotFound => "there is no such folder, or no file can be made in it".to_owned(),
         std::io::ErrorKind::AlreadyExists | std::io::ErrorKind::NotADirectory => "a file is where a folder is needed".to_owned(),
         std::io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
@@ -276,8 +274,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     if head.contains(&0) && !utf16::is_utf16(head) {
         return Err(unknown());
     }
-    // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of what may be a long
-    // log.
+    // A trainer that fails prints both counters and the error; the error is what matters. It is at the end of a possibly long log.
     let tail = bytes.get(head.len()..).unwrap_or(&[]);
     let tail = tail.get(tail.len().saturating_sub(log::END)..).unwrap_or(tail);
     let has_message = |part: &[u8]| !part.is_empty() && oom_message::parse(&utf16::decoded(part)).is_some();
@@ -289,7 +286,7 @@ fn read_text(bytes: &[u8], name: &str) -> Result<Recording, FormatError> {
     stats::read(&String::from_utf8_lossy(head), name).ok_or_else(unknown)
 }
 
-/// What to do with the few lines that Git LFS leaves in place of a file that was not fetched.
+/// What to do with a Git LFS pointer: the few lines that stand in for a file that was not fetched.
 fn lfs_pointer(head: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(head.strip_prefix(b"version https://git-lfs.github.com/spec/v1\n")?).ok()?;
     let size = text.lines().find_map(|line| line.strip_prefix("size ")?.trim().parse().ok());
@@ -319,7 +316,6 @@ fn other_json(head: &[u8]) -> Option<&'static str> {
     )
 }
 
-/// The byte order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn trim_start(bytes: &[u8]) -> &[u8] {

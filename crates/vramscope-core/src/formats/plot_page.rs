@@ -1,9 +1,7 @@
-//! HTML pages of `trace_plot` and `profile_plot` in PyTorch 2.0's `_memory_viz`: they contain not the snapshot but the plot's
-//! data, as JSON after `let alloc_data =`.
+//! HTML pages of `trace_plot` and `profile_plot` (PyTorch 2.0's `_memory_viz`), with the data after `let alloc_data =`.
 //!
-//! An element is one allocation with its bytes and its stack. `actions` lists elements in order: an element that is not live is
-//! allocated, a live one is freed. There are no addresses, times or devices. Blocks live before the trace have the stack of their
-//! free.
+//! An element is one allocation with its bytes and its stack. `actions` lists elements in order: one that is not live is allocated,
+//! a live one is freed. There are no addresses, times or devices. Blocks live before the trace have the stack of their free.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;

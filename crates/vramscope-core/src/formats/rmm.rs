@@ -1,7 +1,6 @@
 //! RMM's `logging_resource_adaptor`: a CSV of allocations and frees written by RAPIDS programs.
 //!
-//! Times are times of day, so they count from midnight of the first row's day (1970-01-01 in the recording) and continue past
-//! midnight.
+//! Times are times of day: they count from midnight of the first day (1970-01-01 in the recording) and continue past midnight.
 
 use super::FormatError;
 use crate::model::{

@@ -64,8 +64,7 @@ fn parse_all(text: &str) -> Vec<MemoryStats> {
     if tables.is_empty() { dictionary(text) } else { tables }
 }
 
-/// The counters of a text as a recording without anything else: one entry per device with its last counters. `None` when there
-/// are none. Cost: one pass over the text.
+/// The counters of a text as a recording: one entry per device with its last counters. `None` without any. One pass over the text.
 pub fn read(text: &str, name: &str) -> Option<Recording> {
     let mut report = LoadReport::default();
     let mut sets: Vec<(DeviceId, MemoryStats)> = Vec::new();
@@ -113,9 +112,8 @@ fn title_of(text: &str) -> Option<&str> {
     text.lines().find(|line| line.contains(SUMMARY_TITLE))
 }
 
-/// Reads JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, a number
-/// after a key is its value, and a brace after a key opens a group with that name. A group may be the counters of one of several
-/// devices.
+/// Reads JSON or a printed Python dictionary, flat or nested, also `OrderedDict([('key', 1), …])`: keys are quoted, a number after
+/// a key is its value, and a brace after a key opens a group with that name. A group may be the counters of one of several devices.
 fn dictionary(text: &str) -> Vec<MemoryStats> {
     // Skip quotes and numbers of a log before the dictionary.
     let begin = [text.find('{'), text.find("([")].into_iter().flatten().min().unwrap_or(0);

@@ -28,8 +28,8 @@ pub(super) fn is_timeline(head: &[u8]) -> bool {
     matches!((tokens.next(), tokens.next(), tokens.next()), (Some(Token::Open), Some(Token::Open), Some(Token::Number(_))))
 }
 
-/// Reads a memory timeline of either form. Fails with [`FormatError::Empty`] when it has no rows, [`FormatError::Malformed`] when it is
-/// not a list of lists of numbers.
+/// Reads a memory timeline of either form. Fails with [`FormatError::Empty`] when it has no rows, [`FormatError::Malformed`] when
+/// it is not a list of lists of numbers.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let malformed =
         |at: usize, what: &str| FormatError::Malformed { name: name.to_owned(), offset: at as u64, what: what.to_owned() };
@@ -315,8 +315,7 @@ impl RawBuilder {
         self.sums[category] = self.sums[category].saturating_add(bytes);
         let row = self.sums.map(|sum| sum.max(0) as u64);
         let bands = &mut device.bands;
-        // Rows with the same time form one state, because a category change has two rows. Two different times may share a
-        // microsecond.
+        // Rows with the same time form one state, because a category change has two rows. Different times may share a microsecond.
         if self.instant.replace(instant) == Some(instant) {
             if let Some(last) = bands.bytes.last_mut() {
                 *last = row;

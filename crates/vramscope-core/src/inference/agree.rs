@@ -1,4 +1,4 @@
-//! Does the model agree with a recording? Every action, address and size, and the state at the end.
+//! Compares a run of the model with its recording: every action, address and size, and the state at the end.
 
 use super::curve::{Curve, POINTS, Sampler};
 use super::replay::{Ended, Replay, Replayed, Watcher};
@@ -7,12 +7,12 @@ use crate::allocator::{CachingAllocator, EventSink, SimulatedMemory};
 use crate::model::{Action, Cancelled, DeviceRecording, EventId, PoolKey, Progress};
 use crate::units::{Address, Bytes};
 
-/// The outcome of running a recording again under its own settings.
+/// Result of running a recording again under its own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// Every event and the end state are the same.
+    /// Every event and the end state are equal.
     Agrees,
-    /// An event or the end state is not the same; where that happens first.
+    /// An event or the end state differs; the first difference.
     Differs(Difference),
 }
 
@@ -26,11 +26,11 @@ impl Agreement {
 /// The first place where a run differs from its recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The recorded event; the number of events when the difference is in the state at the end.
+    /// The recorded event; the number of events if the end states differ.
     pub event: EventId,
-    /// What the recording has there; `None` if it has ended.
+    /// The recording's action there; `None` after its last event.
     pub recorded: Option<Happening>,
-    /// What the model does; `None` when it does nothing more, or for the state at the end.
+    /// The model's action; `None` if it does nothing more, or if the end states differ.
     pub modelled: Option<Happening>,
 }
 
@@ -41,7 +41,7 @@ pub struct Happening {
     pub action: Action,
     /// Address of the block or segment; for [`Action::Oom`] the device's free bytes.
     pub address: u64,
-    /// Size in bytes, as the event has it.
+    /// Size in bytes, as in the event.
     pub size: u64,
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for Difference {
     }
 }
 
-/// Compares each action with the recording's next one.
+/// Compares each action with the next one of the recording.
 #[derive(Debug)]
 pub(crate) struct Comparer<'a> {
     device: &'a DeviceRecording,
@@ -105,7 +105,7 @@ impl EventSink for Comparer<'_> {
         }
         let modelled = Happening { action, address, size };
         let recorded = self.recorded(self.next);
-        // How much of the device is free at an OOM depends on other programs too.
+        // The free memory at an out-of-memory event also depends on other programs, so it is not compared.
         let same = match recorded {
             Some(r) if action == Action::Oom => r.action == action && r.size == size,
             Some(r) => r == modelled,
@@ -125,7 +125,7 @@ pub fn agreement(replay: &Replay, requests: &Requests<'_>, progress: &Progress) 
     Ok(agreement_and_end(replay, requests, progress)?.0)
 }
 
-/// The same, with how the run ended, and its curve.
+/// Like [`agreement`]; also returns how the run ended, and its curve.
 pub(super) fn agreement_and_end(
     replay: &Replay,
     requests: &Requests<'_>,
@@ -152,7 +152,7 @@ fn judge(requests: &Requests<'_>, run: &Replayed<Comparer<'_>>) -> Agreement {
     if let Some(difference) = comparer.difference.clone() {
         return Agreement::Differs(difference);
     }
-    // A file that is cut short may have what its last request did without the request.
+    // A file that is cut short may contain actions that its last request caused, but not the request itself.
     let is_request = |a: &Action| matches!(a, Action::Alloc | Action::Oom | Action::FreeRequested);
     let breaks_off = requests.ignores_end && !device.events.action[comparer.next..].iter().any(is_request);
     if comparer.next < device.events.len() && !breaks_off {

@@ -1,83 +1,83 @@
-//! [`Assumption`]: what a replay had to assume because the trace does not record it.
+//! [`Assumption`]: what a replay assumed because the trace does not record it.
 
 use std::fmt;
 
 use super::cap_range::CapRange;
 use crate::units::{Bytes, count, counted};
 
-/// One thing that a trace does not record, and what was assumed instead. Shown with every result that is not exact.
+/// Something that a trace does not record, and the assumption made instead. Shown with every result that is not exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assumption {
-    /// Recording began when memory was in use already.
+    /// Recording began when memory was already in use.
     StartedEarlier {
         /// Number of blocks that were live then.
         blocks: u64,
         /// Number of these whose block size is a guess.
         uncertain: u64,
     },
-    /// Blocks from before the recording that no event names. The blocks behind them show that they were there, and the blocks
-    /// that take their place show that they were freed.
+    /// Blocks from before the recording that no event names. The positions of later blocks show that they existed, and reuse of
+    /// their memory shows that they were freed.
     Untraced {
         /// Number of these blocks.
         blocks: u64,
         /// Sum of their sizes in bytes.
         bytes: u64,
     },
-    /// Bytes of the trace's totals beyond its events: allocated before profiling began, and not in the run.
+    /// Bytes in the trace's totals that were allocated before profiling began. Its events do not include them, nor does the run.
     BeforeProfiling {
         /// The highest such figure in the trace.
         bytes: u64,
     },
-    /// The segments of the file are not those after its last event, as in a file that was cut short. Only the trace is used.
+    /// The file's segments are later than its last event, as in a file that was cut short. Only the trace is used.
     EndIsLater,
-    /// The settings name an allocator that is not PyTorch's own.
+    /// The settings choose an allocator that is not PyTorch's own.
     OtherBackend,
-    /// The settings give the process a share of a device of unknown size: no limit was applied.
+    /// The settings limit the process to a share of a device whose size is unknown, so no limit was applied.
     ShareOfUnknown,
-    /// A setting of a later release than the one whose rules were run.
+    /// The settings contain a key that only a later release reads.
     LaterSetting {
         /// The setting's key: `throw_on_cudamalloc_oom`.
         name: &'static str,
         /// The first release that reads it.
         since: crate::model::TorchVersion,
     },
-    /// A setting whose effect depends on something the trace does not record; the run was made without it.
+    /// A setting whose effect depends on something the trace does not record; the run ignores it.
     NotModelled {
         /// The setting's key: `graph_capture_record_stream_reuse`.
         name: &'static str,
         /// What it depends on, in a few words.
         because: &'static str,
     },
-    /// The trace has requests but no segments, like a profiler's: only sizes are known, and nothing can be compared.
+    /// The trace has requests but no segments, as a profiler's trace: only sizes are known, so the model cannot be checked.
     NoSegmentEvents,
-    /// Frees without allocations, or allocations at addresses in use: events are missing.
+    /// Events are missing: there are frees without allocations, or allocations at addresses in use.
     UnmatchedEvents {
         /// Number of frees without an allocation and of allocations at an address in use.
         count: u64,
     },
-    /// Frees that waited for another stream's work, which a trace shows only by when they completed.
+    /// Frees that waited for another stream's work. The trace shows only when they completed.
     GuardedFrees {
         /// Number of frees that completed later.
         count: u64,
     },
-    /// Requests failed in the recording and no limit is known: a limit that explains them was used.
+    /// Requests failed in the recording and the limit is unknown, so the run uses a limit that explains the failures.
     InferredLimit {
         /// The limit of the run, in bytes.
         bytes: u64,
-        /// The range that the failed requests leave for the limit.
+        /// The range of limits that explain the failed requests.
         range: CapRange,
     },
-    /// Requests that failed in the recording succeed under other settings; what the program would have done then is unknown.
+    /// Requests that failed in the recording succeed under other settings; what the program would then have done is unknown.
     WentOnDifferently {
         /// The first such event.
         event: u32,
     },
-    /// Requests of captured graphs: memory that a graph reuses in place is requested again, like any other request of its pool.
+    /// The recording contains CUDA graph captures. Memory that a graph reuses in place is requested again from its pool.
     PrivatePools {
         /// Number of requests that went to a private pool.
         count: u64,
     },
-    /// The rules of this release explain the recording, which does not name its release.
+    /// The recording does not name its release; the rules of this one explain it.
     InferredVersion {
         /// The release whose rules were used.
         version: crate::model::TorchVersion,

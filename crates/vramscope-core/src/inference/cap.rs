@@ -1,14 +1,14 @@
-//! The cap of a process: the most it may reserve. The file or the user gives it; otherwise the recording bounds it: the cap was
-//! not below what was reserved, and it was below what was refused although the device had room.
+//! The cap of a process: the most bytes it may reserve. The file or the user states it; otherwise the recording bounds it: the
+//! cap was at least what was reserved, and less than what was refused while the device had room.
 //!
-//! Autopsy, findings, what-if and timeline all show what [`Caps`] says.
+//! Autopsy, findings, what-if and timeline all take the cap from [`Caps`].
 
 use super::cap_range::{Bounds, CapFrom, CapRange};
 use super::own::first_reading;
 use super::requests::Requests;
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
 
-/// Everything known about the cap of one device's process.
+/// What is known about the cap of one device's process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caps {
     stated: Option<CapRange>,
@@ -17,18 +17,18 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// A cap that the caller gives, without anything from the recording.
+    /// A cap given by the caller; nothing is taken from the recording.
     pub fn exact(bytes: u64) -> Self {
         Caps { stated: Some(CapRange::exact(bytes)), ..Caps::default() }
     }
 
-    /// What is known about a device. `known` is the user's figure and overrides the file's. If a cap is given or nothing failed,
-    /// no event is read; otherwise one pass, about 60 ns an event.
+    /// What is known about a device's cap. `known` is the user's figure and overrides the file's. If a cap is given or nothing
+    /// failed, this reads no events; otherwise it takes one pass, about 60 ns per event.
     pub fn of(device: &DeviceRecording, known: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
         if let Some(stated) = stated(device, known) {
             return Ok(Caps { stated: Some(stated), ..Caps::default() });
         }
-        // Host memory has no cap of PyTorch's.
+        // PyTorch has no cap for host memory.
         if !device.events.action.contains(&Action::Oom) || matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) {
             return Ok(Caps::default());
         }
@@ -36,14 +36,14 @@ impl Caps {
         if requests.start.is_empty() {
             return Ok(Caps::of_requests(&requests, known));
         }
-        // A file cut short is read another way where that explains it: only a run tells.
+        // A file cut short is interpreted differently if that explains it better; only a run can tell.
         Ok(first_reading(&mut requests, known, progress)?.caps)
     }
 
-    /// What requests show about the cap they were made under.
+    /// What the requests show about the cap they were made under.
     pub(crate) fn of_requests(requests: &Requests<'_>, known: Option<u64>) -> Self {
         if requests.growths.is_empty() && requests.start.is_empty() && requests.slots() > 0 {
-            // Allocations and no segments: what was reserved when a request was refused is not told.
+            // The source has allocations but no segments: how much was reserved at a refusal is unknown.
             return Caps { stated: stated(requests.device, known), ..Caps::default() };
         }
         let device = requests.device_room.map(|room| {
@@ -51,7 +51,7 @@ impl Caps {
             let (least, most) = if room >= requests.least_limit && room < refused {
                 (room, room)
             } else {
-                // What others held changed meanwhile.
+                // Other processes' memory changed in the meantime.
                 let most = refused.saturating_sub(1).max(requests.least_limit);
                 (requests.least_limit.min(most), most)
             };
@@ -60,12 +60,12 @@ impl Caps {
         Caps { stated: stated(requests.device, known), bounds: requests.bounds.clone(), device }
     }
 
-    /// The cap under which the first request failed, or the only one known; `None` if nothing bounds it.
+    /// The cap at the first failed request, or the only one known; `None` if nothing bounds it.
     pub fn first(&self) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.first()).or(self.device)
     }
 
-    /// The cap at an event; `None` if nothing bounds it at that time, also if the device itself was full.
+    /// The cap at an event; `None` if nothing bounds it then, for example because the device itself was full.
     pub fn at(&self, event: u32) -> Option<CapRange> {
         self.stated.or_else(|| self.bounds.at(event))
     }
@@ -98,11 +98,11 @@ mod tests {
         b.refused(7, m(120), m(130));
         let caps = |b: &Bounds| Caps { bounds: b.clone(), ..Caps::default() };
         assert_eq!(caps(&b).at(5), Some(range(120, 130)), "all that is known of one cap narrows it");
-        // Raised, and nothing is refused under it.
+        // The cap was raised; no later request is refused under the new one.
         b.held(9, m(200));
         assert_eq!(caps(&b).at(9), None);
         assert_eq!(caps(&b).first(), Some(CapRange { ends: Some(9), ..range(120, 130) }));
-        // Lowered below what is held elsewhere.
+        // The cap was lowered below what other blocks already hold.
         b.refused(12, m(150), m(180));
         assert_eq!(caps(&b).at(12), Some(range(150, 180)));
         b.refused_before(10, m(300));

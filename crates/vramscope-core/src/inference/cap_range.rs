@@ -1,32 +1,32 @@
-//! What bounds the cap of a process: a range, and how it is narrowed event by event.
+//! The range that bounds the cap of a process, narrowed event by event.
 
 use std::fmt;
 
 use crate::units::{Bytes, GIBIBYTE, KIBIBYTE, SizeColumn, told_apart};
 
-/// How a cap is known.
+/// How the cap is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CapFrom {
-    /// The file or the user states it.
+    /// Stated by the file or the user.
     Stated,
-    /// The settings name a share of a device whose size is known.
+    /// From settings that name a share of a device whose size is known.
     Fraction,
-    /// Requests were refused although the device had room for them.
+    /// From requests that were refused although the device had room for them.
     Refusals,
-    /// The device itself was full: its free bytes plus what this process held. No cap is known to exist.
+    /// From the device being full: its free bytes plus what this process held. There may be no cap.
     Device,
 }
 
-/// The most that a process may reserve, in bytes: between two figures, or exactly if they are equal.
+/// A range for the most bytes that a process may reserve. Both bounds are equal if it is known exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapRange {
-    /// Lower bound, inclusive: this much was reserved, or may be.
+    /// Lower bound, inclusive: this many bytes were reserved, or may be.
     pub least: u64,
     /// Upper bound, inclusive: one byte more was refused, or would be.
     pub most: u64,
     /// How it is known.
     pub from: CapFrom,
-    /// The event that contradicts it, because the program had changed its cap by then. `None` if it holds to the end.
+    /// The event that contradicts this cap, because the program had changed it by then. `None` if it holds to the end.
     pub ends: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ impl CapRange {
         CapRange { least: bytes, most: bytes, from: CapFrom::Stated, ends: None }
     }
 
-    /// A range as every text names it: `1.56 to 2.05 GiB (estimated from the failed requests)`.
+    /// The range with the note that it is an estimate: `1.56 to 2.05 GiB (estimated from the failed requests)`.
     pub fn estimate(&self) -> String {
         format!("{self} (estimated from the failed requests)")
     }
@@ -48,9 +48,9 @@ impl CapRange {
 }
 
 impl fmt::Display for CapRange {
-    /// `1.72 GiB`, or `1.56 to 2.05 GiB` where only that much is known. The upper end is exclusive then: so much was refused.
+    /// `1.72 GiB`, or a range: `1.56 to 2.05 GiB`. The upper end of a range was refused, so it is exclusive.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A range narrower than figures show is one figure.
+        // A range too narrow to show as two figures is written as one.
         if self.most.saturating_sub(self.least) < 10 * KIBIBYTE {
             return f.pad(&Bytes(self.most).to_string());
         }
@@ -61,7 +61,7 @@ impl fmt::Display for CapRange {
         let unit = |text: &str| text.rsplit_once(crate::units::NBSP).map(|(n, unit)| (n.to_owned(), unit.to_owned()));
         match (unit(&least), unit(&most)) {
             (Some((low, a)), Some((_, b))) if a == b => f.pad(&format!("{low} to {most}")),
-            // One unit for both ends, where it suits both.
+            // Use one unit for both ends if it suits both.
             _ if self.most < 10 * GIBIBYTE => {
                 let mib = SizeColumn::default();
                 f.pad(&format!("{} to {}", mib.figure(self.least), mib.sized(self.most)))
@@ -71,18 +71,18 @@ impl fmt::Display for CapRange {
     }
 }
 
-/// What bounds the cap while it stays the same.
+/// Bounds of the cap over a period in which it stayed the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
-    /// The first event it holds for; 0 from the beginning.
+    /// The first event of the period; 0 for the beginning.
     pub(crate) from: u32,
-    /// The most that was reserved, with what had to fit beside it.
+    /// The most that was reserved, including what had to fit in addition.
     pub(crate) least: u64,
-    /// The least that was refused although the device had room; `None` when nothing was.
+    /// The least that was refused although the device had room; `None` if nothing was refused.
     pub(crate) refused: Option<u64>,
 }
 
-/// The cap's bounds, gathered event by event; a contradiction means that the program changed its cap.
+/// Bounds of the cap, gathered event by event. A contradiction means that the program changed its cap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds(Vec<Epoch>);
 
@@ -93,12 +93,12 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// `reserved` is there before the first event.
+    /// `reserved` is the number of bytes reserved before the first event.
     pub(crate) fn new(reserved: u64) -> Self {
         Bounds(vec![Epoch { from: 0, least: reserved, refused: None }])
     }
 
-    /// `bytes` were reserved, or fitted, at an event.
+    /// At `event`, `bytes` were reserved or would have fitted.
     pub(crate) fn held(&mut self, event: u32, bytes: u64) {
         let Some(now) = self.0.last_mut() else { return };
         if now.refused.is_some_and(|refused| bytes >= refused) {
@@ -108,7 +108,7 @@ impl Bounds {
         }
     }
 
-    /// `bytes` were refused at an event, while `reserved` was held.
+    /// At `event`, `bytes` were refused while `reserved` bytes were held.
     pub(crate) fn refused(&mut self, event: u32, reserved: u64, bytes: u64) {
         let Some(now) = self.0.last_mut() else { return };
         if bytes <= now.least {
@@ -118,7 +118,7 @@ impl Bounds {
         }
     }
 
-    /// The same, found out later: it only narrows what is known.
+    /// Like [`refused`](Self::refused), for a refusal found out later; it only narrows the bounds.
     pub(crate) fn refused_before(&mut self, event: u32, bytes: u64) {
         let at = self.0.partition_point(|e| e.from <= event).saturating_sub(1);
         if let Some(then) = self.0.get_mut(at).filter(|e| bytes > e.least) {
@@ -126,12 +126,11 @@ impl Bounds {
         }
     }
 
-    /// What bounded it first, if something was refused.
+    /// The first range that a refusal bounds.
     pub(crate) fn first(&self) -> Option<CapRange> {
         (0..self.0.len()).find_map(|at| self.range(at))
     }
 
-    /// What bounds it at an event.
     pub(crate) fn at(&self, event: u32) -> Option<CapRange> {
         self.range(self.0.partition_point(|e| e.from <= event).checked_sub(1)?)
     }

@@ -1,28 +1,28 @@
-//! [`Curve`]: reserved and allocated memory over a run, folded to a number of points.
+//! [`Curve`]: reserved and allocated memory over a run, reduced to a number of points.
 
 use serde::Serialize;
 
 use super::replay::Watcher;
 use crate::allocator::{CachingAllocator, EventSink, SimulatedMemory};
 
-/// Curves over the requests, folded to a number of points; each holds the highest value of its stretch.
+/// Memory over the events of a run, reduced to a number of points; each point holds the highest value of its interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Curve {
-    /// The last event of each stretch.
+    /// The last event of each interval.
     pub event: Vec<u32>,
-    /// Highest reserved bytes of each stretch.
+    /// Highest reserved bytes of each interval.
     pub reserved: Vec<u64>,
-    /// Highest allocated bytes of each stretch.
+    /// Highest allocated bytes of each interval.
     pub allocated: Vec<u64>,
 }
 
-/// Number of points that a picture needs: about one per pixel. The recording's own run is kept with this many.
+/// Number of points for a picture: about one per pixel. The recording's own run is stored with this many.
 pub const POINTS: usize = 1200;
 
 pub(super) struct Sampler {
     events: usize,
     points: usize,
-    /// The first event of the next stretch.
+    /// The first event of the next interval.
     until: usize,
     curve: Curve,
 }

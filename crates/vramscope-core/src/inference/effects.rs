@@ -1,24 +1,24 @@
-//! What each key of `PYTORCH_CUDA_ALLOC_CONF` does to a replay: it is obeyed, it touches no memory of the device, or the answer
-//! says that it was not applied. No key is read and then forgotten.
+//! The effect of each key of `PYTORCH_CUDA_ALLOC_CONF` on a replay: the model obeys it, it does not concern device memory, or the
+//! answer says that it was not applied. No key is silently ignored.
 
 use super::assume::Assumption;
 use super::requests::Requests;
 use crate::model::{AllocConf, TorchVersion};
 
-/// What a key does to a replay.
+/// The effect of a key on a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The model obeys it.
     Obeyed,
-    /// It changes nothing about device memory; the reason in a few words.
+    /// It does not change device memory; the reason in a few words.
     Elsewhere(&'static str),
-    /// Its effect depends on what no trace records: the answer has an [`Assumption`].
+    /// Its effect depends on something no trace records, so the answer has an [`Assumption`].
     Assumed,
 }
 
-/// Why a key of pinned memory changes nothing here.
+/// Why settings for pinned memory have no effect.
 const PINNED: &str = "host memory only";
-/// Why the size of a reservation changes nothing here.
+/// Why the size of an address reservation has no effect.
 const RESERVED: &str = "addresses only, not memory";
 
 /// The effect of a key; `None` for one that PyTorch does not know.
@@ -47,13 +47,13 @@ pub fn effect_of(key: &str) -> Option<Effect> {
     })
 }
 
-/// The limit in the settings: a share of the device, if its size is known.
+/// The limit that the settings give as a share of the device, if the device's size is known.
 pub(crate) fn share(conf: &AllocConf, capacity: Option<u64>) -> Option<u64> {
     let fraction = conf.per_process_memory_fraction;
     capacity.filter(|_| fraction < 1.0).map(|total| (fraction * total as f64) as u64)
 }
 
-/// What a replay assumes because of these settings, and whether that makes its figures uncertain.
+/// The assumptions that these settings require, each with whether it makes the figures uncertain.
 pub(crate) fn assumed(conf: &AllocConf, version: TorchVersion, requests: &Requests<'_>) -> Vec<(Assumption, bool)> {
     let mut all = Vec::new();
     let is_on = |name| conf.other(name) == Some("True");

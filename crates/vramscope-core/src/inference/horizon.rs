@@ -1,26 +1,27 @@
-//! How far a recording reaches. If it ends at its failure, later requests are unknown, and a setting that serves it to its end
-//! may only postpone the failure. If the program caught the failure, what the failed step would have requested next is unknown.
+//! How far a recording with a failure reaches. If it ends at the failure, later requests are unknown, and a setting that serves
+//! every recorded request may only postpone the failure. If the program caught the failure, it is unknown what the failed step
+//! would have requested next.
 
 use serde::Serialize;
 
 use crate::model::{Action, DeviceRecording, StackId};
 
-/// What a recording leaves open in which a request failed: at its end or right before, or in a step that the program gave up.
+/// What a recording with a failed request leaves open: it ends at the failure or right after, or the program gave up the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Horizon {
-    /// Allocations that follow the last failure.
+    /// Number of allocations after the last failure.
     pub requests_after: u64,
-    /// True if live memory reached its maximum in the last eighth of the events before that failure.
+    /// True if live memory reached its maximum in the last eighth of the events before the failure.
     pub is_growing: bool,
-    /// True if the program caught its last failure and did something else: its step was cut short.
+    /// True if the program caught its last failure and went on with something else, so that its step was cut short.
     pub is_caught: bool,
 }
 
-/// Requests after the last failure up to which a recording ends "right after" it: clean-up and the report of the error make some.
+/// A recording with at most this many requests after the failure ends "right after" it: cleanup and error reports make some.
 const RIGHT_AFTER: u64 = 16;
 
 impl Horizon {
-    /// `None` if nothing failed, or if the code that asked continued after its last failure, as cuDNN does with a smaller workspace. O(events).
+    /// `None` without failures, or if the requesting code survived the last failure, as cuDNN does with less workspace. O(events).
     pub fn of(device: &DeviceRecording) -> Option<Horizon> {
         let events = &device.events;
         let last = events.last_oom()? as usize;
@@ -32,7 +33,7 @@ impl Horizon {
             let is_caught = failed != next || !failed.is_some();
             return is_caught.then_some(Horizon { requests_after, is_growing: false, is_caught });
         }
-        // What was there before the first event is not told by events; only rises and falls matter here.
+        // Only rises and falls matter here, so memory from before the first event can be ignored.
         let (mut live, mut lowest) = (0i64, 0i64);
         let (mut earlier, mut late) = (0i64, 0i64);
         let tail = last - last.div_ceil(8);
@@ -47,21 +48,21 @@ impl Horizon {
             *highest = live.max(*highest);
         }
         let height = |level: i64| i128::from(level) - i128::from(lowest);
-        // A hundredth more than ever before: less is the same plateau.
+        // The level must be over one percent higher than before; less counts as the same plateau.
         Some(Horizon { requests_after, is_growing: height(late) * 100 > height(earlier) * 101, is_caught: false })
     }
 
-    /// What serving everything means here, to follow "serves everything" or "all served".
+    /// What "serves everything" means here; the text follows "serves everything" or "all served".
     pub fn reach(&self) -> &'static str {
         if self.is_caught { "as far as its requests were recorded" } else { "up to where the recording ends" }
     }
 
-    /// What happened, as a clause.
+    /// A clause that says what happened.
     pub fn happened(&self) -> &'static str {
         if self.is_caught { "The program caught a failure" } else { "The recording ends at its failure" }
     }
 
-    /// What it leaves open, as a clause without a capital or full stop.
+    /// What is unknown, as a clause without a capital letter or full stop.
     pub fn warning(&self) -> &'static str {
         if self.is_caught {
             "what the failed step would have requested next was not recorded"
@@ -94,7 +95,7 @@ mod tests {
         flat.extend((0..16).flat_map(|_| [(Action::Alloc, 900), (Action::FreeCompleted, 900)]));
         flat.push((Action::Oom, 1000));
         assert_eq!(Horizon::of(&tape(&flat)), Some(Horizon { requests_after: 0, is_growing: false, is_caught: false }));
-        // What was live before the trace is freed in it: a level below zero is no growth.
+        // Blocks from before the trace are freed in it: a level below zero is no growth.
         let fall: Vec<_> = (0..16).map(|_| (Action::FreeCompleted, 100)).chain([(Action::Oom, 1000)]).collect();
         assert_eq!(Horizon::of(&tape(&fall)).map(|h| h.is_growing), Some(false));
     }

@@ -1,7 +1,7 @@
-//! From a trace to what a program asked of the allocator: its requests, settings and cap, and the state before the first event.
-//! With them the model runs again, under the same settings to check it, or under others to answer a question.
+//! Reconstructs from a trace what a program asked of the allocator: its requests, settings and cap, and the state before the first
+//! event. The model then runs the requests again, under the same settings to check itself, or under others to answer a question.
 //!
-//! Begin reading at [`Requests`], then [`whatif`].
+//! Start with [`Requests`], then read [`whatif`].
 
 mod agree;
 mod assume;

@@ -14,30 +14,30 @@ use crate::model::{Action, Cancelled, PoolId, Progress, TorchVersion};
 /// A recording run on the model under its own settings, up to the first difference if there is one.
 #[derive(Clone, Debug)]
 pub struct OwnRun {
-    /// The run that gives the recording again.
+    /// The run that reproduces the recording best.
     pub replay: Replay,
-    /// Whether the run gave the recording.
+    /// Whether the run reproduced the recording.
     pub agreement: Agreement,
-    /// What is known of the limit; the run's limit is within it.
+    /// What is known about the limit. The run's limit is within it.
     pub caps: Caps,
-    /// What a recording that ends at its failure leaves open.
+    /// What the recording leaves open, if it has a failed request.
     pub horizon: Option<Horizon>,
-    /// What had to be assumed.
+    /// The assumptions that were needed.
     pub assumptions: Vec<Assumption>,
-    /// How that run ended, and its curve, if it is the recording to the end and served every request.
+    /// How the run ended and its curve, if it matched the recording to the end and served every request.
     pub(super) ended: Option<(Ended, Curve)>,
 }
 
 /// Finds the limit and the release under which the model reproduces a recording.
 ///
-/// `known_limit` is what the user or the file says. Costs one run where it agrees at once, a few otherwise.
+/// `known_limit` comes from the user or the file. Costs one run if the model agrees at once, otherwise a few.
 pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: &Progress) -> Result<OwnRun, Cancelled> {
     let FirstReading { mut replay, mut outcome, ended, caps, mut assumptions } = first_reading(requests, known_limit, progress)?;
     let ended = ended.filter(|(run, _)| outcome.agrees() && run.is_following && run.oom_request.is_none());
-    // With these settings releases come before the limit is reached, so when they came tells the limit.
+    // Under these settings the allocator releases memory before it reaches the limit, so the time of the releases shows the limit.
     let releases_early = replay.conf.garbage_collection_threshold > 0.0 || replay.conf.max_split_size.is_some();
     if !outcome.agrees() && !requests.captures.is_empty() {
-        // The captures were only inferred: they are dropped if the model agrees without them.
+        // The captures were only inferred. Drop them if the model agrees without them.
         let inferred = std::mem::take(&mut requests.captures);
         let without = agreement(&replay, requests, progress)?;
         if without.agrees() {
@@ -46,8 +46,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
             requests.captures = inferred;
         }
     }
-    // A block from before the trace may be larger than the trace shows. If the model would use the hole after it and the
-    // recording did not, it is.
+    // A block from before the trace is larger than shown if the model would use the space after it, but the recording did not.
     while let Agreement::Differs(Difference { modelled: Some(h), .. }) = &outcome {
         if h.action != Action::Alloc || !super::start::widen_guess_before(&mut requests.start, h.address) {
             break;
@@ -57,7 +56,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     let plain = requests.known();
     explain_untraced(requests, &replay, &mut outcome, progress)?;
     if let Agreement::Differs(first) = &outcome {
-        // Releases choose differently between equal blocks, which shows as one allocation in two places.
+        // PyTorch releases choose differently between equal blocks, which shows as one allocation at two addresses.
         let is_tie = [first.recorded, first.modelled].iter().all(|h| h.is_some_and(|h| h.action == Action::Alloc));
         let names_pools = requests.device.events.pool.first().is_some_and(|&p| p != PoolId::UNKNOWN);
         if is_tie || names_pools {
@@ -78,7 +77,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
     if !outcome.agrees() && may_search {
         search_limit(requests, &mut replay, &mut outcome, progress)?;
     }
-    // If no limit explains a difference, the events around it may mean something else.
+    // If no limit explains the difference, the events around it may have another meaning.
     while let Agreement::Differs(difference) = &outcome {
         if !requests.read_differently(difference.event) {
             break;
@@ -89,7 +88,7 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
         search_limit(requests, &mut replay, &mut outcome, progress)?;
     }
     if !outcome.agrees() && !requests.untraced_blocks.is_empty() {
-        // These blocks do not explain the recording, so they are not assumed.
+        // These blocks do not explain the recording, so do not assume them.
         *requests = Requests::again(requests.device, plain);
         outcome = agreement(&replay, requests, progress)?;
     }
@@ -107,19 +106,19 @@ pub fn explain(requests: &mut Requests<'_>, known_limit: Option<u64>, progress: 
 }
 
 impl OwnRun {
-    /// Whether the model reproduces the whole recording: every event, and the state at the end. If that state is from later than
-    /// the last event, as in a file that was cut short, equal events are not enough.
+    /// True if the model reproduces the whole recording: every event, and the state at the end. If that state is later than the
+    /// last event, as in a file that was cut short, equal events are not enough.
     pub fn reproduces(&self) -> bool {
         self.agreement.agrees() && !self.assumptions.contains(&Assumption::EndIsLater)
     }
 
-    /// What is known of the limit that requests failed under: the range that autopsy and findings show.
+    /// The range of the limit that requests failed under, as autopsy and findings show it.
     pub fn limit_range(&self) -> Option<CapRange> {
         self.caps.first()
     }
 }
 
-/// The requests read as they explain the recording best, before anything is searched for.
+/// The interpretation of the requests that explains the recording best before any search.
 pub(crate) struct FirstReading {
     replay: Replay,
     outcome: Agreement,
@@ -128,7 +127,7 @@ pub(crate) struct FirstReading {
     assumptions: Vec<Assumption>,
 }
 
-/// One run under the cap that the requests tell, and another where a file cut short may be read otherwise.
+/// Runs the requests once under the cap they show. If the file may be cut short, tries the other interpretation too.
 pub(crate) fn first_reading(
     requests: &mut Requests<'_>,
     known_limit: Option<u64>,
@@ -139,7 +138,7 @@ pub(crate) fn first_reading(
     let replay = Replay { limit: limit(&caps), ..Replay::of(requests) };
     let (outcome, ended, curve) = agreement_and_end(&replay, requests, progress)?;
     if !outcome.agrees() && !requests.start.is_empty() && begins_with_growth(requests) {
-        // A file that was cut short may have segments from after its last event: then the trace alone is more reliable.
+        // The segments of a file that was cut short may be later than its last event; then the trace alone is more reliable.
         let alone = Requests::read_from_nothing(requests.device, progress)?;
         let caps = Caps::of_requests(&alone, known_limit);
         let replay = Replay { limit: limit(&caps), ..replay.clone() };
@@ -153,21 +152,21 @@ pub(crate) fn first_reading(
     Ok(FirstReading { replay, outcome, ended: Some((ended, curve)), caps, assumptions: requests.assumptions.clone() })
 }
 
-/// A program that begins with nothing takes memory from the device first.
+/// A program that starts without any memory first takes some from the device.
 fn begins_with_growth(requests: &Requests<'_>) -> bool {
     let actions = &requests.device.events.action;
     let is_note = |a: &Action| matches!(a, Action::Snapshot | Action::Annotate | Action::Unknown);
     actions.iter().find(|a| !is_note(a)).is_some_and(|a| a.grows_reserved())
 }
 
-/// Adds blocks that no event names, one at a time, as long as each moves the first difference further.
+/// Adds blocks that no event names, one at a time, as long as each moves the first difference to a later event.
 fn explain_untraced(
     requests: &mut Requests<'_>,
     replay: &Replay,
     outcome: &mut Agreement,
     progress: &Progress,
 ) -> Result<(), Cancelled> {
-    // Each costs a run up to the difference: long recordings get a few tries, short ones many.
+    // Each attempt costs a run up to the difference, so long recordings get few attempts and short ones many.
     let mut budget = 20_000_000u64;
     while let Agreement::Differs(difference) = &*outcome {
         let cost = u64::from(difference.event) + 10_000;
@@ -180,7 +179,7 @@ fn explain_untraced(
     Ok(())
 }
 
-/// Narrows the limit down by the first difference: releases that come too early mean a limit too low, and the reverse.
+/// Narrows the limit by the first difference: if the model releases memory too early, the limit is too low, and vice versa.
 fn search_limit(
     requests: &Requests<'_>,
     replay: &mut Replay,
@@ -189,7 +188,7 @@ fn search_limit(
 ) -> Result<(), Cancelled> {
     let threshold = replay.conf.garbage_collection_threshold;
     let mut low = requests.least_limit;
-    // Above this nothing is released for want of room, nor is the threshold of garbage collection reached.
+    // Above this limit nothing is released for lack of room, and garbage collection does not start.
     let mut high = requests.most_needed.max(low);
     if threshold > 0.0 {
         high = high.max((low as f64 / threshold) as u64 + 1);

@@ -1,5 +1,4 @@
-//! Many questions at once, on all cores. Each answer is passed on as it arrives, and no run is made whose outcome follows from
-//! another.
+//! Answers many questions at once, on all cores. Passes each answer on at once. An answer that follows from another needs no run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
@@ -10,9 +9,9 @@ use super::whatif::{Answer, Question, WhatIf};
 use crate::allocator::Reach;
 use crate::model::{Cancelled, Progress};
 
-/// Receives the answers to many questions, each with the question's index.
+/// Receives answers, each with the index of its question.
 pub trait AnswerSink: Sync {
-    /// Called before the question is run. Returns a second [`Progress`] for this question alone, if one is wanted.
+    /// Called before a question is run. Returns a separate [`Progress`] for this question, if one is wanted.
     fn started(&self, _at: usize) -> Option<Arc<Progress>> {
         None
     }
@@ -22,8 +21,8 @@ pub trait AnswerSink: Sync {
 }
 
 impl WhatIf<'_> {
-    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may have the same answer,
-    /// in the order given. Progress counts questions. When asked to stop, what was answered was told.
+    /// Answers many questions on all cores. Questions that need no run come first, then one of each group that may share an
+    /// answer, in the given order. Progress counts questions. If cancelled, the answers found so far have already been passed on.
     pub fn ask_each(
         &self,
         questions: &[Question],
@@ -33,7 +32,7 @@ impl WhatIf<'_> {
     ) -> Result<(), Cancelled> {
         progress.set_total(questions.len() as u64);
         progress.set_done(0);
-        // The recording as it was is known where the model agrees with it.
+        // If the model agrees with the recording, the answer for its own settings is already known.
         let own = if self.knows_own_run() { vec![self.ask(&self.own_question(), points, progress)?] } else { Vec::new() };
         let state = State { left: (0..questions.len()).collect(), busy: Vec::new(), known: own };
         let work = Work { whatif: self, questions, points, sink, progress, state: Mutex::new(state) };
@@ -42,7 +41,7 @@ impl WhatIf<'_> {
         progress.check()
     }
 
-    /// [`ask_each`](Self::ask_each), with all answers in the end.
+    /// Like [`ask_each`](Self::ask_each), but returns all answers at the end.
     pub fn ask_all(&self, questions: &[Question], points: usize, progress: &Progress) -> Result<Vec<Answer>, Cancelled> {
         struct All(Mutex<Vec<Option<Answer>>>);
         impl AnswerSink for All {
@@ -56,7 +55,7 @@ impl WhatIf<'_> {
         answers.into_iter().map(|answer| answer.ok_or(Cancelled)).collect()
     }
 
-    /// The answer to a question that is served exactly like another one; `None` if that does not follow.
+    /// The answer to a question that is served exactly like an answered one; `None` if it does not follow.
     fn follows(&self, known: &Answer, question: &Question) -> Option<Answer> {
         let started = Instant::now();
         let own = &self.own().replay;
@@ -77,7 +76,7 @@ impl WhatIf<'_> {
     }
 }
 
-/// Questions that are not answered yet, by index, those being run, and the answers.
+/// Indices of unanswered questions, of those being run, and the known answers.
 struct State {
     left: Vec<usize>,
     busy: Vec<usize>,
@@ -98,10 +97,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<A: AnswerSink> Work<'_, A> {
-    /// Runs questions until every remaining one is being run, and starts more threads while there are more.
+    /// Runs questions until none is left to start, and starts more threads while there are more.
     fn go_on<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         while let Some(at) = self.take() {
-            // Without a helper the questions take longer. rayon's threads are left to the runs within a question.
+            // If no thread can be started, the questions only take longer. rayon's threads are left to the runs inside a question.
             let _ = self.has_more().then(|| Builder::new().name("what-if".to_owned()).spawn_scoped(scope, || self.go_on(scope)));
             let part = self.sink.started(at);
             let answer = self.whatif.ask(&self.questions[at], self.points, part.as_deref().unwrap_or(self.progress));
@@ -135,7 +134,7 @@ impl<A: AnswerSink> Work<'_, A> {
         follow.into_iter().for_each(|(at, answer)| self.deliver(at, answer));
     }
 
-    /// The first question that does not wait for the answer to another one.
+    /// Takes the first question that need not wait for the answer to another one.
     fn take(&self) -> Option<usize> {
         let mut state = locked(&self.state);
         let next = self.next(&state)?;
@@ -153,7 +152,7 @@ impl<A: AnswerSink> Work<'_, A> {
         let is_like = |a: &Question, b: &Question| Reach::may_be_same(&a.conf, &b.conf);
         let waits_for = |question: &Question, busy: &Question| {
             let known = || state.known.iter().map(|k| &k.question).filter(|k| is_like(k, question));
-            // Under another limit it may be the same, and where it is not, under the same one.
+            // A similar question under another limit may have the same answer. If it does not, one under the same limit may.
             is_like(question, busy)
                 && (known().next().is_none() || (busy.limit == question.limit && known().all(|k| k.limit != question.limit)))
         };

@@ -1,5 +1,5 @@
-//! Reading the requests of a program back from its trace, event by event: which releases were calls of `empty_cache`, which
-//! belonged to a request that was tried again, and which segments to private pools.
+//! Reconstructs the requests of a program from its trace, event by event: which releases were calls of `empty_cache`, which
+//! belonged to a request that was retried, and which segments belong to private pools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use super::start;
 use crate::allocator::Growth;
 use crate::model::{Action, Cancelled, DeviceRecording, EventTable, PoolKey, Progress, StackId};
 
-/// Pages of an expandable segment's large pool.
+/// Page size of an expandable segment in the large pool.
 const PAGE: u64 = 20 << 20;
 
 impl<'a> Requests<'a> {
-    /// Reads the requests of a device. One pass with a map of live addresses: about 60 ns an event.
+    /// Reads the requests of a device. One pass with a map of live addresses, about 60 ns per event.
     pub fn read(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
         let known = read(device, false, progress)?;
         Ok(Requests::again(device, Arc::new(known)))
     }
 
-    /// The same for a trace from the first allocation on whose segments are of a later instant, as in a file that was cut short.
+    /// Like [`read`](Self::read), for a trace that starts at the first allocation but whose segments are later than its last
+    /// event, as in a file that was cut short.
     pub(crate) fn read_from_nothing(device: &'a DeviceRecording, progress: &Progress) -> Result<Self, Cancelled> {
         let known = read(device, true, progress)?;
         Ok(Requests::again(device, Arc::new(known)))
@@ -36,13 +37,13 @@ fn read(device: &DeviceRecording, from_nothing: bool, progress: &Progress) -> Re
     Ok(reader.finish())
 }
 
-/// What happened since the last request: completions and releases that belong to the next one, or to `empty_cache`.
+/// Events since the last request: completions and releases that belong to the next request, or to `empty_cache`.
 #[derive(Default)]
 struct Stretch {
     first_release: Option<usize>,
     first_release_stack: Option<StackId>,
     reserved_before: u64,
-    /// Only whole segments of the large pool went, as garbage collection takes them.
+    /// True if only whole segments of the large pool were released, as garbage collection does.
     only_large_segments: bool,
     completions: Vec<(usize, u32)>,
 }
@@ -52,23 +53,23 @@ struct Reader<'a> {
     out: Known,
     /// Slot of each live address.
     live: FxHashMap<u64, u32>,
-    /// Slots whose free was requested and has not completed.
+    /// Slots of blocks whose free was requested but has not completed, by address.
     pending: FxHashMap<u64, u32>,
     vacant: Vec<u32>,
     /// Slots that become vacant after the current request.
     vacant_later: Vec<u32>,
     stretch: Stretch,
     reserved: u64,
-    /// Growth since the last request.
+    /// Bytes by which reserved memory grew since the last request.
     grown: u64,
-    /// The most that was reserved or asked for with success.
+    /// The most bytes that were reserved, or that a successful request needed.
     peak_needed: u64,
-    /// Releases that may belong to a retry: settled when the peak is known.
+    /// Releases that may belong to a retry; decided when the peak is known.
     undecided: Vec<Undecided>,
-    /// Private segments by address: the event they began with, size and key.
+    /// Private segments by address: their first event, size and key.
     private_segments: BTreeMap<u64, (u64, PoolKey)>,
     private_begins: FxHashMap<usize, (u64, PoolKey)>,
-    /// The last two requests, oldest first.
+    /// The last two requests, older first.
     last_allocs: [usize; 2],
     unmatched: u64,
 }
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Before 2.12 only the segments of the end say which pool they belong to; each is followed back to its first event.
+    /// Before 2.12 only the segments in the end state name their pool. Traces each of them back to its first event.
     fn find_private_segments(&mut self) {
         let device = self.device;
         let private: Vec<_> = device
@@ -195,10 +196,10 @@ impl<'a> Reader<'a> {
         let grown = std::mem::take(&mut self.grown);
         if grown > 0 {
             let conf = &self.device.settings.conf;
-            // The limit is compared with a whole segment, even when fewer pages were missing.
+            // PyTorch compares the limit with a whole segment, even if fewer pages are missing.
             let needed = self.reserved.saturating_sub(grown) + conf.segment_size(conf.round_size(size));
             self.peak_needed = self.peak_needed.max(needed);
-            // Expandable segments map whole pages beyond what was compared with the cap.
+            // Expandable segments map whole pages, beyond what PyTorch compared with the cap.
             let beyond = if conf.expandable_segments { PAGE } else { 0 };
             self.out.bounds.held(i as u32, needed.max(self.reserved.saturating_sub(beyond)));
         }
@@ -220,8 +221,8 @@ impl<'a> Reader<'a> {
         self.out.plan[i] = slot;
     }
 
-    /// `torch.cuda.graph` empties the cache, then asks the default pool for the seed and the offset of the random generator, 8
-    /// bytes each, and then captures into its own pool. That call is invisible when nothing could be given back.
+    /// `torch.cuda.graph` empties the cache, allocates the random generator's seed and offset (8 bytes each) in the default pool,
+    /// and then captures into its own pool. The call that empties the cache leaves no event if there was nothing to release.
     fn note_capture(&mut self, request: usize) {
         let events = &self.device.events;
         let is_register = |i: usize| {
@@ -243,7 +244,7 @@ impl<'a> Reader<'a> {
             let room = (self.reserved + available).min(refused.saturating_sub(1));
             self.out.device_room = Some(self.out.device_room.map_or(room, |r| r.min(room)));
         } else if let Some(whole) = self.device.capacity.filter(|&whole| refused > whole) {
-            // Profiler traces do not tell what was free; what the whole device has not got, no cap needs to refuse.
+            // Profiler traces do not record free memory. A request beyond the whole device's memory fails without any cap.
             self.out.device_room = Some(self.out.device_room.map_or(whole, |r| r.min(whole)));
         } else {
             self.out.bounds.refused(i as u32, self.reserved, refused);
@@ -271,7 +272,7 @@ impl<'a> Reader<'a> {
     }
 
     fn complete(&mut self, i: usize, address: u64) {
-        // A completion right after its own free was read together with it; then nothing is pending here.
+        // A completion right after its own free was handled together with it; then nothing is pending here.
         if let Some(slot) = self.pending.remove(&address) {
             self.stretch.completions.push((i, slot));
             self.vacant_later.push(slot);
@@ -309,7 +310,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A request ends the stretch: its releases were part of it, or `empty_cache` before it.
+    /// A request ends the stretch. Its releases were part of the request, or of an `empty_cache` before it.
     fn end_stretch(&mut self, request: usize, grew: bool) {
         let stretch = std::mem::take(&mut self.stretch);
         let device = self.device;
@@ -353,8 +354,9 @@ impl<'a> Reader<'a> {
         self.out.record_completions(completions);
     }
 
-    /// Now that the peak is known: a request that would have fitted below it was not refused, so `empty_cache` was called,
-    /// unless garbage collection explains what went.
+    /// Decides the undecided releases, now that the peak is known. A request was not refused if its stack differs from that of the
+    /// releases, or, without stacks, if it would have fitted below the peak. The releases before it then came from `empty_cache`,
+    /// unless garbage collection explains them.
     fn settle(&mut self) {
         let collects_garbage = self.device.settings.conf.garbage_collection_threshold > 0.0;
         for u in std::mem::take(&mut self.undecided) {
@@ -369,18 +371,18 @@ impl<'a> Reader<'a> {
                 self.out.record_completions(&u.completions);
                 continue;
             }
-            // Where the device itself had no room for it, the failure tells nothing of a cap.
+            // If the device itself had no room, the failure says nothing about a cap.
             let events = &self.device.events;
             let segment = || self.device.settings.conf.segment_size(events.size[u.request]);
             let was_full =
                 is_failure && events.device_free(u.request as u32).is_some_and(|free| !EventTable::has_room(free, segment()));
             if is_refused && !was_full && !collects_garbage && u.needed > self.peak_needed {
                 self.out.refused = Some(self.out.refused.map_or(u.needed, |r| r.min(u.needed)));
-                // What a full device refuses bounds no cap; the failure itself has told the room there was.
+                // A refusal by a full device does not bound the cap, and the failure has already shown how much room there was.
                 let events = &self.device.events;
                 let segment = self.device.settings.conf.segment_size(events.size[u.request]);
                 let fits_device = self.device.capacity.is_none_or(|whole| u.needed <= whole);
-                // Once the device itself was full, that explains the retries too; they do not show a cap.
+                // Once the device itself was full, that also explains the retries, so they do not show a cap.
                 let may_be_cap = if is_failure {
                     EventTable::has_room(events.address[u.request], segment)
                 } else {

@@ -1,4 +1,4 @@
-//! Which settings would have prevented a failure, and with what margin, for findings and the autopsy.
+//! Which settings would have prevented a failure, and by what margin; used by findings and the autopsy.
 
 use std::cmp::Reverse;
 
@@ -9,66 +9,62 @@ use super::whatif::{Question, Row, SUGGESTED, WhatIf};
 use crate::allocator::Placement;
 use crate::model::{AllocConf, Cancelled, Progress};
 
-/// One setting, tried on the recorded requests.
+/// Result of trying one setting on the recorded requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Remedy {
-    /// The settings, as `PYTORCH_CUDA_ALLOC_CONF` takes them; empty for PyTorch's defaults.
+    /// The settings, as a `PYTORCH_CUDA_ALLOC_CONF` string; empty for PyTorch's defaults.
     pub conf: String,
-    /// What they do, in a few words without a capital or full stop.
+    /// The effect of the settings, in a few words without a capital letter or full stop.
     pub about: &'static str,
-    /// Whether a request fails.
+    /// True if a request fails.
     pub oom: bool,
-    /// Index of the request that fails, from 0.
+    /// Index of the request that fails, from 0; `None` if none fails.
     pub oom_request: Option<u64>,
-    /// Highest reserved bytes under the limit; up to the failure where there is one.
+    /// Highest reserved bytes; if a request fails, up to that failure.
     pub peak_reserved_bytes: u64,
-    /// The limit less that peak. Negative where expandable segments map more than the limit, see [`Row::over_limit`]. `None`
-    /// without a limit.
+    /// The limit minus that peak. Negative if expandable segments map more, see [`Row::over_limit`]. `None` without a limit.
     pub margin_bytes: Option<i64>,
-    /// Times the cache had to be emptied: each costs a synchronisation of the device.
+    /// How often the cache had to be emptied. Each time synchronises the device.
     pub num_alloc_retries: u64,
-    /// True if the verdict depends on nothing that the trace does not record.
+    /// True if the verdict does not depend on anything missing from the trace.
     pub certain: bool,
-    /// True if the verdict is different with segments in other places, or under other limits of the span.
+    /// True if the verdict changes with other addresses of segments, or with other limits of the range.
     pub oom_varies: bool,
-    /// Smallest limit of a span under which it passes, see [`Row::passes_from_bytes`].
+    /// The smallest limit of the range under which it passes, see [`Row::passes_from_bytes`].
     pub passes_from_bytes: Option<u64>,
 }
 
-/// What was tried, and what would be needed.
+/// The settings that were tried, and the limit that each needs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Remedies {
-    /// The limit they were tried under; `None` without a limit.
+    /// The limit that applied; `None` without a limit.
     pub limit_bytes: Option<u64>,
-    /// Every setting tried, those that pass first, in the order of [`best`].
+    /// Every setting tried, best first; those that pass come before those that fail.
     pub tried: Vec<Remedy>,
-    /// What the run needs with its own settings; `None` when it fails under any limit.
+    /// What the run needs under its own settings; `None` if it fails under any limit.
     pub needed: Option<Needed>,
-    /// What it needs with the best setting that passes.
+    /// What it needs under the best setting that passes.
     pub needed_with_best: Option<Needed>,
-    /// Whether the model reproduces the recording; if not, all of this is an estimate.
+    /// True if the model reproduces the recording; if not, all figures are estimates.
     pub agrees_with_recording: bool,
-    /// Set if the recording ends at its failure or the program caught it: to pass then means to serve what was recorded.
+    /// Set if the recording ends at its failure or the program caught it. "Passes" then only covers the recorded requests.
     pub ends_at_failure: Option<Horizon>,
 }
 
 /// What a run needs under given settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Needed {
-    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails. A card needs more, for memory outside
-    /// PyTorch.
+    /// The smallest limit on reserved memory (to 2 MiB) that serves all requests. A card needs more, for memory outside PyTorch.
     pub smallest_limit_bytes: u64,
     /// Highest active bytes of the whole run.
     pub peak_active_bytes: u64,
 }
 
 impl Needed {
-    /// Factor by which everything above `fixed_bytes` may grow, or has to shrink, for the run to fit `limit`: the headroom of a
-    /// batch, below 1 if the run does not fit.
+    /// The factor by which memory above `fixed_bytes` may grow within `limit`: the headroom of a batch. Below 1 if it must shrink.
     ///
-    /// `fixed_bytes` is what does not grow with the batch: parameters, gradients, optimizer state. A first estimate: what is
-    /// reserved beyond the active memory is taken to stay in proportion. 0 when the fixed part alone does not fit; `None` when
-    /// nothing grows.
+    /// `fixed_bytes` does not grow with the batch: parameters, gradients, optimizer state. This is a first estimate: it assumes
+    /// that reserved memory stays in proportion to active memory. 0 if the fixed part alone does not fit; `None` if nothing grows.
     pub fn batch_headroom(&self, fixed_bytes: u64, limit: u64) -> Option<f64> {
         let growing = self.peak_active_bytes.checked_sub(fixed_bytes).filter(|&g| g > 0)? as f64;
         let reserved_per_active = self.smallest_limit_bytes.max(1) as f64 / self.peak_active_bytes as f64;
@@ -77,30 +73,30 @@ impl Needed {
 }
 
 impl Remedies {
-    /// Those that pass, the best first.
+    /// The settings that pass, best first.
     pub fn passing(&self) -> impl Iterator<Item = &Remedy> {
         self.tried.iter().filter(|r| !r.oom)
     }
 }
 
-/// Number of times the cache may be emptied in a whole run before it counts against a setting.
+/// The cache may be emptied this often in a whole run before it counts against a setting.
 const FEW_RETRIES: u64 = 2;
 
-/// The order of rows under one limit, best first: passes; passes for certain; passes under most of the limit's span; fails
+/// The order of rows under one limit, best first: passes; passes for certain; passes under most limits of the range; fails
 /// latest; fewest retries; lowest peak; fewest settings.
 fn rank(r: &Row) -> impl Ord + use<> {
-    // Where a row may fail after all, late is better than early.
+    // If a row may fail after all, late is better than early.
     let earliest = Reverse(r.oom_request_span.map_or(u64::MAX, |s| s[0]));
     let settings = r.conf.split(',').filter(|c| !c.is_empty()).count();
     let from = r.passes_from_bytes.unwrap_or(u64::MAX);
-    // A setting that gives segments back early trades retries for releases; it is not what helps where the plain settings pass
-    // with the same peak. A retry or two cost nothing that one would notice.
+    // A setting that releases segments early trades retries for releases. It is no improvement if the plain settings pass with
+    // the same peak. One or two retries cost nothing noticeable.
     let retries = if r.num_alloc_retries <= FEW_RETRIES { 0 } else { r.num_alloc_retries };
     (r.oom, !r.is_verdict_certain(), from, earliest, retries, r.peak_reserved_bytes, settings, r.num_alloc_retries)
 }
 
 /// The best of several rows under one limit, and why. Order: passes; passes for certain; passes from the smallest limit of the
-/// span on; fewest retries; lowest peak; fewest settings. `None` if none passes.
+/// range on; fewest retries; lowest peak; fewest settings. `None` if none passes.
 pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     let passing = || rows.iter().enumerate().filter(|(_, r)| !r.oom);
     let (at, best) = passing().min_by_key(|(_, r)| rank(r))?;
@@ -134,7 +130,7 @@ pub fn best(rows: &[&Row]) -> Option<(usize, String)> {
     Some((at, why + &end))
 }
 
-/// A row as a piece of advice. Where the model does not reproduce the recording nothing is certain.
+/// Turns a row into a remedy. If the model does not reproduce the recording, nothing is certain.
 fn remedy(row: &Row, about: &'static str, agrees: bool) -> Remedy {
     Remedy {
         conf: row.conf.clone(),
@@ -151,10 +147,10 @@ fn remedy(row: &Row, about: &'static str, agrees: bool) -> Remedy {
 }
 
 impl WhatIf<'_> {
-    /// Tries the [suggested](SUGGESTED) settings under a limit; without one under the recording's own, and without that under
-    /// the device's capacity.
+    /// Tries the [suggested](SUGGESTED) settings under `limit`, else under the recording's limit, else under the capacity.
     ///
-    /// Each is run once, and once more in other places where that may matter; then the smallest limits are searched for. About 12 to 60 runs of at most 0.3 µs a request, on all cores: 0.1 s for 20,000 requests.
+    /// Each setting is run once, and again with other segment addresses if they may matter; then the smallest limits are searched
+    /// for. About 12 to 60 runs of at most 0.3 µs per request, on all cores: 0.1 s for 20,000 requests.
     pub fn remedies_that_pass(&self, limit: Option<u64>, progress: &Progress) -> Result<Remedies, Cancelled> {
         let limit = limit.or(self.own_limit()).or(self.requests().device.capacity);
         let own = &self.own().replay.conf;
@@ -188,18 +184,19 @@ impl WhatIf<'_> {
         })
     }
 
-    /// [`needed`](Self::needed), the limit alone.
+    /// Only the limit of [`needed`](Self::needed).
     pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
         Ok(self.needed(conf, progress)?.map(|n| n.smallest_limit_bytes))
     }
 
-    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails with these settings. `None` when a request fails without any limit. About 16 runs.
+    /// The smallest limit on reserved memory, to 2 MiB, under which no request fails with these settings. `None` if a request
+    /// fails even without a limit. About 16 runs.
     ///
-    /// Whether a run passes is not strictly monotonic in the limit (garbage collection follows it); the bisection ends at a
-    /// limit that passes with one that fails 2 MiB below.
+    /// Whether a run passes is not strictly monotonic in the limit, because garbage collection depends on the limit. The
+    /// bisection ends at a limit that passes while 2 MiB less fails.
     pub fn needed(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<Needed>, Cancelled> {
         const STEP: u64 = 2 << 20;
-        // The limit is what is searched for, so the settings' own is left out.
+        // This searches for the limit, so the limit in the settings is left out.
         let conf = AllocConf { per_process_memory_fraction: 1.0, ..conf.clone() };
         let passes = |limit: Option<u64>| -> Result<Option<(u64, u64)>, Cancelled> {
             let question = Question { conf: conf.clone(), text: String::new(), limit };
@@ -209,10 +206,10 @@ impl WhatIf<'_> {
             Ok(run.oom_request.is_none().then_some(peaks))
         };
         let Some((peak_reserved, mut peak_active_bytes)) = passes(None)? else { return Ok(None) };
-        // Nothing below the active peak can pass, but with trials of workspaces in it, which a limit may refuse.
+        // No limit below the active peak can pass, except when the peak includes trials of workspaces, which a limit may refuse.
         let has_trials = !self.requests().trials.is_empty();
         let mut fails = if has_trials { 0 } else { (peak_active_bytes / STEP).saturating_sub(1) };
-        // The reserved peak surely passes, with the check on whole segments.
+        // The reserved peak passes for certain, because the limit check uses whole segments.
         let mut works = peak_reserved.div_ceil(STEP);
         while passes(Some(works * STEP))?.is_none() {
             fails = works;

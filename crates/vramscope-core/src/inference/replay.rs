@@ -1,4 +1,4 @@
-//! [`replay`](Replay::run): the requests of a recording, run again on the model.
+//! [`replay`](Replay::run): runs the requests of a recording again on the model.
 
 use super::requests::{Requests, Step};
 use crate::allocator::BlockIx;
@@ -7,10 +7,10 @@ use crate::allocator::{AllocError, CachingAllocator, EventSink, MemoryStats, Rea
 use crate::allocator::{Placement, SimulatedMemory};
 use crate::model::{AllocConf, Cancelled, Progress, TorchVersion};
 
-/// Memory of a simulated device if the real capacity is unknown: no GPU has more.
+/// Memory of a simulated device if the real capacity is unknown; more than any GPU has.
 pub(crate) const UNKNOWN_CAPACITY: u64 = 2 * crate::model::EventTable::FREE_UNBOUNDED;
 
-/// How to run the requests again.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The settings; their `per_process_memory_fraction` is ignored, see [`limit`](Self::limit).
@@ -19,17 +19,17 @@ pub struct Replay {
     pub version: TorchVersion,
     /// The most bytes that may be reserved.
     pub limit: Option<u64>,
-    /// Where segments go once the recording's own addresses no longer apply.
+    /// Where segments are placed once the recording's own addresses no longer apply.
     pub placement: Placement,
-    /// Use the recorded addresses for as long as the same segments are asked for in the same order.
+    /// If true, uses the recorded addresses for as long as the same segments are requested in the same order.
     pub follows_recording: bool,
-    /// Complete frees that waited for another stream at once, not at the recorded event.
+    /// If true, frees that waited for another stream complete at once, not at the recorded event.
     pub completes_at_once: bool,
-    /// Stop at the first request that fails; otherwise continue, as the recorded program did.
+    /// If true, stops at the first failed request; otherwise continues, as the recorded program did.
     pub stops_at_oom: bool,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Replayed<S> {
     /// The allocator at the end, with its counters and its sink.
@@ -38,25 +38,24 @@ pub struct Replayed<S> {
     pub oom_request: Option<u64>,
     /// The event of that request.
     pub oom_event: Option<u32>,
-    /// Requests made, the failed ones included.
+    /// Number of requests, including failed ones.
     pub requests: u64,
-    /// The first request that failed in the recording and succeeded here.
+    /// The event of the first request that failed in the recording and succeeded here.
     pub rescued_event: Option<u32>,
-    /// Why the run could not continue, other than out of memory.
+    /// The error other than out of memory that ended the run, if any.
     pub broken: Option<AllocError>,
 }
 
-/// How a run ended, without the allocator.
+/// Result of a run, without the allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) stats: MemoryStats,
-    /// Highest values that it reached.
     pub(crate) reach: Reach,
-    /// True if the allocator chose between equal blocks, which depends on addresses.
+    /// True if the allocator chose between equal blocks, a choice that depends on addresses.
     pub(crate) has_tie: bool,
-    /// True if every growth was the recording's.
+    /// True if every growth matched the recording.
     pub(crate) is_following: bool,
-    /// Number of growths that were the recording's.
+    /// Number of growths that matched the recording.
     pub(crate) followed: usize,
     pub(crate) oom_request: Option<u64>,
     pub(crate) requests: u64,
@@ -79,7 +78,7 @@ impl<S: EventSink> Replayed<S> {
     }
 }
 
-/// Looks at an allocator after each step of a run.
+/// Observes an allocator after each step of a run.
 pub(crate) trait Watcher<S> {
     /// Called after each event of the recording; `false` ends the run.
     fn after(&mut self, event: usize, allocator: &mut CachingAllocator<SimulatedMemory, S>) -> bool;
@@ -106,17 +105,17 @@ impl Replay {
         }
     }
 
-    /// Runs all requests. About 0.3 µs a request.
+    /// Runs all requests. About 0.3 µs per request.
     pub fn run<S: EventSink>(&self, requests: &Requests<'_>, sink: S, progress: &Progress) -> Result<Replayed<S>, Cancelled> {
         self.run_watched(requests, sink, &mut (), progress)
     }
 
-    /// [`run`](Self::run), and how that ended.
+    /// Like [`run`](Self::run), but returns only the result without the allocator.
     pub(crate) fn end(&self, requests: &Requests<'_>, progress: &Progress) -> Result<Ended, Cancelled> {
         Ok(self.run(requests, (), progress)?.ended())
     }
 
-    /// [`run`](Self::run) with a watcher, which is called after each event.
+    /// Like [`run`](Self::run), with a watcher that is called after each event.
     pub(crate) fn run_watched<S: EventSink, W: Watcher<S>>(
         &self,
         requests: &Requests<'_>,
@@ -130,11 +129,11 @@ impl Replay {
             memory.follow(&requests.growths);
         }
         let mut conf = self.conf.clone();
-        // The limit is given; the fraction would set another one.
+        // The limit is given separately; the fraction would set another one.
         conf.per_process_memory_fraction = 1.0;
         let mut allocator = CachingAllocator::new(memory, sink, conf, self.version);
         allocator.set_limit(self.limit);
-        // The question is what the setting does, whichever release the rest of the rules are of.
+        // Apply this setting whichever release's rules are used, because its effect is the question.
         allocator.throws_early |= self.conf.other("throw_on_cudamalloc_oom") == Some("True");
         let mut slots = vec![BlockIx::NONE; requests.slots as usize];
         adopt(&mut allocator, &requests.start, &mut slots);
@@ -176,7 +175,7 @@ impl Replay {
                     };
                     match (step, served.get()) {
                         (Step::Alloc { slot }, _) => slots[slot as usize] = served,
-                        // The program went on without this block.
+                        // The recorded program went on without this block.
                         (_, Some(block)) => {
                             if !requests.trials.contains(&(i as u32)) {
                                 end.rescued_event.get_or_insert(i as u32);

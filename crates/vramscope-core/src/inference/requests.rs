@@ -1,7 +1,7 @@
-//! [`Requests`]: what a recorded program asked of the allocator, read back from the trace.
+//! [`Requests`]: what a recorded program asked of the allocator, reconstructed from the trace.
 //!
 //! A trace records allocations, frees and completions directly. The rest is inferred: which releases were calls of `empty_cache`
-//! and which happened inside a request that was out of memory, and which segments belong to private pools.
+//! and which belonged to a request that ran out of memory, and which segments belong to private pools.
 
 use std::sync::Arc;
 
@@ -12,47 +12,47 @@ use super::cap_range::Bounds;
 use crate::allocator::{Growth, StartSegment};
 use crate::model::{Action, DeviceRecording, EventId, PoolKey};
 
-/// Nothing to do at this event: it follows from another one.
+/// Nothing to do at this event; it follows from another one.
 pub(super) const SKIP: u32 = u32::MAX;
-/// `empty_cache` is called here.
+/// The program calls `empty_cache` here.
 pub(super) const EMPTY_CACHE: u32 = u32::MAX - 1;
 /// A free that completes later.
 pub(super) const LATER: u32 = 1 << 31;
 
-/// One step of a program, as [`Requests::step`] reads it from an event.
+/// One step of a program, which [`Requests::step`] reads from an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask for memory and remember the block under a number.
+    /// Request memory, and store the block under a number.
     Alloc {
         /// Number of the block; used again after a free.
         slot: u32,
     },
-    /// Ask for memory; this request failed in the recording. If it succeeds, its block is freed at once.
+    /// Request memory. This request failed in the recording; if it succeeds now, its block is freed at once.
     Failing,
-    /// Free; the block is reusable at once.
+    /// Free a block that is reusable at once.
     Free {
         /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// Free; the block is reusable after its [`Complete`](Self::Complete).
+    /// Free a block that is reusable only after its [`Complete`](Self::Complete).
     FreeLater {
         /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// Another stream is done: a block of [`FreeLater`](Self::FreeLater) becomes reusable.
+    /// Another stream finished: the block of a [`FreeLater`](Self::FreeLater) becomes reusable.
     Complete {
         /// Number of the block, as its `Alloc` has it.
         slot: u32,
     },
-    /// Give free segments back to the device, as `empty_cache` does.
+    /// Release free segments to the device, as `empty_cache` does.
     EmptyCache,
     /// Do nothing: the event follows from another one.
     Skip,
 }
 
-/// The requests of one device's trace, with the state they began in.
+/// The requests of one device's trace, and the state before its first event.
 ///
-/// What was read from the trace (`Known`) is shared, so that it can be kept with the recording and used again.
+/// The data read from the trace (`Known`) is shared, so that it can be stored with the recording and used again.
 #[derive(Debug)]
 pub struct Requests<'a> {
     pub(crate) device: &'a DeviceRecording,
@@ -80,86 +80,85 @@ pub(crate) struct Untraced {
     pub(crate) address: u64,
     pub(crate) size: u64,
     pub(super) slot: u32,
-    /// The event before which it must be gone; the number of events for the state at the end.
+    /// The event before which it must have been freed; the number of events if it must only be gone from the state at the end.
     pub(super) gone: Option<EventId>,
 }
 
-/// What [`Requests::read`] found out about a trace. Four bytes per event.
+/// What [`Requests::read`] found in a trace. About four bytes per event.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// What each event means, see [`Requests::step`].
+    /// The meaning of each event, see [`Requests::step`].
     pub(super) plan: Vec<u32>,
-    /// Completions that came while a request was being retried; the trace has them after that request.
+    /// Completions that happened while a request was retried; the trace lists them after that request.
     pub(crate) after: FxHashMap<EventId, Vec<u32>>,
-    /// Stretches of releases that were not taken for `empty_cache`.
+    /// Runs of releases that were not attributed to `empty_cache`.
     pub(super) retries: Vec<Retry>,
-    /// Requests before which a graph capture began, which empties the cache first.
+    /// Requests before which a graph capture began; beginning a capture empties the cache.
     pub(crate) captures: FxHashSet<EventId>,
-    /// Trials of cuDNN, refused or granted: the program goes on without them.
+    /// Trials of cuDNN, refused or granted; the program does not depend on them.
     pub(crate) trials: FxHashSet<EventId>,
-    /// Requests that went to a private pool.
+    /// The pool of each request that went to a private pool.
     pub(crate) private: FxHashMap<EventId, PoolKey>,
-    /// Handles needed: the most blocks alive at once.
+    /// Number of slots: the most blocks live at once.
     pub(crate) slots: u32,
-    /// Segments and blocks that were there before the first event.
+    /// Segments and blocks that existed before the first event.
     pub(crate) start: Vec<StartSegment>,
-    /// True if the recording's segments are not those after its last event.
+    /// True if the recording's segments are later than its last event.
     pub(crate) ignores_end: bool,
-    /// Blocks of the start that no event names.
+    /// Blocks of the start state that no event names.
     pub(crate) untraced_blocks: Vec<Untraced>,
-    /// Their slots, by the event before which they are freed without an action.
+    /// Slots of those blocks, by the event before which they are freed without an action.
     pub(crate) untraced: FxHashMap<EventId, Vec<u32>>,
     pub growths: Vec<Growth>,
-    /// The most that was reserved at once, with what had to fit beside it: no limit can have been below.
+    /// The most that was reserved at once, including what had to fit in addition; no limit can have been lower.
     pub(crate) least_limit: u64,
-    /// The least that was refused; `None` when nothing was.
+    /// The least that was refused; `None` if nothing was refused.
     pub(crate) refused: Option<u64>,
-    /// What bounds the cap, over time.
+    /// Bounds of the cap over time.
     pub(crate) bounds: Bounds,
-    /// The most that was reserved or requested when something was released before a growth: no limit has to be higher.
+    /// The most that was reserved or requested when memory was released before a growth; the limit need not be higher.
     pub(crate) most_needed: u64,
-    /// Free device memory plus reserved memory at an OOM of the device itself: what this process could have had.
+    /// Free device memory plus reserved memory when the device itself was full: the most that this process could have had.
     pub(crate) device_room: Option<u64>,
-    /// Requests, failed ones included.
+    /// Number of requests, including failed ones.
     pub(crate) count: u64,
-    /// What had to be assumed because the trace does not record it.
+    /// Assumptions about what the trace does not record.
     pub(crate) assumptions: Vec<Assumption>,
 }
 
 impl<'a> Requests<'a> {
-    /// Requests that were read before, with the device they were read from.
+    /// Reuses requests that were read before from this device.
     pub(crate) fn again(device: &'a DeviceRecording, known: Arc<Known>) -> Self {
         Requests { device, known }
     }
 
-    /// What was read, to be kept.
+    /// The data read from the trace, for reuse.
     pub(crate) fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known)
     }
 
-    /// The device they were read from.
     pub fn device(&self) -> &'a DeviceRecording {
         self.device
     }
 
-    /// The number of requests, failed ones included.
+    /// The number of requests, including failed ones.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// True when answers under other settings rest on more than the requests: blocks from before the trace, pools of captured
-    /// graphs, or missing events.
+    /// True if other settings' answers also depend on blocks from before the trace, pools of captured graphs, or missing events.
     pub(crate) fn needs_assumptions(&self) -> bool {
         self.assumptions.iter().any(|a| !matches!(a, Assumption::GuardedFrees { .. }))
     }
 
-    /// True when some frees waited for another stream.
+    /// True if some frees waited for another stream.
     pub(crate) fn has_guarded_frees(&self) -> bool {
         self.assumptions.iter().any(|a| matches!(a, Assumption::GuardedFrees { .. }))
     }
 
-    /// The model differs from the recording near this event: reads the run of releases there in another way. First its
-    /// completions as part of the wait, then its releases as a call of `empty_cache`. `false` if there is no other way left.
+    /// Changes the interpretation of the releases near this event, because the model differs from the recording there. The first
+    /// time, their completions become part of the wait; the second time, the releases become a call of `empty_cache`. `false` if
+    /// no other interpretation is left.
     pub(crate) fn read_differently(&mut self, event: EventId) -> bool {
         let event = event as usize;
         let known = Arc::make_mut(&mut self.known);
@@ -183,17 +182,17 @@ impl<'a> Requests<'a> {
         true
     }
 
-    /// Handles needed by [`step`](Self::step): the most blocks alive at once.
+    /// Number of slots that [`step`](Self::step) uses: the most blocks live at once.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Bytes that were reserved before the first event: no run can be under a lower limit.
+    /// Bytes reserved before the first event; no run can have a lower limit.
     pub fn reserved_before(&self) -> u64 {
         self.start.iter().map(|s| s.size).sum()
     }
 
-    /// Blocks that were live before the first event: slot, bytes, stream.
+    /// Blocks live before the first event: slot, bytes, stream.
     pub fn blocks_before(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let of = |s: &'_ StartSegment| {
             let stream = s.stream;
@@ -202,7 +201,7 @@ impl<'a> Requests<'a> {
         self.start.iter().flat_map(of)
     }
 
-    /// The same with the first byte of each: slot, address, bytes, stream.
+    /// Like [`blocks_before`](Self::blocks_before), with addresses: slot, address, bytes, stream.
     pub(crate) fn blocks_before_at(&self) -> impl Iterator<Item = (u32, u64, u64, u64)> + '_ {
         let live = |s: &'_ StartSegment| {
             s.blocks
@@ -214,12 +213,12 @@ impl<'a> Requests<'a> {
         self.start.iter().flat_map(live)
     }
 
-    /// True where a graph capture begins, which empties the cache first.
+    /// True if a graph capture begins at this event; beginning a capture empties the cache.
     pub fn begins_capture(&self, event: usize) -> bool {
         self.captures.contains(&(event as u32))
     }
 
-    /// Slots whose guarded free completes behind an event, beside what [`step`](Self::step) tells.
+    /// Slots whose free completes after this event, in addition to [`step`](Self::step).
     pub fn completed_after(&self, event: usize) -> impl Iterator<Item = u32> + '_ {
         self.after.get(&(event as u32)).into_iter().flatten().copied()
     }
@@ -236,7 +235,7 @@ impl<'a> Requests<'a> {
         if self.private.is_empty() { (0, 0) } else { self.private.get(&(event as u32)).copied().unwrap_or((0, 0)) }
     }
 
-    /// What to do at an event.
+    /// What the program did at an event.
     #[inline]
     pub fn step(&self, event: usize) -> Step {
         step_of(self.device.events.action[event], self.plan[event])
@@ -265,15 +264,15 @@ impl Known {
     }
 }
 
-/// Releases taken to be part of a request that was tried again, or of garbage collection.
+/// A run of releases that belongs to a retried request, or to garbage collection.
 #[derive(Clone, Debug)]
 pub(super) struct Retry {
-    /// First event of the stretch.
+    /// First event of the run.
     pub(super) from: usize,
     pub(super) release: Option<usize>,
     pub(super) request: usize,
     pub(super) completions: Vec<(usize, u32)>,
-    /// Every completion is taken to come from the wait before the cache was emptied; otherwise those before the first release
-    /// are taken to come from polling.
+    /// If true, every completion counts as part of the wait before the cache was emptied. If false, completions before the first
+    /// release count as found by polling.
     pub(super) completions_waited: bool,
 }

@@ -1,4 +1,4 @@
-//! A list of requests that no recording holds, run on the model: the steps of a program with other sizes, or in another order.
+//! Runs a list of requests that is not from a recording: a program's steps with other sizes, or in another order.
 
 use rustc_hash::FxHashMap;
 
@@ -14,25 +14,25 @@ use crate::inference::requests::Known;
 use crate::inference::whatif::Prepared;
 use crate::model::{AllocConf, PoolKey, TorchVersion};
 
-/// One step of a script. Rows are numbered by its author.
+/// One step of a script. The script's author chooses the row numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Ask for the memory of this row.
+    /// Request the memory of this row.
     Alloc(u32),
-    /// Free this row's block; it is reusable at once.
+    /// Free this row's block, which is reusable at once.
     Free(u32),
-    /// Free this row's block; it is reusable after its `Complete`.
+    /// Free this row's block, which is reusable only after its `Complete`.
     FreeLater(u32),
     /// Complete the free of this row's block.
     Complete(u32),
-    /// Give free segments back to the device, as `empty_cache` does.
+    /// Release free segments to the device, as `empty_cache` does.
     EmptyCache,
 }
 
-/// What a row asks for.
+/// The request of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Bytes; 0 is not asked for at all.
+    /// Bytes; a row of 0 bytes is not requested at all.
     pub size: u64,
     /// Raw stream handle; 0 is the default stream.
     pub stream: u64,
@@ -40,33 +40,33 @@ pub struct Asked {
     pub pool: PoolKey,
 }
 
-/// Requests to run, and what they begin from.
+/// A list of requests and the state that it starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct Script<'a> {
-    /// The steps in order; each names a row by its index in [`rows`](Self::rows).
+    /// The steps in order. Each names a row by its index in [`rows`](Self::rows).
     pub asks: &'a [Ask],
-    /// What each row asks for.
+    /// The request of each row.
     pub rows: &'a [Asked],
-    /// Segments and blocks that are there before the first step; `None` begins with an empty allocator.
+    /// The state before the first step; `None` starts with an empty allocator.
     pub start: Option<&'a Start>,
 }
 
-/// The state a recording began in.
+/// The state in which a recording began.
 #[derive(Clone, Debug)]
 pub struct Start {
     known: std::sync::Arc<Known>,
-    /// Which row stands for each block.
+    /// The row of each block, by the block's slot.
     rows: FxHashMap<u32, u32>,
 }
 
 impl Start {
-    /// The state that a recording began in; rows by the slots of its blocks.
+    /// The state in which a recording began. `rows` maps the slots of its blocks to rows.
     pub fn of(prepared: &Prepared, rows: FxHashMap<u32, u32>) -> Self {
         Start { known: prepared.known(), rows }
     }
 }
 
-/// How to run a script.
+/// Options of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
     /// The settings; their `per_process_memory_fraction` is ignored, see [`limit`](Self::limit).
@@ -79,29 +79,28 @@ pub struct Terms {
     pub placement: Placement,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Scripted {
-    /// The counters at the end, or at the request that failed.
+    /// The counters at the end, or at the failed request.
     pub stats: MemoryStats,
-    /// Index of the step that failed; `None` if all were served.
+    /// Index of the step that failed; `None` if all succeeded.
     pub failed: Option<usize>,
-    /// Some choice fell between equal blocks, which addresses decide.
+    /// True if the allocator chose between equal blocks, a choice that depends on addresses.
     pub has_tie: bool,
-    /// How far it came.
+    /// The highest values reached.
     pub reach: Reach,
-    /// Bytes of the block that each row got, 0 for none: what is too small to be split off stays with it.
+    /// Block size that each row got, in bytes; 0 for none. A rest too small to split off stays with its block.
     pub blocks: Vec<u64>,
 }
 
 impl Script<'_> {
-    /// Runs the steps up to the first that fails. About 0.3 µs a request.
+    /// Runs the steps up to the first failure. About 0.3 µs per request.
     pub fn run(&self, terms: &Terms) -> Scripted {
         self.run_into(terms, ()).0
     }
 
-    /// [`run`](Self::run) with a sink, which receives the index of each step before its actions. Returns the sink and the
-    /// segments held at the end.
+    /// Like [`run`](Self::run), with a sink that gets each step's index before its actions. Also returns it and the final segments.
     pub fn run_into<S: EventSink>(&self, terms: &Terms, sink: S) -> (Scripted, S, Vec<HeldSegment>) {
         let memory = SimulatedMemory::new(UNKNOWN_CAPACITY, terms.placement);
         let mut conf = terms.conf.clone();

@@ -1,5 +1,5 @@
-//! The state a trace began in, as the allocator needs it: the segments and live blocks that the tables find, with the free ranges
-//! between the blocks and the rest that a block keeps.
+//! The state in which a trace began, as the allocator needs it: the segments and live blocks that the tables find, plus the free
+//! space between the blocks and the unused rest inside a block.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::tables::SegmentAt;
 use crate::tables::initial::find_initial;
 use crate::tables::runs::RunTimeline;
 
-/// What is known of a block that was live before the first event.
+/// What is known about a block that was live before the first event.
 struct Known {
     requested: u64,
     is_pending: bool,
-    /// The whole size, where it is certain.
+    /// The size of the whole block, if it is certain.
     size: Option<u64>,
     is_gone: bool,
 }
 
-/// The segments and blocks before the first event; empty for a trace that saw everything.
+/// The segments and blocks before the first event; empty if the trace starts with the first allocation.
 pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
     let timeline = RunTimeline::recorded(device);
     if timeline.initial.is_empty() {
@@ -53,7 +53,7 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
             }
             let room = known.get(next).map_or(end, |n| n.0.min(end)) - start;
             let rounded = conf.round_size(k.requested).min(room);
-            // A large block keeps a rest of up to 1 MiB; no hole of the large pool is that small.
+            // A large block may include an unused rest of up to 1 MiB; free blocks of the large pool are always larger than that.
             let keeps_rest = run.class == SizeClass::Large && !run.is_expandable && !conf.expandable_segments;
             let is_oversize = keeps_rest && conf.max_split_size.is_some_and(|max| rounded >= max);
             let (size, is_guess) = match k.size {
@@ -81,14 +81,14 @@ pub(crate) fn segments_before(device: &DeviceRecording) -> Vec<StartSegment> {
     out
 }
 
-/// Lets the guessed block that ends at `hole` keep as much of the hole as the rules allow, because the recording did not use it
-/// where the model would have. `false` when there is no such block.
+/// Extends the guessed block that ends at `hole` as far as the rules allow: the model would have used that free space, but the
+/// recording did not. `false` if there is no such block.
 pub(crate) fn widen_guess_before(start: &mut [StartSegment], hole: u64) -> bool {
     let Some(segment) = start.iter_mut().find(|s| s.address <= hole && hole < s.address + s.size) else { return false };
     let Some(at) = segment.blocks.iter().position(|b| b.address == hole && !b.is_in_use()) else { return false };
     let Some(before) = at.checked_sub(1).filter(|&b| segment.blocks[b].size_is_a_guess) else { return false };
     let gap = segment.blocks[at].size;
-    // A hole of the large pool is larger than 1 MiB and therefore not the rest of a block.
+    // Free space in the large pool is larger than 1 MiB, otherwise it is the rest of a block.
     let rest = gap.saturating_sub(SMALL_MAX + 512).min(SMALL_MAX);
     if rest == 0 {
         return false;
@@ -104,7 +104,7 @@ fn end_of(run: &SegmentAt) -> u64 {
     run.address.saturating_add(run.size)
 }
 
-/// Blocks that were live before the trace, by address.
+/// The blocks that were live before the trace, by address.
 fn blocks_before(device: &DeviceRecording, timeline: &RunTimeline) -> BTreeMap<u64, Known> {
     let events = &device.events;
     let conf = &device.settings.conf;
@@ -113,7 +113,6 @@ fn blocks_before(device: &DeviceRecording, timeline: &RunTimeline) -> BTreeMap<u
         let before = runs.partition_point(|run| run.address <= address);
         before > 0 && address < end_of(&runs[before - 1])
     };
-    // Nobody can cancel this one.
     let initial = find_initial(device, timeline, &Progress::new()).unwrap_or_default();
     let mut known: BTreeMap<u64, Known> = initial
         .into_iter()
@@ -123,7 +122,7 @@ fn blocks_before(device: &DeviceRecording, timeline: &RunTimeline) -> BTreeMap<u
             (b.address, Known { requested: b.requested, is_pending: b.pending, size, is_gone: false })
         })
         .collect();
-    // An allocation starts at the start of a hole, so the first ones behind a block show where it ends.
+    // An allocation begins where a free range begins, so the first ones after a block show where it ends.
     for i in 0..events.len() {
         let address = events.address[i];
         match events.action[i] {
@@ -167,7 +166,7 @@ mod tests {
             push(Action::SegmentMap, 2 * page, 2);
         }
         push(Action::SegmentUnmap, 0, 20);
-        // Mapped before the trace, beside a page that stays.
+        // Pages that were mapped before the trace, next to one that stays.
         push(Action::SegmentUnmap, 100, 20);
         let (address, size) = (base + 120 * MEBIBYTE, 2 * MEBIBYTE);
         let class = SizeClass::Small;

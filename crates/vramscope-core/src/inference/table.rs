@@ -1,4 +1,4 @@
-//! A simulation as a [`Recording`]: what the model did, with the times and stacks of the requests that made it.
+//! A simulation as a [`Recording`]: the model's actions, with the times and stacks of the requests that caused them.
 
 use super::replay::Replayed;
 use super::whatif::{Question, WhatIf};
@@ -8,7 +8,6 @@ use crate::model::{
     Action, Cancelled, DeviceRecording, EventTable, Format, PoolKey, Progress, Recording, Settings, Source, StackId,
 };
 
-/// Writes actions into an event table.
 struct Writer<'a> {
     recorded: &'a EventTable,
     at: usize,
@@ -30,12 +29,12 @@ impl EventSink for Writer<'_> {
 }
 
 impl WhatIf<'_> {
-    /// Runs a question with the driver's placement and gives everything the allocator did as a recording of its own, with the
-    /// stacks of `recording`, which this device must belong to. Stops at the first failed request.
+    /// Runs a question with the driver's placement and returns everything the allocator did as a new recording with the stacks of
+    /// `recording`, which this device must belong to. Stops at the first failed request.
     pub fn simulate(&self, recording: &Recording, question: &Question, progress: &Progress) -> Result<Recording, Cancelled> {
         let device = self.requests().device;
         let conf = question.conf.clone();
-        // As PyTorch writes them into a snapshot, so that one made of this reads back the same.
+        // In PyTorch's snapshot format, so that an exported snapshot reads back as the same settings.
         let raw = [
             ("PYTORCH_CUDA_ALLOC_CONF", question.text.clone()),
             ("max_split_size", conf.max_split_size.map_or("-1".to_owned(), |bytes| bytes.to_string())),
@@ -66,7 +65,7 @@ impl WhatIf<'_> {
     }
 }
 
-/// Adds the segments and blocks of the end.
+/// Adds the segments and blocks at the end.
 fn close(run: Replayed<Writer<'_>>) -> DeviceRecording {
     let held = run.allocator.segments();
     let mut out = run.allocator.sink.out;

@@ -1,9 +1,9 @@
 //! Memory that was in use before the recording began and was freed without an event.
 //!
-//! PyTorch 2.0 records the free of a block only when it has recorded its allocation; later releases record no free while recording
-//! is off. Such a block still shows: an allocation behind it does not stand at the start of its hole, or a request takes a new
-//! segment although there seemed to be room. This module puts the block into the state that the trace begins in, and frees it at the
-//! last moment that the recording allows.
+//! PyTorch 2.0 records the free of a block only if it recorded its allocation, and later releases record no frees while recording
+//! is off. Such a block leaves signs: an allocation after it does not begin at the start of the free space, or a request takes a
+//! new segment although an old one seemed to have room. This module adds the block to the state before the trace, and frees it at
+//! the last moment that fits the recording.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ impl Untraced {
     }
 }
 
-/// Changes the start of `requests` so that `difference` disappears, if a block that no event names can explain it. `false` if
-/// not. One pass over the events before the difference.
+/// Changes the start state of `requests` so that `difference` disappears, if a block that no event names can explain it. `false`
+/// if not. One pass over the events before the difference.
 pub(crate) fn explain(requests: &mut Requests<'_>, difference: &Difference) -> bool {
     match difference.recorded {
         None if difference.modelled.is_none() => let_go_at_end(requests),
@@ -29,7 +29,7 @@ pub(crate) fn explain(requests: &mut Requests<'_>, difference: &Difference) -> b
     }
 }
 
-/// Frees the parts of such blocks where the recorded event needs room.
+/// Frees those parts of the blocks that the recorded event needs.
 fn let_go(requests: &mut Requests<'_>, recorded: Happening, event: EventId) -> bool {
     let size = match recorded.action {
         Action::Alloc => requests.device.settings.conf.round_size(recorded.size),
@@ -45,7 +45,7 @@ fn let_go(requests: &mut Requests<'_>, recorded: Happening, event: EventId) -> b
         if block.gone.is_some() || !block.overlaps(recorded.address, size) {
             continue;
         }
-        // The space before and after it may have been other blocks, which stay.
+        // The memory before and after this range may have belonged to other blocks, which stay.
         let from = block.address.max(recorded.address);
         let to = (block.address + block.size).min(end);
         is_any = true;
@@ -59,7 +59,7 @@ fn let_go(requests: &mut Requests<'_>, recorded: Happening, event: EventId) -> b
     is_any
 }
 
-/// Makes two blocks of one, at an address inside; the second part is the last of the list.
+/// Splits a block into two at an address inside it; the second part becomes the last of the list.
 fn cut(requests: &mut Requests<'_>, at: usize, address: u64) {
     let block = requests.untraced_blocks[at];
     let end = block.address + block.size;
@@ -79,7 +79,7 @@ fn cut(requests: &mut Requests<'_>, at: usize, address: u64) {
     requests.untraced_blocks.push(Untraced { address, size: end - address, slot, gone: None });
 }
 
-/// Frees those at the end that are not in the file's final state.
+/// Frees the blocks at the end of the trace that are not in the file's final state.
 fn let_go_at_end(requests: &mut Requests<'_>) -> bool {
     let device = requests.device;
     let end = device.events.len() as u32;
@@ -96,7 +96,7 @@ fn let_go_at_end(requests: &mut Requests<'_>) -> bool {
     is_any
 }
 
-/// Adds the block that was in the way: in front of where the allocation went, or where the model put it.
+/// Adds the block that was in the way: before the recorded allocation, or at the address that the model chose.
 fn hold(requests: &mut Requests<'_>, difference: &Difference, recorded: Happening) -> bool {
     let place = match (recorded.action, difference.modelled) {
         (Action::Alloc, modelled) => gap_before(requests, recorded.address, difference.event)
@@ -126,7 +126,7 @@ fn segment_of(start: &mut [StartSegment], address: u64) -> Option<&mut StartSegm
     start.iter_mut().find(|s| s.address <= address && address - s.address < s.size)
 }
 
-/// The free space of the start that begins at `address`.
+/// The free range of the start state that begins at `address`, with its size.
 fn hole_at(requests: &Requests<'_>, address: u64) -> Option<(u64, u64)> {
     let blocks = requests.start.iter().flat_map(|s| &s.blocks);
     blocks.filter(|b| !b.is_in_use() && b.address == address).map(|b| (b.address, b.size)).next()

@@ -1,8 +1,8 @@
-//! What if: the recorded requests under other settings and limits.
+//! What if: runs the recorded requests under other settings and limits.
 //!
-//! Up to PyTorch 2.12 a choice between equal free blocks falls on the lower address, and addresses are the driver's. So a
-//! question is answered by several runs, each with another idea of where segments go: what all agree on is certain, for the
-//! rest the span is given.
+//! Up to PyTorch 2.12 the allocator chooses the lower address among equal free blocks, and the driver decides addresses. So a
+//! question is answered by several runs with different placements of segments. What all runs agree on is certain; for other
+//! figures the answer gives a range.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::model::{Action, AllocConf, Cancelled, DeviceRecording, Progress, Stag
 pub struct Question {
     /// The settings to run with.
     pub conf: AllocConf,
-    /// As the user wrote them; shown and printed.
+    /// The settings as the user wrote them, for display.
     pub text: String,
-    /// The most bytes that may be reserved; `None` is as much as wanted.
+    /// The most bytes that may be reserved; `None` for no limit.
     pub limit: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Question {
     }
 }
 
-/// The settings of a line as people copy it: `export PYTORCH_CUDA_ALLOC_CONF="…"` is taken for what it sets.
+/// Extracts the settings from a copied line: of `export PYTORCH_CUDA_ALLOC_CONF="…"` it keeps the value.
 pub fn settings_of(line: &str) -> &str {
     let trimmed = line.trim();
     let bare = trimmed.strip_prefix("export ").map_or(trimmed, str::trim_start);
@@ -50,72 +50,72 @@ pub fn settings_of(line: &str) -> &str {
     value.map_or(line, |v| v.trim().trim_matches(['"', '\'']))
 }
 
-/// The figures of one answer, under the names of the command-line contract. Bytes are whole blocks and segments.
+/// The figures of one answer, named as in the command-line contract. Bytes are those of whole blocks and segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// The settings as asked.
     pub conf: String,
-    /// The limit that applied: the one asked for, or the settings' own where that is lower (`per_process_memory_fraction`).
+    /// The limit that applied: the one asked for, or that of the settings (`per_process_memory_fraction`) if it is lower.
     pub limit_bytes: Option<u64>,
-    /// Memory of the device, if the recording has it; it bounds the run also without a limit.
+    /// Memory of the device, if the recording has it. It bounds the run even without a limit.
     pub device_bytes: Option<u64>,
-    /// Whether a request failed; the run stops there.
+    /// True if a request failed; the run stops there.
     pub oom: bool,
-    /// Which request, counted from 0.
+    /// Index of the failed request, from 0; `None` if none failed.
     pub oom_request: Option<u64>,
-    /// Highest reserved bytes; up to the failing request if there is one.
+    /// Highest reserved bytes; if a request failed, up to that request.
     pub peak_reserved_bytes: u64,
-    /// Highest allocated bytes, likewise.
+    /// Highest allocated bytes, up to the same point.
     pub peak_allocated_bytes: u64,
-    /// Highest active bytes: allocated, and freed but guarded by another stream.
+    /// Highest active bytes: allocated blocks, and freed blocks that another stream still uses.
     pub peak_active_bytes: u64,
-    /// Highest requested bytes of active blocks, before rounding.
+    /// Highest requested bytes (before rounding) of active blocks.
     pub peak_requested_bytes: u64,
-    /// Highest bytes of free pieces in segments in use.
+    /// Highest bytes of free blocks in segments that are partly in use.
     pub peak_inactive_split_bytes: u64,
-    /// Times the cache was emptied to try again.
+    /// How often the cache was emptied for a retry.
     pub num_alloc_retries: u64,
     /// Requests that failed for lack of memory.
     pub num_ooms: u64,
-    /// Calls of `cudaMalloc`, or mappings.
+    /// Number of `cudaMalloc` or mapping calls.
     pub num_device_alloc: u64,
-    /// Calls of `cudaFree`, or unmappings.
+    /// Number of `cudaFree` or unmapping calls.
     pub num_device_free: u64,
-    /// Most segments at once; expandable ones are not counted, as in PyTorch.
+    /// Most segments at once; as in PyTorch, expandable segments are not counted.
     pub peak_segments: u64,
     /// Reserved bytes at the end.
     pub final_reserved_bytes: u64,
     /// Allocated bytes at the end.
     pub final_allocated_bytes: u64,
-    /// Requests served or refused.
+    /// Number of requests, served or refused.
     pub requests: u64,
-    /// Time the answer took.
+    /// Time that the answer took, in seconds.
     pub seconds: f64,
-    /// True when no figure depends on anything that the trace does not tell: every placement tried gives this row.
+    /// True if no figure depends on anything missing from the trace: every placement tried gives the same row.
     pub certain: bool,
-    /// Why it is not certain: `placement` (where the driver puts segments), `limit` (known only as a span), `timing` (when
-    /// guarded frees complete), `trace` (see the assumptions).
+    /// Why it is not certain: `placement` (where the driver puts segments), `limit` (known only as a range), `timing` (when
+    /// deferred frees complete), `trace` (see the assumptions).
     pub uncertain_because: Option<&'static str>,
-    /// Lowest and highest peak of reserved bytes over the places tried.
+    /// Lowest and highest peak of reserved bytes over all placements tried.
     pub peak_reserved_span: [u64; 2],
-    /// Requests that may fail: `[earliest, latest]`; `null` in a place without OOM counts as the number of requests.
+    /// The range of the failed request, `[earliest, latest]`. A placement without a failure counts as the number of requests.
     pub oom_request_span: Option<[u64; 2]>,
-    /// Some of the places tried give the other verdict.
+    /// True if some of the placements give the other verdict.
     pub oom_varies: bool,
-    /// Where the limit is known only as a span: the smallest limit of the span under which every request is served, to 2 MiB.
+    /// If the limit is known only as a range: the smallest limit of that range under which every request succeeds, to 2 MiB.
     pub passes_from_bytes: Option<u64>,
-    /// Lowest and highest value of every other figure that is not the same in all places tried, by its name.
+    /// Lowest and highest value of every other figure that differs between placements, by name.
     pub spans: BTreeMap<&'static str, [u64; 2]>,
-    /// Whether the model reproduces the recording under its own settings.
+    /// True if the model reproduces the recording under its own settings.
     pub agrees_with_recording: bool,
-    /// What a recording with a failure leaves open, at its end or in a step that was given up: every request served is every recorded one.
+    /// What a recording with a failure leaves open. "Every request served" then only covers the recorded requests.
     pub ends_at_failure: Option<Horizon>,
 }
 
 /// A figure's name and how to read it from a row.
 type Figure = (&'static str, fn(&Row) -> u64);
 
-/// Figures that places may change, beside the peak of reserved memory and the failing request, which have spans of their own.
+/// Figures that may differ between placements, besides the reserved peak and the failed request, which have their own fields.
 const FIGURES: [Figure; 12] = [
     ("peak_allocated_bytes", |r| r.peak_allocated_bytes),
     ("peak_active_bytes", |r| r.peak_active_bytes),
@@ -132,56 +132,55 @@ const FIGURES: [Figure; 12] = [
 ];
 
 impl Row {
-    /// True when verdict, failing request and peak of reserved memory are certain; lesser figures may still have
-    /// [spans](Self::spans).
+    /// True if the verdict, the failed request and the reserved peak are certain. Others may have [spans](Self::spans).
     pub fn is_outcome_certain(&self) -> bool {
         let only_lesser = self.uncertain_because != Some("trace");
         let is_one = |span: [u64; 2]| span[0] == span[1];
         only_lesser && is_one(self.peak_reserved_span) && self.oom_request_span.is_none_or(is_one)
     }
 
-    /// True when there is anything a request could be refused by: a limit, or a device that the run comes near. Half the device is
-    /// far: no guess about what a trace does not tell doubles the reserved memory.
+    /// True if a request could be refused: there is a limit, or the run fills more than half the device. At less than half, no
+    /// uncertainty of the trace matters: none doubles the reserved memory.
     fn can_fail(&self) -> bool {
         let fills = |total: u64| self.peak_reserved_span[1] > total / 2;
         self.oom || self.oom_varies || self.limit_bytes.is_some() || self.device_bytes.is_some_and(fills)
     }
 
-    /// True when it is certain whether every request is served, whatever else is not.
+    /// True if it is certain whether every request succeeds, even if other figures are uncertain.
     pub fn is_verdict_certain(&self) -> bool {
         !self.can_fail() || (self.uncertain_because != Some("trace") && !self.oom_varies)
     }
 
-    /// True when its figures rest on what the trace does not tell: estimates.
+    /// True if the figures depend on data missing from the trace, so they are estimates.
     pub fn is_estimate(&self) -> bool {
         self.uncertain_because == Some("trace")
     }
 
-    /// By how much the peak exceeds the limit. With expandable segments it may: PyTorch compares the limit with the request,
-    /// rounded to 2 MiB, and then maps whole pages of 20 MiB.
+    /// By how many bytes the peak exceeds the limit. This is possible with expandable segments: PyTorch compares the limit with
+    /// the request rounded to 2 MiB, and then maps whole pages of 20 MiB.
     pub fn over_limit(&self) -> u64 {
         self.limit_bytes.map_or(0, |limit| self.peak_reserved_bytes.saturating_sub(limit))
     }
 }
 
-/// A row, with its curve and what was assumed.
+/// A row with its curve and its assumptions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The question as it was asked.
+    /// The question that it answers.
     pub question: Question,
-    /// Its figures, also printed as JSON.
+    /// The figures, also printed as JSON.
     pub row: Row,
-    /// Empty unless points were asked for.
+    /// Empty unless the caller asked for points.
     pub curve: Curve,
-    /// Empty where the answer is exact.
+    /// Empty if the answer is exact.
     pub assumptions: Vec<Assumption>,
-    /// How far its runs came; `None` where other limits were tried too.
+    /// The highest values of its runs; `None` if other limits were tried too.
     pub(super) reach: Option<Reach>,
-    /// The run went on as the recording to its end, but did not make all of its segments.
+    /// True if the run followed the recording to its end but did not make all of its segments.
     pub(super) follows_in_part: bool,
 }
 
-/// How many other places are tried, by the number of requests: long runs are to be answered in seconds too.
+/// Number of other placements to try, by the number of requests: long runs must also finish within seconds.
 fn places_tried(requests: u64) -> usize {
     match requests {
         0..300_000 => 12,
@@ -190,7 +189,7 @@ fn places_tried(requests: u64) -> usize {
     }
 }
 
-/// Settings worth trying, each with what it is for.
+/// Settings worth trying, each with its purpose.
 pub const SUGGESTED: [(&str, &str); 12] = [
     ("", "PyTorch's defaults"),
     ("expandable_segments:True", "segments grow in place, so holes between them do not arise"),
@@ -216,7 +215,7 @@ pub struct WhatIf<'a> {
     own: Arc<OwnRun>,
 }
 
-/// What [`WhatIf::new`] found out about a device, to be kept beside the recording: [`WhatIf::again`] then costs nothing.
+/// What [`WhatIf::new`] found out about a device. Store it with the recording: [`WhatIf::again`] then costs nothing.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     known: Arc<Known>,
@@ -224,47 +223,45 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What was read from the trace.
     pub(super) fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known)
     }
 }
 
 impl<'a> WhatIf<'a> {
-    /// Reads the requests and finds out whether the model reproduces the recording.
+    /// Reads the requests and checks whether the model reproduces the recording.
     pub fn new(device: &'a DeviceRecording, known_limit: Option<u64>, progress: &Progress) -> Result<Self, Cancelled> {
-        // The trace is read once and most often served once to see whether the model agrees.
+        // The trace is read once, and usually run once for the check.
         progress.begin(Stage::Replaying, 2 * device.events.len() as u64);
         let mut requests = Requests::read(device, progress)?;
         let own = Arc::new(explain(&mut requests, known_limit, progress)?);
         Ok(WhatIf { requests, own })
     }
 
-    /// True when a device's events hold requests to run again: it has allocations, or failures to allocate, and most of its memory is
-    /// not from before them.
+    /// True if a device has requests to run again: allocations or failed requests, and most memory not reserved before the trace.
     pub fn has_requests(device: &DeviceRecording) -> bool {
         Self::mostly_before(device).is_none() && device.events.action.iter().any(|a| matches!(a, Action::Alloc | Action::Oom))
     }
 
-    /// Bytes that were reserved before the trace began, if they are more than half of its peak. Their requests are not in the
-    /// trace, so no replay can say anything about that memory.
+    /// Bytes that were reserved before the trace began, if they are more than half of its peak. The trace does not contain the
+    /// requests for them, so a replay cannot say anything about that memory.
     pub fn mostly_before(device: &DeviceRecording) -> Option<u64> {
         let reserved = &device.source_totals.reserved;
         let (before, peak) = (reserved.start, reserved.values.iter().copied().max().unwrap_or(0));
         (reserved.is_known() && before.saturating_mul(2) > peak).then_some(before)
     }
 
-    /// What was found out, to be kept.
+    /// The results of [`new`](Self::new), for reuse.
     pub fn prepared(&self) -> Prepared {
         Prepared { known: self.requests.known(), own: Arc::clone(&self.own) }
     }
 
-    /// Continues with what was found out about the same device before.
+    /// Continues with results found for the same device before.
     pub fn again(device: &'a DeviceRecording, prepared: &Prepared) -> Self {
         WhatIf { requests: Requests::again(device, Arc::clone(&prepared.known)), own: Arc::clone(&prepared.own) }
     }
 
-    /// The recording under its own settings.
+    /// The run of the recording under its own settings.
     pub fn own(&self) -> &OwnRun {
         &self.own
     }
@@ -274,23 +271,23 @@ impl<'a> WhatIf<'a> {
         &self.requests
     }
 
-    /// The limit of a question without one: the recording's own, if it is known or follows from its failed requests.
+    /// The limit for a question without one: the recording's own, if it is known or follows from the failed requests.
     pub fn own_limit(&self) -> Option<u64> {
         self.own.replay.limit
     }
 
-    /// The question "as it was": the recording's own settings and limit.
+    /// The question with the recording's own settings and limit.
     pub fn own_question(&self) -> Question {
         let conf = self.own.replay.conf.clone();
         Question { text: conf.to_string(), conf, limit: self.own.replay.limit }
     }
 
-    /// The run that gives an answer's figures.
+    /// The run that produces an answer's figures.
     pub(crate) fn replay_of(&self, question: &Question) -> Replay {
         self.replay(question, Placement::Driver, true)
     }
 
-    /// The limit that applies to a question: the one it names, or the settings' own where that is lower.
+    /// The limit that applies to a question: its own, or that of the settings if it is lower.
     pub(crate) fn limit_of(&self, question: &Question) -> Option<u64> {
         let share = effects::share(&question.conf, self.requests.device.capacity);
         question.limit.into_iter().chain(share).min()
@@ -308,14 +305,14 @@ impl<'a> WhatIf<'a> {
         }
     }
 
-    /// Runs one question. `points` is how many points its curve shall have, 0 for none.
+    /// Answers one question. `points` is the number of points of the curve; 0 for none.
     pub fn ask(&self, question: &Question, points: usize, progress: &Progress) -> Result<Answer, Cancelled> {
         let started = Instant::now();
         let runs = 1 + places_tried(self.requests.count) as u64;
         progress.begin(Stage::Replaying, runs * self.requests.device.events.len() as u64);
         let (first, curve) = self.first_run(question, points, progress)?;
         let mut row = self.row(question, &first);
-        // Settings that change no segment of the whole run leave the recording's own figures, whatever the driver does.
+        // If the settings changed no segment of the whole run, the recording's own figures hold, whatever the driver does.
         let follows_all = first.is_following && !row.oom && first.followed == self.requests.growths.len();
         let is_the_recording = follows_all || (first.is_following && question.conf == self.own.replay.conf);
         let mut reach = Some(first.reach);
@@ -333,7 +330,7 @@ impl<'a> WhatIf<'a> {
         if let (Some(range), Some(limit)) = (range, row.limit_bytes)
             && is_own_limit
         {
-            // The recording's limit is known only as a span: its ends count as well.
+            // The recording's limit is known only as a range, so try both ends too.
             for end in [range.least, range.most].into_iter().filter(|&end| end != limit) {
                 let moved = Question { limit: Some(end), ..question.clone() };
                 let other = self.replay(&moved, Placement::Driver, true).end(&self.requests, progress)?;
@@ -353,11 +350,11 @@ impl<'a> WhatIf<'a> {
         if !is_the_recording && (self.requests.needs_assumptions() || !self.own.agreement.agrees()) {
             doubt(&mut row, "trace");
         }
-        // What was found out about the recording's limit says nothing about another one.
+        // What is known about the recording's limit does not apply to another limit.
         let concerns = |a: &&Assumption| is_own_limit || !matches!(a, Assumption::InferredLimit { .. });
         let mut assumptions: Vec<Assumption> = self.own.assumptions.iter().filter(concerns).cloned().collect();
         for (assumption, is_doubt) in effects::assumed(&question.conf, self.own.replay.version, &self.requests) {
-            // What the recording's own settings do is in what it shows.
+            // The effect of the recording's own settings is already part of the recording.
             let is_shown = question.conf == self.own.replay.conf && self.own.agreement.agrees();
             if is_doubt && !is_shown {
                 doubt(&mut row, "trace");
@@ -373,7 +370,7 @@ impl<'a> WhatIf<'a> {
         Ok(Answer { question: question.clone(), row, curve, assumptions, reach, follows_in_part })
     }
 
-    /// The run that gives an answer's figures. That under the recording's own settings was made to see whether the model agrees.
+    /// The run that produces an answer's figures. For the recording's own settings it was already made for the check.
     fn first_run(&self, question: &Question, points: usize, progress: &Progress) -> Result<(Ended, Curve), Cancelled> {
         let own = &self.own.replay;
         if let Some((ended, curve)) = self.own.ended.as_ref()
@@ -388,12 +385,12 @@ impl<'a> WhatIf<'a> {
         Ok((run.ended(), sampler.finish()))
     }
 
-    /// True where the recording's own settings and limit are answered without a run.
+    /// True if the recording's own settings and limit need no run.
     pub(super) fn knows_own_run(&self) -> bool {
         self.own.ended.is_some()
     }
 
-    /// The smallest limit of a span under which a question passes, to 2 MiB: it fails at the lower end and passes at the upper.
+    /// The smallest limit within a range under which the question passes, to 2 MiB. The lower end fails and the upper end passes.
     fn passes_from(&self, question: &Question, [mut fails, mut works]: [u64; 2], progress: &Progress) -> Result<u64, Cancelled> {
         const STEP: u64 = 2 << 20;
         for _ in 0..places_tried(self.requests.count) {
@@ -410,7 +407,7 @@ impl<'a> WhatIf<'a> {
         Ok(works)
     }
 
-    /// Runs with other places for segments.
+    /// Repeats the run with other placements of segments.
     fn vary(&self, question: &Question, progress: &Progress) -> Result<Vec<Ended>, Cancelled> {
         let all = [
             (Placement::Ascending, false),
@@ -478,7 +475,7 @@ fn widen(row: &mut Row, other: &Row, because: &'static str) {
     span[0] = span[0].min(other.peak_reserved_bytes);
     span[1] = span[1].max(other.peak_reserved_bytes);
     if row.oom_request_span.is_some() || other.oom_request.is_some() {
-        // A run without a failure made every request.
+        // A run without a failure counts as having made every request.
         let made = |r: &Row| r.oom_request.unwrap_or(r.requests);
         let [low, high] = row.oom_request_span.unwrap_or([made(row), made(row)]);
         row.oom_request_span = Some([low.min(made(other)), high.max(made(other))]);

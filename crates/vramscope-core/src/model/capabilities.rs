@@ -30,8 +30,7 @@ impl Known {
 pub struct Capabilities {
     /// The size that the program requested, as opposed to the rounded block size.
     pub requested: Known,
-    /// Addresses of blocks. Where they are not known the reader makes them up to keep allocations apart: never show or
-    /// export them.
+    /// Addresses of blocks. Where they are not known the reader makes them up to keep allocations apart: never show or export them.
     pub addresses: Known,
     /// Segments. `Curves::has_all_segments` says whether all of them are known.
     pub segments: Known,

@@ -76,8 +76,8 @@ fn kind_of(key: &str, version: TorchVersion, large_segment_mb: u64) -> Option<Va
 }
 
 impl AllocConf {
-    /// Parses a `PYTORCH_CUDA_ALLOC_CONF` string by the rules of [`TorchVersion::REFERENCE`]. An empty string gives the defaults. The
-    /// error is PyTorch's rule for the first wrong key or value, with its position.
+    /// Parses a `PYTORCH_CUDA_ALLOC_CONF` string by the rules of [`TorchVersion::REFERENCE`]. An empty string gives the defaults.
+    /// The error is PyTorch's rule for the first wrong key or value, with its position.
     pub fn parse(text: &str) -> Result<Self, ConfError> {
         Self::parse_as(text, TorchVersion::REFERENCE)
     }
@@ -89,8 +89,8 @@ impl AllocConf {
         Ok(conf)
     }
 
-    /// Applies `text` as `torch.cuda.memory._set_allocator_settings` does: some settings that the text does not name fall back to their
-    /// defaults, others (`expandable_segments`, the size of large segments) keep their value. Where that fails, as in
+    /// Applies `text` as `torch.cuda.memory._set_allocator_settings` does: some settings that the text does not name fall back to
+    /// their defaults, others (`expandable_segments`, the size of large segments) keep their value. Where that fails, as in
     /// [`parse`](Self::parse), `self` is unchanged.
     pub fn reparse(&mut self, text: &str, version: TorchVersion) -> Result<(), ConfError> {
         let mut next = self.clone();

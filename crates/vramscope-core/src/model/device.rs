@@ -67,7 +67,7 @@ pub struct DeviceRecording {
     pub capacity: Option<u64>,
     /// The most this process may reserve, in bytes (`set_per_process_memory_fraction`); `None` if not known.
     pub limit: Option<u64>,
-    /// Of a predicted run that fails under its limit: the most bytes that all of it would reserve without one.
+    /// Only for a predicted run that fails under its limit: the most bytes the whole run would reserve without a limit.
     pub needs: Option<u64>,
     /// The allocator's events, oldest first.
     pub events: EventTable,
@@ -114,7 +114,7 @@ impl DeviceRecording {
         StreamId(intern(&mut self.streams, handle))
     }
 
-    /// The raw handle of a stream; 0 for the default stream and one that is not known.
+    /// The raw handle of a stream; 0 for the default stream and for unknown ids.
     #[inline]
     pub fn stream_handle(&self, stream: StreamId) -> u64 {
         self.streams.get(usize::from(stream.0)).copied().unwrap_or(0)
@@ -143,7 +143,7 @@ impl DeviceRecording {
         self.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize).unwrap_or(&[])
     }
 
-    /// True with events, segments or blocks, so that single allocations are known.
+    /// True if there are events, segments or blocks, that is, if single allocations are known.
     pub fn has_blocks(&self) -> bool {
         !self.events.is_empty() || !self.segments.is_empty() || !self.blocks.is_empty()
     }

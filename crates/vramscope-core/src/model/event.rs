@@ -207,8 +207,8 @@ impl EventTable {
         self.device_free(event).filter(|&free| free < Self::FREE_UNBOUNDED)
     }
 
-    /// Whether a device with so much free memory surely has room for a segment. The driver refuses the last few MiB: on an H200 a segment of
-    /// 36 MiB with 37.1 MiB free.
+    /// True if a device with this much free memory surely has room for a segment of this size. A driver keeps the last few MiB to
+    /// itself: on an H200 it refused a segment of 36 MiB with 37.1 MiB free.
     pub fn has_room(device_free: u64, segment: u64) -> bool {
         const KEPT_BY_DRIVER: u64 = 32 * MEBIBYTE;
         device_free >= segment.saturating_add(KEPT_BY_DRIVER)
@@ -242,7 +242,7 @@ impl EventTable {
         self.failures().next().is_some()
     }
 
-    /// Every out-of-memory event but those of [trials](Self::refused_trials), in order. O(events).
+    /// Every out-of-memory event, in order, except [refused trials](Self::refused_trials). O(events).
     pub fn ooms(&self) -> Vec<EventId> {
         self.failures().collect()
     }
@@ -252,8 +252,7 @@ impl EventTable {
         self.last_oom().filter(|&event| !self.allocates_after(event))
     }
 
-    /// The last of [`ooms`](Self::ooms): the error that a crashed program printed. The program survived the earlier ones. `None`
-    /// where nothing failed. O(events).
+    /// The last of [`ooms`](Self::ooms): the one that a crashed program printed. `None` where nothing failed. O(events).
     pub fn last_oom(&self) -> Option<EventId> {
         self.failures().next_back()
     }

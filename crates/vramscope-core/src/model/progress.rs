@@ -121,8 +121,7 @@ impl Progress {
         self.stage_done.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// The current stage and how much of it is done, 0 to 1, if known. For [`Stage::Reading`] that is
-    /// [`fraction`](Self::fraction).
+    /// The current stage and how much of it is done, 0 to 1, if known. For [`Stage::Reading`] that is [`fraction`](Self::fraction).
     pub fn stage(&self) -> (Stage, Option<f32>) {
         let stage = Stage::ALL.get(usize::from(self.stage.load(Ordering::Relaxed))).copied().unwrap_or_default();
         if stage == Stage::Reading {

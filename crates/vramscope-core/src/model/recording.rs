@@ -47,9 +47,8 @@ pub struct Added {
 }
 
 impl Recording {
-    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with
-    /// the highest peak, then most samples. Host and CPU memory come last, however much they hold. O(events) if there are several
-    /// devices.
+    /// The index in [`devices`](Self::devices) of the accelerator to show first: one that ran out of memory, then the one with the
+    /// highest peak, then most samples. Host and CPU memory come last, whatever they hold. O(events) if there are several devices.
     pub fn busiest_device(&self) -> Option<usize> {
         if self.devices.len() == 1 {
             return Some(0);
@@ -62,7 +61,7 @@ impl Recording {
         })
     }
 
-    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the others in the file's order.
+    /// The indices of all [`devices`](Self::devices), the [busiest](Self::busiest_device) first, then the rest in file order.
     pub fn busiest_first(&self) -> Vec<usize> {
         let first = self.busiest_device();
         first.into_iter().chain((0..self.devices.len()).filter(|&i| Some(i) != first)).collect()
@@ -78,7 +77,7 @@ impl Recording {
     }
 }
 
-/// The most bytes that were live at once, to compare devices of one recording: from what is live at the end back to the first event.
+/// The most bytes live at once, to compare the devices of a recording: counts from the end state back to the first event.
 fn highest(device: &DeviceRecording) -> u64 {
     let live = |b: &&super::Block| b.state != super::BlockState::Inactive;
     let mut held: i128 = device.blocks.iter().filter(live).map(|b| i128::from(b.size)).sum();
@@ -178,8 +177,7 @@ impl Recording {
         self.devices.iter().any(DeviceRecording::has_blocks)
     }
 
-    /// True for a trace of PyTorch 1.8 or 1.9: it has neither totals nor addresses, so its curves are relative to what
-    /// was allocated before it.
+    /// True for a trace of PyTorch 1.8 or 1.9: it has no totals or addresses, so its curves are relative to what came before.
     pub fn is_relative(&self, device: &DeviceRecording) -> bool {
         self.source.format == Format::KinetoTrace
             && !device.can_show.addresses.is_known()
@@ -193,8 +191,8 @@ impl Recording {
         self.devices.iter().map(|d| d.can_show.addresses).find(|known| !known.is_known()).unwrap_or_default()
     }
 
-    /// What its times count from. If the last time does not fall into 2001 to 2099 (as microseconds since the epoch),
-    /// the source must use a clock that it does not name, such as a trace without `baseTimeNanoseconds`. O(devices).
+    /// What the times of the recording count from. If the last time, as microseconds since the epoch, is outside the years 2001
+    /// to 2099, the source uses a clock that it does not name, like a trace without `baseTimeNanoseconds`. O(devices).
     pub fn clock(&self) -> Clock {
         match self.source.format {
             Format::RmmLog => return Clock::Day,

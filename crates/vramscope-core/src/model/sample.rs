@@ -58,7 +58,7 @@ pub struct Bands {
     pub skew: u64,
 }
 
-/// A part of a card: its key in metrics, its name for people, its bytes.
+/// A part of a card: its key in metrics, its name in the UI, its bytes.
 type Part = (&'static str, &'static str, fn(&Bands) -> u64);
 
 impl Bands {

@@ -45,20 +45,19 @@ pub struct SourceTotals {
     pub allocated: SourceTotal,
     /// Bytes of segments (`Total Reserved`).
     pub reserved: SourceTotal,
-    /// The largest piece of mapped memory on the CPU (a `DataLoader`'s shared batch); the trace stores it in place of
-    /// `Total Reserved`.
+    /// Largest piece of mapped CPU memory (a `DataLoader`'s shared batch); the trace stores it in place of `Total Reserved`.
     pub mapped: u64,
 }
 
 impl SourceTotals {
-    /// Bytes allocated after `event` beyond the `known` blocks: allocated before the trace began, so without stack and address.
+    /// Bytes allocated after `event` beyond the `known` blocks. They are older than the trace, without stack or address.
     pub fn beyond(&self, event: u32, known: u64) -> u64 {
         self.allocated.at(event).map_or(0, |total| total.saturating_sub(known))
     }
 }
 
 impl SourceTotals {
-    /// The same in its parts: what was held at the start, as far as that reaches, and the rest.
+    /// Splits [`beyond`](Self::beyond) into what was held when profiling began and what was added since.
     pub fn beyond_parts(&self, event: u32, known: u64) -> Beyond {
         let all = self.beyond(event, known);
         let before = all.min(self.allocated.start);
@@ -66,7 +65,7 @@ impl SourceTotals {
     }
 }
 
-/// What a trace's own total holds beyond its blocks.
+/// Bytes in a trace's own total that belong to none of its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beyond {
     /// Bytes held before profiling began.
@@ -86,17 +85,17 @@ impl Beyond {
         self.before.saturating_add(self.grew)
     }
 
-    /// The parts that are not empty, each as the stack that stands for it where bytes are summed by stack.
+    /// The nonzero parts, each with the pseudo-stack that represents it where bytes are summed by stack.
     pub fn stacks(self) -> impl Iterator<Item = (super::StackId, u64)> {
         [(super::StackId::BEFORE, self.before), (super::StackId::GREW, self.grew)].into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// The parts that are not empty, by name.
+    /// The nonzero parts by name.
     pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
         [(Self::BEFORE, self.before), (Self::GREW, self.grew)].into_iter().filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// `100 MiB held before profiling, 5 MiB grew during profiling (not in the trace)`; empty where there is nothing.
+    /// `100 MiB held before profiling, 5 MiB grew during profiling (not in the trace)`; empty if both are 0.
     pub fn words(self) -> String {
         self.named().map(|(name, bytes)| format!("{} {name}", crate::units::Bytes(bytes))).collect::<Vec<_>>().join(", ")
     }

@@ -25,12 +25,12 @@ impl Default for StackId {
 impl StackId {
     /// Marks the absence of a stack.
     pub const NONE: StackId = StackId(u32::MAX);
-    /// What a trace's own total held before profiling began: no block, and so no stack.
+    /// Pseudo-stack: bytes of a trace's own total that were held before profiling began. They have no block and no stack.
     pub const BEFORE: StackId = StackId(u32::MAX - 1);
-    /// What that total gained during profiling without an event in the trace.
+    /// Pseudo-stack: bytes by which that total grew during profiling without an event in the trace.
     pub const GREW: StackId = StackId(u32::MAX - 2);
 
-    /// True for a stack of a table: neither [`NONE`](Self::NONE) nor a part of a trace's total.
+    /// True for a real stack: neither [`NONE`](Self::NONE) nor a pseudo-stack for a part of a trace's total.
     pub fn is_some(self) -> bool {
         self < Self::GREW
     }
@@ -148,7 +148,6 @@ impl From<StackTable> for StackTableBuilder {
 }
 
 impl StackTableBuilder {
-    /// A builder without strings, frames and stacks.
     pub fn new() -> Self {
         Self::default()
     }

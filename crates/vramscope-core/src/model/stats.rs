@@ -59,8 +59,7 @@ impl MemoryStats {
         self.values.get(key).copied()
     }
 
-    /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty for groups
-    /// without pools).
+    /// The four figures of a group (`reserved_bytes`) in a pool (`all`, `large_pool`, `small_pool`; empty without pools).
     pub fn gauge(&self, group: &str, pool: &str) -> Option<Gauge> {
         let base = if pool.is_empty() { group.to_owned() } else { format!("{group}.{pool}") };
         let get = |figure: &str| self.get(&format!("{base}.{figure}"));

@@ -1,24 +1,24 @@
-//! Trials of cuDNN: before it takes an algorithm for a convolution it may ask for the scratch memory of several. One that is refused is no
-//! failure, and one that is granted is no memory that the program needs.
+//! cuDNN's trials. Before it chooses an algorithm for a convolution, it may request the scratch memory of several. A refused
+//! trial is not a failure, and a granted one is not memory that the program needs.
 
 use std::ops::Range;
 
 use super::event::{Action, EventId, EventTable};
 
-/// With fewer a program may try sizes itself.
+/// With fewer requests than this, the program itself may be trying sizes.
 const FEWEST: usize = 4;
-/// From so many on, in no order of sizes, it is a search also where the call makes nothing after it.
+/// From this many requests on, in no order of size, it is a search even if the call allocates nothing afterwards.
 const MANY: usize = 16;
-/// Events on each side; a program that fails thousands of times in a row is not searched to its end for each.
+/// Most events to look at on each side of a request. It keeps programs that fail thousands of times in a row cheap to analyse.
 const MOST: usize = 64;
-/// A recording with stacks has one in so many events.
+/// In a recording with stacks, at least one of this many events has a stack.
 const NEAR: usize = 4096;
-/// A trial is of the same kind of work: what is far smaller is another request.
+/// A request smaller by more than this factor is unrelated and not a trial.
 const MOST_TIMES: u64 = 16;
 
 impl EventTable {
-    /// The allocation that a call made in place of a request that was refused: smaller, of the same stack and stream, with nothing
-    /// between, and freed at once. cuDNN tries its algorithms so, and the program does not fail. `None` for every other event.
+    /// The allocation that a call made instead of a refused request: smaller, with the same stack and stream, directly after it,
+    /// and freed at once. cuDNN tries algorithms this way, and the program does not fail. `None` for every other event.
     pub fn got_instead(&self, refused: EventId) -> Option<EventId> {
         let next = self.trials_around(refused)?.end;
         let sizes = self.size[refused as usize] / MOST_TIMES..self.size[refused as usize];
@@ -26,17 +26,18 @@ impl EventTable {
         (is_smaller && self.is_freed_at_once(next)).then_some(next as EventId)
     }
 
-    /// True for a request that was refused without a failure: its call went on with less, or was one of several that cuDNN tried before it
-    /// took an algorithm that needs no or little memory. Nothing is between them, and the program goes on; a program that fails frees something first.
+    /// True for a refused request that was not a failure. Either its call continued with less memory, or cuDNN tried several
+    /// workspace sizes and chose an algorithm with little or none. Nothing happens between such requests, and the program
+    /// continues. A program that fails frees something first.
     pub fn is_refused_trial(&self, event: EventId) -> bool {
         let goes_on = |trials: Range<usize>| {
             let sizes: Vec<u64> = trials.clone().filter(|&at| self.action[at] == Action::Oom).map(|at| self.size[at]).collect();
             let is_varied = || sizes.iter().any(|&size| size != self.size[event as usize]);
             let is_in_order = || sizes.is_sorted() || sizes.iter().rev().is_sorted();
-            // A program that tries ever smaller sizes keeps what it gets.
+            // A program that tries ever smaller sizes keeps the block it gets.
             let makes_more =
                 || self.is_like(trials.end, event, Action::Alloc) && (!is_in_order() || self.is_freed_at_once(trials.end));
-            // The next request, of another line, may be the one that fails. One of this line shows only that the run is longer.
+            // The next request, from another line, may be the one that fails. Another refusal from this line belongs to the trials.
             let goes_on = || {
                 matches!(self.action.get(trials.end), Some(Action::Alloc | Action::Oom))
                     && !self.is_like(trials.end, event, Action::Oom)
@@ -47,10 +48,10 @@ impl EventTable {
         self.got_instead(event).is_some() || self.trials_around(event).is_some_and(goes_on)
     }
 
-    /// True where the call has made its output just before the requests, and the next event is another allocation. A call that fails lets its
-    /// output go first; a loop that makes as many blocks as there is room for makes them all alike.
+    /// True if the call allocated its output just before the requests, and the next event is another allocation. A call that
+    /// fails frees its output first, and a loop that allocates until memory is full makes blocks of one size.
     fn keeps_its_output(&self, trials: &Range<usize>, event: EventId) -> bool {
-        // Without a stack it is of the backward pass, if others near it have one.
+        // A request without a stack belongs to the backward pass if events near it have stacks.
         let i = event as usize;
         if !self.stack[i.saturating_sub(NEAR)..=i].iter().any(|stack| stack.is_some()) {
             return false;
@@ -66,8 +67,9 @@ impl EventTable {
         self.refused().filter(|&event| self.is_refused_trial(event)).collect()
     }
 
-    /// Allocations with which cuDNN tried algorithms (`torch.backends.cudnn.benchmark`): each is freed at once, and behind the last the same
-    /// call empties the cache. Without a stack only in a recording that has stacks: there it is of the backward pass. O(events).
+    /// Allocations with which cuDNN tried algorithms (`torch.backends.cudnn.benchmark`): each is freed at once, and after the
+    /// last one the same call empties the cache. Empty for a recording without stacks: an allocation without a stack counts only
+    /// if others have one, because then it is from the backward pass. O(events).
     pub fn granted_trials(&self) -> Vec<EventId> {
         let has_stacks = self.stack.iter().any(|stack| stack.is_some());
         let mut found = Vec::new();
@@ -80,7 +82,7 @@ impl EventTable {
                     run.clear();
                 }
                 run.push(at);
-                // The allocation, its free and the end of that.
+                // Skip the allocation and its two free events.
                 at += 3;
                 continue;
             }
@@ -97,8 +99,8 @@ impl EventTable {
         found
     }
 
-    /// True where segments go back to the device because the request that follows found no room: it fails all the same, or takes a segment
-    /// that is larger than each of them. Of expandable segments only missing pages are taken, so there every growth counts.
+    /// True if segments were released because the next request found no room: that request fails anyway, or takes a segment
+    /// larger than each released one. Expandable segments map only missing pages, so for them any growth counts.
     fn is_retry(&self, release: usize) -> bool {
         let Some(next) = (release..self.len()).find(|&at| !self.action[at].shrinks_reserved()) else { return false };
         match self.action[next] {
@@ -115,14 +117,14 @@ impl EventTable {
         frees(alloc + 1, Action::FreeRequested) && frees(alloc + 2, Action::FreeCompleted)
     }
 
-    /// True where an event has this action, and the stack and the stream of another.
+    /// True if event `at` has this action and the same stack and stream as `other`.
     fn is_like(&self, at: usize, other: EventId, action: Action) -> bool {
         let other = other as usize;
         self.action.get(at) == Some(&action) && self.stack[at] == self.stack[other] && self.stream[at] == self.stream[other]
     }
 
-    /// A refused request with those before and after it of the same stack and stream, between which the cache may have been given back but
-    /// nothing was allocated or freed. `None` for another event.
+    /// The run of refused requests around `refused` with the same stack and stream. Segments may come and go within the run, but
+    /// no block is allocated or freed. `None` if `refused` is not an out-of-memory event.
     fn trials_around(&self, refused: EventId) -> Option<Range<usize>> {
         let i = refused as usize;
         if self.action.get(i) != Some(&Action::Oom) {

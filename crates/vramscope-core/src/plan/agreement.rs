@@ -1,4 +1,4 @@
-//! What several recordings say of each other: the largest as the others predict it.
+//! Cross-validation of several recordings: predicts the largest from the others.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::program::Program;
 use super::{Predicted, Setting};
 use crate::units::Bytes;
 
-/// How near the other recordings come to the peak of the largest, as a sentence. `None` where they are too few to tell what each quantity does, or where the
-/// largest failed or is no whole run.
+/// A sentence on how near the other recordings come to the peak of the largest one. `None` if they are too few to determine the
+/// effect of each quantity, or if the largest failed or is no whole run.
 pub(super) fn sentence(programs: &[Arc<Program>], largest: usize, names: &[String]) -> Option<String> {
     let own = programs.get(largest).filter(|own| own.is_whole() && own.failed_under.is_none() && own.horizon.is_none())?;
     let others: Vec<Arc<Program>> = programs.iter().filter(|p| !Arc::ptr_eq(p, own)).cloned().collect();

@@ -1,15 +1,14 @@
 //! Pairs the requests of one recording with those of another: step by step, by call stack, order, size and lifetime.
 //!
-//! Requests of the backward pass have no stack in most recordings, so order and stack alone would pair a layer's weight gradient with
-//! the next layer's. Sizes tell them apart: those of one request are equal in both
-//! recordings, or in the ratio of the runs' sizes.
+//! Requests of the backward pass have no stack in most recordings, so order and stack alone would pair a layer's weight gradient
+//! with the next layer's. Sizes distinguish them: a request has equal sizes in both recordings, or sizes in the ratio of the runs.
 
 use std::ops::Range;
 
 use super::Size;
 use super::program::{NEVER, Program, Row};
 
-/// The row of the other program for each row of one; [`u32::MAX`] where it has none.
+/// For each row of `a`, the corresponding row of `b`; [`u32::MAX`] if there is none.
 pub(super) fn align(a: &Program, b: &Program) -> Vec<u32> {
     let mut of = vec![NEVER; a.rows.len()];
     pair_older(a, b, &mut of);
@@ -20,14 +19,14 @@ pub(super) fn align(a: &Program, b: &Program) -> Vec<u32> {
     of
 }
 
-/// The row of a later step for each of an earlier one of the same program; [`u32::MAX`] where it has none.
+/// For each row of an earlier step, the corresponding row of a later step of the same program; [`u32::MAX`] if there is none.
 pub(super) fn align_steps(program: &Program, earlier: Range<u32>, later: Range<u32>) -> Vec<u32> {
     let mut of = vec![NEVER; program.rows.len()];
     align_stretch(program, program, earlier.clone(), later, &Ratios::between(&program.at, &program.at), &mut of);
     of[earlier.start as usize..earlier.end as usize].to_vec()
 }
 
-/// Stretches that belong together. A program with fewer steps repeats its last.
+/// Pairs of corresponding stretches. A program with fewer steps repeats its last one.
 fn stretches(a: &Program, b: &Program) -> Vec<(Range<u32>, Range<u32>)> {
     if a.steps == 0 || b.steps == 0 {
         let whole = |p: &Program| p.older as u32..p.rows.len() as u32;
@@ -46,7 +45,7 @@ fn stretches(a: &Program, b: &Program) -> Vec<(Range<u32>, Range<u32>)> {
     pairs
 }
 
-/// Blocks older than the recordings have no order: those of equal size belong together.
+/// Blocks older than the recordings have no order; blocks of equal size are paired.
 fn pair_older(a: &Program, b: &Program, of: &mut [u32]) {
     let sorted = |p: &Program| {
         let mut rows: Vec<(u64, u32)> = p.rows[..p.older].iter().enumerate().map(|(i, r)| (r.size, i as u32)).collect();
@@ -64,10 +63,10 @@ fn pair_older(a: &Program, b: &Program, of: &mut [u32]) {
     }
 }
 
-/// Factors by which sizes may grow from one recording to the other: products of powers of the quantities' ratios.
+/// Factors by which sizes may differ between the recordings: products of powers of the quantities' ratios.
 struct Ratios {
     exact: Vec<(u128, u128)>,
-    /// The least and the most, as factors.
+    /// The smallest and the largest factor.
     range: (f64, f64),
 }
 
@@ -94,7 +93,7 @@ impl Ratios {
     }
 
     fn is_possible(&self, x: u64, y: u64) -> bool {
-        // Small sizes are of tables and counters, which follow no law.
+        // Small sizes belong to tables and counters, which follow no law.
         let slack = 65_536.0;
         (y as f64) <= x as f64 * self.range.1 * 1.02 + slack && (y as f64) >= x as f64 * self.range.0 * 0.98 - slack
     }
@@ -103,7 +102,6 @@ impl Ratios {
 const GAP: i32 = -3;
 const NO_MATCH: i32 = i32::MIN / 4;
 
-/// How well two rows match.
 fn score(a: &Row, b: &Row, ratios: &Ratios) -> i32 {
     if a.loose != b.loose {
         return NO_MATCH;
@@ -143,13 +141,13 @@ fn align_stretch(a: &Program, b: &Program, mine: Range<u32>, theirs: Range<u32>,
     if n == 0 || m == 0 {
         return;
     }
-    // Cells cost a byte each; long recordings without steps get a narrower band.
+    // Each cell takes a byte; long recordings without steps get a narrower band.
     const MOST_CELLS: usize = 400_000_000;
     let slack = (160 + n / 8).min(2_000).min((MOST_CELLS / n / 2).max(32));
     let center = |i: usize| (i as u64 * m as u64 / n as u64) as usize;
     let half = slack + n.abs_diff(m).min(4_000);
     let width = 2 * half + 1;
-    // Column j of row i stands at j - (center(i) - half).
+    // Column j of row i is stored at j - (center(i) - half).
     let first = |i: usize| center(i) as isize - half as isize;
     let mut from = vec![0u8; (n + 1) * width];
     let mut before = vec![NO_MATCH; width];
@@ -167,7 +165,7 @@ fn align_stretch(a: &Program, b: &Program, mine: Range<u32>, theirs: Range<u32>,
             let j = first(i) + k as isize;
             let (mut best, mut way) = (NO_MATCH, 0u8);
             if (0..=m as isize).contains(&j) {
-                // Up: a row of the first alone; it stands at the same column in the row before.
+                // Up: a row only in the first list; it has the same column in the previous row.
                 if let Some(&up) = before.get(k + shift) {
                     (best, way) = (up + GAP, 1);
                 }

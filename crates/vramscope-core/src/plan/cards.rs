@@ -1,18 +1,18 @@
-//! Graphics cards by name: how much memory they have, and how much of it a program gets.
+//! Graphics cards by name: their memory, and how much of it a program can use.
 
 use crate::units::{GIBIBYTE, MEBIBYTE, nearest};
 
-/// A graphics card on the market, with the memory it has.
+/// A graphics card and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Card {
     /// Its name, without the vendor.
     pub name: &'static str,
-    /// Memory that the driver shows, in bytes.
+    /// Memory that the driver reports, in bytes.
     pub bytes: u64,
 }
 
-/// Memory that a CUDA context takes in addition to what PyTorch reserves: driver, kernels, cuBLAS and cuDNN. 439 to 615 MiB were
-/// measured (docs/PROBE.md, docs/PERFORMANCE.md); a larger figure is on the safe side.
+/// Memory of a CUDA context besides PyTorch's reserved memory: driver, kernels, cuBLAS and cuDNN. Measured: 439 to 615 MiB
+/// (docs/PROBE.md, docs/PERFORMANCE.md); this figure is larger, to be safe.
 pub const CONTEXT: u64 = 700 * MEBIBYTE;
 
 const fn gib(n: u64) -> u64 {
@@ -65,10 +65,10 @@ impl Card {
         self.bytes.saturating_sub(CONTEXT)
     }
 
-    /// The card of a name: `RTX 4090`, `rtx4090`, `NVIDIA GeForce RTX 4090`.
+    /// Finds a card by name: `RTX 4090`, `rtx4090`, `NVIDIA GeForce RTX 4090`.
     ///
     /// # Errors
-    /// One sentence with names that are near.
+    /// A sentence with similar names.
     pub fn find(name: &str) -> Result<Card, String> {
         let plain = |text: &str| -> String { text.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect() };
         let mut asked = plain(name);

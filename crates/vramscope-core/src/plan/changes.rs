@@ -1,4 +1,4 @@
-//! What a change to the program would do, from a recording without it: its requests are transformed, and run on the model.
+//! The effect of a change, predicted from a recording without it: the requests are transformed and run on the allocator model.
 
 use serde::Serialize;
 
@@ -9,59 +9,59 @@ use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
 use crate::changes::{Edited, FREE, edit, edit_late, scaled, unknown_name};
 use crate::inference::scripted::{Ask, Asked};
 
-/// What a change gives.
+/// The effect of one or several changes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changed {
-    /// The changes, as they are written after `--change`; empty for a setting alone. `accumulate:N` is N passes.
+    /// The changes, as written after `--change`; empty for a setting alone. `accumulate:N` stands for N passes.
     pub change: String,
     /// The changes in plain words, without a full stop.
     pub title: String,
     /// The allocator's settings, as written; empty for the defaults.
     pub conf: String,
-    /// Why it does nothing here; `null` where it applies.
+    /// Why the change does nothing here; `null` if it applies.
     pub reason: Option<String>,
-    /// It lowers a peak or makes the size fit, and raises no peak and lowers no largest size.
+    /// True if it lowers a peak or makes the size fit, without raising any peak or lowering any largest size.
     pub helps: bool,
-    /// The most reserved bytes.
+    /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// The most allocated bytes.
+    /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Least and most reserved bytes of the runs that were tried, widened by how far measured runs of this change were off.
+    /// Lowest and highest reserved peak of the runs tried, widened by the error measured for this change.
     pub span: [u64; 2],
-    /// Least and most allocated bytes.
+    /// Lowest and highest allocated peak.
     pub allocated_span: [u64; 2],
-    /// A request fails under the limit.
+    /// True if a request fails under the limit.
     pub oom: bool,
-    /// It passes in some of the runs tried, or with a little more or less room.
+    /// True if it passes in some of the runs tried, or with slightly more or less room.
     pub oom_varies: bool,
-    /// The recording ends before its first step does, so that more may be needed than is told.
+    /// True if the recording ends before its first step does, so that more memory may be needed than stated.
     pub is_open: bool,
-    /// How often cached memory is given back and asked for again.
+    /// How often cached memory is released and requested again.
     pub retries: u64,
-    /// What is live at the peak of allocated bytes, by the stable names of roles.
+    /// Live bytes at the peak of allocated bytes, by the stable names of roles.
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
-    /// By how much the peak of allocated bytes falls; negative where it rises.
+    /// The reduction of the peak of allocated bytes; negative if it rises.
     pub saves_bytes: i64,
-    /// The largest size that fits the limit; `null` without one.
+    /// The largest size that fits under the limit; `null` without a limit.
     pub largest: Option<u64>,
-    /// [`largest`](Self::largest), and the largest that may fit.
+    /// [`largest`](Self::largest), and the largest size that may fit.
     pub largest_span: Option<[u64; 2]>,
-    /// Requests made a second time in each step.
+    /// Number of requests repeated in each step.
     pub recomputed_requests: u64,
-    /// Bytes of these requests.
+    /// Bytes of the repeated requests.
     pub recomputed_bytes: u64,
     /// Bytes moved to the host and back in each step.
     pub moved_bytes: u64,
-    /// What it costs, in words; of several changes each.
+    /// The cost in words; with several changes, of each.
     pub cost: String,
-    /// How far it can be trusted.
+    /// How reliable the figures are.
     pub trust: Trust,
-    /// Python lines that make the changes.
+    /// Python lines that implement the changes.
     pub code: Code,
 }
 
 impl Edited {
-    /// The requests at some values.
+    /// The changed requests at given values.
     fn stream(&self, model: &Model, at: &[u64], pick: Pick, is_low: bool) -> Stream {
         let sizes = model.sizes_by(at, pick);
         let program = &model.program;
@@ -85,7 +85,7 @@ impl Edited {
 }
 
 impl Changed {
-    /// Its place in a list: what fits and helps first, then what fits, what may, what fails, and what does not apply.
+    /// Sort key for lists: first what fits and helps, then what fits, what may fit, what fails, and what does not apply.
     pub fn rank(&self) -> u8 {
         match (&self.reason, self.oom_varies, self.oom, self.helps) {
             (Some(_), ..) => 6,
@@ -97,17 +97,17 @@ impl Changed {
 }
 
 impl Plan {
-    /// What a change names that is not in the recording, with the names that are there.
+    /// If a change names something that is not in the recording: a sentence with the names that exist.
     pub fn unknown_name(&self, change: &Change) -> Option<String> {
         unknown_name(self.model()?.program.requests(), change)
     }
 
-    /// The requests at a size with changes, and the program's row behind each step.
+    /// The changed requests at a size, and the program's row for each step.
     pub(super) fn stream_of(&self, size: &Size, changes: &[Change]) -> Option<(Stream, Vec<u32>)> {
         let model = self.model()?;
         let at = size.values(&self.names)?;
         let edited = edit(model.program.requests(), changes);
-        // Without a change the program begins as its recording did.
+        // Without changes, the program starts as its recording did.
         let stream =
             if changes.is_empty() { model.stream(&at, Pick::Likely) } else { edited.stream(model, &at, Pick::Likely, false) };
         let row = |ask: &Ask| match *ask {
@@ -120,7 +120,7 @@ impl Plan {
         Some((stream, of))
     }
 
-    /// What changes together do at a size; the largest value of `name` that fits where there is a limit.
+    /// The effect of these changes together at a size. If there is a limit, also the largest value of `name` that fits.
     pub fn change(&self, changes: &[Change], size: &Size, setting: &Setting, name: Option<&str>) -> Option<Changed> {
         let model = self.model()?;
         let edited = edit(model.program.requests(), changes);
@@ -140,12 +140,12 @@ impl Plan {
         let peaks = |p: &Predicted| (p.peak_reserved_bytes, p.peak_allocated_bytes);
         let without = || name.filter(|_| setting.limit.is_some()).map(|name| self.largest(name, size, setting).span);
         let largest_span = match (name, setting.limit) {
-            // A change that saves nothing leaves the largest size as it is.
+            // If the changes save nothing, the largest size stays the same.
             (Some(_), Some(_)) if edited.reason.is_some() || peaks(&then) == peaks(&now) => without(),
             (Some(name), Some(_)) => {
                 let sure = last_passing(|value| passes(&size.with(name, value)), size.get(name).unwrap_or(1));
                 let may = last_passing(|value| may_pass(&size.with(name, value)), sure.max(1));
-                // What comes after the recording's end may need more.
+                // What follows the end of the recording may need more.
                 Some([if self.has_no_step() { 0 } else { sure }, may.max(sure)])
             }
             _ => None,
@@ -155,13 +155,13 @@ impl Plan {
         let helps = edited.reason.is_none()
             && (is_lower || makes_it_fit())
             && largest_span.zip(without()).is_none_or(|(with, without)| with[0] >= without[0]);
-        // What it costs grows with the program.
+        // The search's cost grows with the program.
         let at = size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES]);
         let recorded: u64 = model.program.rows.iter().map(|r| r.size).sum();
         let wanted: u64 = model.sizes(&at).iter().sum();
         let grown = |bytes: u64| (u128::from(bytes) * u128::from(wanted) / u128::from(recorded.max(1))) as u64;
         let mut trust = changes.iter().map(Change::trust).max().unwrap_or(Trust::Exact);
-        // What is not known of the program's sizes is not known with the change either.
+        // Sizes that are unknown for the program are unknown with the change too.
         let as_now = |[low, high]: [u64; 2], point: u64, now: u64, [least, most]: [u64; 2]| {
             let part = |of: u64| (u128::from(point) * u128::from(of) / u128::from(now.max(1))) as u64;
             [low.min(part(least)), high.max(part(most))]
@@ -177,7 +177,7 @@ impl Plan {
             span = [span[0].saturating_sub(hole), span[1] + hole];
             let off = part(then.peak_allocated_bytes, allocated);
             allocated_span = [allocated_span[0].saturating_sub(off), allocated_span[1] + off];
-            // Close is what the word says.
+            // A wide range is not "close".
             if (span[1] - span[0]) / 10 > then.peak_reserved_bytes / 100 * 2 {
                 trust = trust.max(Trust::Estimate);
             }
@@ -187,7 +187,7 @@ impl Plan {
         let names: Vec<String> = changes.iter().map(Change::name).collect();
         let mut costs: Vec<&str> = Vec::new();
         for cost in changes.iter().map(Change::cost) {
-            // That a change costs nothing is not worth a word beside another's cost.
+            // That a change costs nothing is not mentioned next to another change's cost.
             if !costs.contains(&cost) && (changes.len() == 1 || cost != FREE) {
                 costs.push(cost);
             }
@@ -224,7 +224,7 @@ pub(super) fn predict(model: &Model, edited: &Edited, size: &Size, setting: &Set
     predict_both(model, edited, None, size, setting)
 }
 
-/// The same with a second order of requests that is as possible.
+/// Predicts with a second order of requests that is equally possible.
 fn predict_both(model: &Model, edited: &Edited, late: Option<&Edited>, size: &Size, setting: &Setting) -> Predicted {
     let at = size.values(&model.names).unwrap_or_else(|| vec![1; QUANTITIES]);
     let point = edited.stream(model, &at, Pick::Likely, false);

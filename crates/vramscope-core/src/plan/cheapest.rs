@@ -1,9 +1,9 @@
-//! The cheapest way to make a size fit, found by search.
+//! Searches the cheapest way to make a size fit.
 //!
-//! What is cheap is decided by kind, and [`Cost`] has the order: a setting of the allocator, code that leaves numbers and time as they are, more
-//! time, other rounding, another training. Everything of one kind is tried before anything of the next: one change, two, then three, with
-//! the recorded settings and with segments that grow. Gradient accumulation is the last of what costs time: it gives the same gradients,
-//! except where a layer such as BatchNorm sees a part at once.
+//! Cost is compared by kind, in the order of [`Cost`]: an allocator setting, code that affects neither results nor time, more
+//! time, different rounding, different training. All changes of one kind are tried before any of the next: one change, then two,
+//! then three, with the recorded settings and with expandable segments. Gradient accumulation is the last of the changes that
+//! cost time. It gives the same gradients, except for layers such as BatchNorm, which see only a part at once.
 
 use rayon::prelude::*;
 
@@ -15,48 +15,47 @@ use crate::changes::{Change, Code, Cost, Trust, edit, titled};
 use crate::inference::whatif::SUGGESTED;
 use crate::units::MEBIBYTE;
 
-/// What accumulation costs among what costs time.
+/// The price of gradient accumulation, among changes that cost time.
 const PRICE_OF_PASSES: (Cost, u32) = (Cost::Time, 32);
-/// More passes than this are not proposed.
+/// More passes than this are not suggested.
 const MOST_PASSES: u64 = 64;
-/// Segments that grow in place.
 const EXPANDABLE: &str = "expandable_segments:True";
 
 /// Changes and a setting under which a size fits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// The changes to the program; empty where a setting is enough.
+    /// The changes to the program; empty if a setting is sufficient.
     pub changes: Vec<Change>,
     /// The allocator's settings.
     pub setting: Setting,
 }
 
-/// A size in several passes whose gradients add up.
+/// A size divided into several passes whose gradients add up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passes {
-    /// How many.
+    /// Number of passes.
     pub passes: u64,
-    /// The size of each.
+    /// The size of each pass.
     pub part: u64,
-    /// The size that they make up.
+    /// The size of all passes together.
     pub whole: u64,
-    /// What it costs, in words.
+    /// The cost in words.
     pub cost: String,
-    /// The peak of a part, without a limit.
+    /// The prediction for one pass, without a limit.
     pub of_part: Predicted,
-    /// Bytes of gradients that wait for the other passes and are not there at the peak of one.
+    /// Bytes of gradients kept for the other passes, in addition to the peak of one pass.
     pub kept: u64,
-    /// Whether they are passes of training, whose gradients add up.
+    /// True for training, where gradients add up.
     pub trains: bool,
 }
 
 impl Passes {
-    /// What it costs, for comparison with changes.
+    /// The price, comparable with that of changes.
     pub fn price() -> (Cost, u32) {
         PRICE_OF_PASSES
     }
 
-    /// The most reserved bytes.
+    /// Peak of reserved bytes.
     pub fn peak(&self) -> u64 {
         (self.of_part.peak_reserved_bytes + self.kept).div_ceil(MEBIBYTE) * MEBIBYTE
     }
@@ -70,7 +69,7 @@ impl Passes {
         format!("{what}, {} \u{d7} {}", self.passes, self.part)
     }
 
-    /// What to paste.
+    /// The code to paste.
     pub fn code(&self) -> Code {
         match self.trains {
             true => Code::of_passes(self.passes, self.part, self.whole),
@@ -80,10 +79,10 @@ impl Passes {
 }
 
 impl Plan {
-    /// Every change alone: those that fit, those that fail, those that do nothing here; each group cheapest first. If the size does not
-    /// fit, the cheapest way that makes it fit stands before them, and accumulation is among them where it makes it fit.
+    /// Every change alone: those that fit, those that fail, those that do nothing here; each group cheapest first. If the size
+    /// does not fit, the cheapest way to make it fit comes first, and gradient accumulation is included if it makes it fit.
     pub fn all_changes(&self, size: &Size, setting: &Setting, name: Option<&str>) -> Vec<Changed> {
-        // Each change is compared with it.
+        // Computed once in advance, because every change is compared with it.
         if let Some(name) = name.filter(|_| setting.limit.is_some()) {
             let _ = self.largest(name, size, setting);
         }
@@ -115,7 +114,7 @@ impl Plan {
         rows
     }
 
-    /// The cheapest way to make a size fit under a limit: settings, then changes, three at most.
+    /// The cheapest way to make a size fit under a limit: settings first, then up to three changes.
     pub fn cheapest(&self, size: &Size, own: &Setting) -> Option<Way> {
         let parsed = |conf: &str| Setting::parse(conf, own.limit).ok().filter(|s| s.conf != own.conf);
         let settings: Vec<Setting> = SUGGESTED.iter().filter_map(|(conf, _)| parsed(conf)).collect();
@@ -147,17 +146,17 @@ impl Plan {
         found.map(|(_, other, set)| Way { changes: set.clone(), setting: settings[*other].clone() })
     }
 
-    /// A size in the fewest passes that fit; the gradients of earlier passes are kept. Only a batch can be divided.
+    /// Divides a size into the fewest passes that fit, with the gradients of earlier passes kept. Only a batch can be divided.
     pub fn passes(&self, size: &Size, name: &str, setting: &Setting) -> Option<Passes> {
         let (wanted, limit) = (size.get(name).filter(|_| is_batch(name))?, setting.limit?);
         let fits = self.largest(name, size, setting).span[0];
         let tried = (2..=MOST_PASSES.min(wanted)).filter(|n| wanted.div_ceil(*n) <= fits);
-        // Equal parts keep the batch as it is.
+        // Equal parts keep the batch size exactly.
         let tried = tried.clone().filter(|n| wanted.is_multiple_of(*n)).chain(tried);
         tried.filter_map(|passes| self.divided(size, name, passes, setting)).find(|p| p.of_part.span[1] + p.kept <= limit)
     }
 
-    /// A size in this many passes, whether it fits or not; `None` without the quantity.
+    /// Divides a size into this many passes, whether or not it fits; `None` if the size lacks the quantity.
     fn divided(&self, size: &Size, name: &str, passes: u64, setting: &Setting) -> Option<Passes> {
         let whole = size.get(name)?;
         let part = whole.div_ceil(passes.max(1));
@@ -168,14 +167,14 @@ impl Plan {
         Some(Passes { passes, part, whole, of_part, kept, trains, cost: self.cost_of_passes(passes, part) })
     }
 
-    /// The row of a batch in this many passes, whether it fits or not; `None` where no batch is known or it has fewer samples.
+    /// The row for a batch in this many passes, whether or not it fits; `None` if no batch is known or it has fewer samples.
     pub fn accumulated(&self, passes: u64, size: &Size, setting: &Setting) -> Option<Changed> {
         let name = self.names.iter().find(|name| is_batch(name))?;
         size.get(name).filter(|batch| passes <= *batch)?;
         Some(self.in_passes(&self.divided(size, name, passes, setting)?, size, setting))
     }
 
-    /// What passes cost, in words. Layers that look at the whole batch are found by their names in stacks.
+    /// The cost of several passes, in words. Layers that need the whole batch are recognised by their names in stacks.
     fn cost_of_passes(&self, passes: u64, part: u64) -> String {
         let stacks = &self.programs[self.largest].recording.stacks;
         let has_norm = (0..stacks.text_count() as u32).any(|id| {
@@ -232,7 +231,7 @@ impl Plan {
         }
     }
 
-    /// A row with the figures of a run and nothing else.
+    /// A row with the figures of a run, without changes.
     fn unchanged(&self, run: &Predicted, size: &Size, own: &Setting) -> Changed {
         let now = self.modelled(size, &Setting { limit: None, ..own.clone() });
         Changed {
@@ -263,7 +262,7 @@ impl Plan {
     }
 }
 
-/// One, two and three of these that do not exclude each other.
+/// All sets of one, two and three of these changes that do not exclude each other.
 fn sets(all: &[Change]) -> Vec<Vec<Change>> {
     let mut sets: Vec<Vec<Change>> = all.iter().map(|c| vec![c.clone()]).collect();
     let mut last = sets.clone();
@@ -296,7 +295,7 @@ mod tests {
     fn kinds_of_cost_come_in_their_order() {
         let order: Vec<(Cost, u32)> = Change::all().iter().map(Change::price).collect();
         assert!(order.is_sorted(), "{order:?}");
-        // Two changes that take time are cheaper than one that rounds.
+        // Two changes that cost time are cheaper than one that changes rounding.
         assert!(Change::price_of(&[Change::Checkpoint(None), Change::Offload]) < Change::Bf16.price());
         assert!(Passes::price() < Change::Offload.price(), "moving every activation each step costs more than passes");
         assert!(Passes::price() > Change::Checkpoint(None).price());

@@ -1,7 +1,7 @@
-//! Passes that run at another batch than training does: an evaluation has a batch of its own, which a larger one of training leaves as it is.
+//! Passes with another batch size than training's, such as an evaluation. A larger training batch does not change them.
 //!
-//! The same layers make the same requests in both, and only the program's own line that calls the model differs. Where a line runs in few
-//! steps, and most of its bytes are one exact multiple of what training asks for at the same place, it has a batch of its own.
+//! The same layers make the same requests in both, so only the program's own line that calls the model differs. A line has its own
+//! batch if it runs in few steps, and if most of its bytes are one exact multiple of what training requests at the same places.
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -11,33 +11,33 @@ use super::told::gcd;
 use crate::anatomy::Role;
 use crate::model::{FrameId, StackId};
 
-/// At least one part in this many of a line's bytes is activations where it trains.
+/// A line trains if at least 1/n of its bytes is activations.
 const TRAINS: u64 = 10;
 /// Smaller requests are tables and counters.
 const SMALL: u64 = 4096;
 
-/// The rows of such passes, and what they are, as the ratio of the batches.
+/// The rows of such passes, and the ratio of their batch to that of training.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
-    /// Rows that have a size of their own.
+    /// Rows with a size of their own.
     pub(super) rows: FxHashSet<u32>,
-    /// The line that calls the model, and the ratio of its batch to that of training.
+    /// The lines that call the model, each with the ratio of its batch to that of training.
     pub(super) lines: Vec<(FrameId, [u64; 2])>,
 }
 
-/// What one line of the program calls: what it requests, by the place inside of the call.
+/// Requests below one line of the program, by their place inside the call.
 #[derive(Default)]
 struct Calls {
     rows: Vec<u32>,
     bytes: u64,
     activations: u64,
-    /// The steps that it runs in, of those that were recorded.
+    /// The recorded steps in which it runs.
     steps: FxHashSet<usize>,
-    /// The size of the first request of each place.
+    /// The size of the first request at each place.
     of_place: FxHashMap<u64, u64>,
 }
 
-/// The passes of a program that trains whose batch is not that of training.
+/// Finds the passes of a training program whose batch differs from that of training.
 pub(super) fn find(program: &Program) -> Elsewhere {
     let stacks = &program.recording.stacks;
     let mut split: FxHashMap<StackId, Option<(FrameId, u64)>> = FxHashMap::default();
@@ -45,7 +45,7 @@ pub(super) fn find(program: &Program) -> Elsewhere {
         *split.entry(stack).or_insert_with(|| {
             let frames = stacks.frames(stack);
             let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|frame| !is_installed(stacks.text(frame.file)));
-            // From the outside in: the program's own lines, and then the call of the model.
+            // From the outside in: first the program's own lines, then the call of the model.
             let own = frames.iter().rev().take_while(|f| is_own(f)).count();
             let (inside, line) = (&frames[..frames.len() - own], frames.get(frames.len() - own)?);
             let mut place = FxHasher::default();
@@ -73,13 +73,13 @@ pub(super) fn find(program: &Program) -> Elsewhere {
     };
     let inputs: FxHashSet<u64> = program.rows.iter().filter(|row| row.role == Role::Inputs).map(|row| row.size).collect();
     let mut found = Elsewhere::default();
-    // What runs in every step is a part of training, such as a teacher.
+    // A line that runs in every step is a part of training, such as a teacher.
     let is_rare = |calls: &Calls| calls.steps.len() * 2 <= training.steps.len();
     for (&line, calls) in lines.iter().filter(|(_, calls)| !trains(calls) && is_rare(calls)) {
         let Some([a, b]) = ratio(calls, training) else { continue };
         found.lines.push((line, [a, b]));
         found.rows.extend(&calls.rows);
-        // What it is given is as much larger.
+        // Inputs of such a pass have the same ratio.
         let is_input = |number: &&u32| {
             let bytes = program.rows[**number as usize].size;
             inputs.iter().any(|&size| u128::from(size) * u128::from(a) == u128::from(bytes) * u128::from(b))
@@ -96,7 +96,7 @@ fn is_of_pass(row: &Row) -> bool {
         && row.stack.is_some()
 }
 
-/// By how much a line asks for more than training does at the same places: one ratio of most of the bytes, other than one.
+/// The ratio of a line's requests to those of training at the same places: a single ratio for most of the bytes, other than one.
 fn ratio(calls: &Calls, training: &Calls) -> Option<[u64; 2]> {
     let mut by_ratio: FxHashMap<[u64; 2], u64> = FxHashMap::default();
     let mut all = 0;

@@ -1,5 +1,4 @@
-//! Whether the steps of a recording are alike, and what they leave open: batches of different lengths, steps that were not
-//! recorded.
+//! Whether the steps of a recording are alike, and what they leave open: batches of different lengths, or unrecorded steps.
 
 use std::sync::Arc;
 
@@ -7,11 +6,11 @@ use super::program::Program;
 use crate::anatomy::{Phase, Role};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Growth is looked for in this many of the last steps.
+/// Number of last steps in which to look for growth.
 const TREND: usize = 6;
-/// Steady steps of one size allocate the same bytes, except where a library chooses anew.
+/// Steady steps of one size allocate the same bytes up to this share; a library may choose differently.
 const ALIKE: f64 = 0.02;
-/// The same lengths in the same order give the same course, up to this share of the variation.
+/// Two courses count as the same (same lengths in the same order) if they differ by at most this share of their variation.
 const SAME_COURSE: f64 = 0.35;
 
 /// Bytes that the passes of a step allocate.
@@ -30,7 +29,7 @@ pub(super) fn largest(program: &Program) -> Option<usize> {
     (1..=program.recorded_steps).filter(|_| varies).max_by_key(|step| bytes_of(program, *step))
 }
 
-/// Bytes of each recorded step; without the first step, which also sets things up, if there are three or more.
+/// Bytes of each recorded step. If there are three or more, the first one is left out because it includes setup.
 fn course(program: &Program) -> Vec<f64> {
     let first = if program.recorded_steps >= 3 { 2 } else { 1 };
     (first..=program.recorded_steps).map(|step| bytes_of(program, step) as f64).collect()
@@ -40,17 +39,17 @@ fn mean(course: &[f64]) -> f64 {
     course.iter().sum::<f64>() / course.len().max(1) as f64
 }
 
-/// By how much of the mean a step differs from it at most.
+/// The largest deviation of a step from the mean, as a share of the mean.
 fn variation(course: &[f64]) -> f64 {
     let mean = mean(course);
     if mean < 1.0 { 0.0 } else { course.iter().map(|bytes| (bytes / mean - 1.0).abs()).fold(0.0, f64::max) }
 }
 
-/// True if the steps of two recordings differ in the same order. Lengths that differ change a step in proportion to its size; work that is
-/// not part of every step, such as an evaluation, may be as large in both.
+/// True if the steps of two recordings vary in the same way. Different lengths change a step in proportion to its size; work
+/// outside every step, such as an evaluation, may be equally large in both.
 fn is_one_course(mine: &[f64], theirs: &[f64]) -> bool {
     let common = mine.len().min(theirs.len());
-    // With different numbers of steps the means cannot be compared.
+    // With different numbers of steps, their means cannot be compared.
     let (m, n) = (mean(&mine[..common]), mean(&theirs[..common]));
     let most = |of: &dyn Fn(usize) -> f64| (0..common).map(|i| of(i).abs()).fold(0.0, f64::max);
     [1.0, n / m].into_iter().any(|scale| {
@@ -59,7 +58,7 @@ fn is_one_course(mine: &[f64], theirs: &[f64]) -> bool {
     })
 }
 
-/// Why recordings of one program cannot be compared: their batches differ in length, each in its own way. `None` if they can.
+/// Why recordings of one program cannot be compared: their batches vary in length, each in its own way. `None` if they can.
 pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
     let all: Vec<(&Arc<Program>, Vec<f64>)> = programs.iter().map(|p| (p, course(p))).filter(|(_, c)| c.len() > 1).collect();
     let (first, mine) = all.iter().max_by(|a, b| variation(&a.1).total_cmp(&variation(&b.1)))?;
@@ -78,9 +77,9 @@ pub(super) fn differ(programs: &[Arc<Program>]) -> Option<String> {
     })
 }
 
-/// By how many bytes every step leaves more live than the one before it; `None` if one does not.
+/// The bytes by which every step leaves more live memory than the one before; `None` if some step does not.
 fn growth(program: &Program) -> Option<u64> {
-    // The first sets up the optimizer's state, and what follows the last may free all.
+    // The first step creates the optimizer's state, and after the last step everything may be freed.
     let first = program.recorded_steps.saturating_sub(TREND).max(2);
     let ends: Vec<i64> = (first..=program.recorded_steps).map(|step| live_before(program, step)).collect();
     let more: Vec<i64> = ends.windows(2).map(|w| w[1] - w[0]).collect();
@@ -88,11 +87,11 @@ fn growth(program: &Program) -> Option<u64> {
     (more.len() >= 2 && least >= MEBIBYTE as i64 / 4 && most <= 2 * least).then_some(least as u64)
 }
 
-/// Bytes that are live when a step begins.
+/// Live bytes at the beginning of a step.
 fn live_before(program: &Program, step: usize) -> i64 {
     let first = program.stretches.get(step).and_then(|rows| program.rows.get(rows.start as usize));
     let at = first.map_or(program.asks.len() as u32, |row| row.born);
-    // Blocks older than the recording have no birth in it.
+    // Blocks older than the recording have no allocation in it.
     let older = program.rows[..program.older].iter();
     let made = program.rows[program.older..].iter().filter(|r| r.born < at);
     older.chain(made).filter(|r| r.freed >= at).map(|r| r.size as i64).sum()

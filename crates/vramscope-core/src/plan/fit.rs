@@ -1,4 +1,4 @@
-//! [`Model`]: the law of every request of one program, from recordings at several sizes.
+//! [`Model`]: the law of every request of a program, derived from recordings at several sizes.
 
 use std::sync::Arc;
 
@@ -18,40 +18,40 @@ use crate::inference::scripted::Ask;
 /// The laws of one recording's requests.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The recording that gives the requests and their order.
+    /// The recording that provides the requests and their order.
     pub program: Arc<Program>,
-    /// The quantities, in the order of every list of values.
+    /// Names of the quantities, in the order used for all lists of values.
     pub names: Vec<String>,
-    /// The laws, each once; rows share them.
+    /// The distinct laws; rows share them.
     pub fits: Vec<Fit>,
     /// Index in [`fits`](Self::fits) of each row's law.
     pub of: Vec<u32>,
-    /// True if there is only one recording: the anatomy then decides what is likely to grow.
+    /// True if there is only one recording; the anatomy then decides what is likely to grow.
     pub is_single: bool,
-    /// Rows of other recordings that this one does not have, by recording.
+    /// For each recording, the number of its rows that this one lacks.
     pub missing: Vec<usize>,
-    /// What one recording leaves open, to be told.
+    /// What a single recording leaves open, for notes.
     pub(super) told: Open,
-    /// Scratch memory of reductions that the recordings do not show.
+    /// Scratch memory of reductions that occurs only at larger sizes.
     pub(super) unseen: Vec<Unseen>,
-    /// Predictions made so far, shared by copies of the model.
+    /// Predictions made so far, shared by clones of the model.
     pub(super) answered: Answered,
 }
 
-/// Requests that share a place and a law, for lists of what was not explained.
+/// Requests with one place and one law, for lists of unexplained requests.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Unexplained {
     /// Where they are made.
     pub place: String,
-    /// What the block is for.
+    /// Their role.
     #[serde(serialize_with = "role_name")]
     pub role: crate::anatomy::Role,
     /// Number of these requests in the recording.
     pub requests: u64,
-    /// Bytes of one of them in each recording that has it, in the order of the recordings; `None` where it has none.
+    /// The size of one of them in each recording, in the order of the recordings; `None` where it is missing.
     #[serde(skip)]
     pub sizes: Vec<Option<u64>>,
-    /// The most bytes that they hold at once.
+    /// The most bytes they hold at once.
     pub bytes: u64,
 }
 
@@ -59,7 +59,6 @@ fn role_name<S: serde::Serializer>(role: &crate::anatomy::Role, s: S) -> Result<
     s.serialize_str(role.name())
 }
 
-/// Laws, each once.
 #[derive(Default)]
 pub(super) struct Laws {
     all: Vec<Fit>,
@@ -67,7 +66,7 @@ pub(super) struct Laws {
 }
 
 impl Laws {
-    /// The index of a law, which is added if it is new.
+    /// The index of a law; adds it if it is new.
     pub(super) fn id(&mut self, fit: Fit) -> u32 {
         *self.ids.entry(fit).or_insert_with_key(|fit| {
             self.all.push(fit.clone());
@@ -80,7 +79,7 @@ impl Model {
     /// Finds the laws of the requests of `programs[base]`.
     ///
     /// # Errors
-    /// [`Parting`] where the programs are not one program.
+    /// [`Parting`] if the recordings are not of one program.
     pub fn of(programs: &[Arc<Program>], base: usize, names: &[String]) -> Result<Self, Box<Parting>> {
         let program = &programs[base];
         let at: Vec<Vec<u64>> = programs.iter().map(|p| p.at.values(names).unwrap_or_default()).collect();
@@ -100,11 +99,11 @@ impl Model {
                     samples.push((at[*i].as_slice(), other.size));
                 }
             }
-            // The nearest recording comes last: sizes without a law are extrapolated from it.
+            // The nearest recording comes last, because sizes without a law are extrapolated from it.
             samples.sort_by_key(|(at, _)| at.iter().fold(1u128, |all, &v| all.saturating_mul(u128::from(v))));
             samples
         };
-        // What each recording asks for right after a row.
+        // For each recording, the size of the request right after a row.
         let next_of = |row: u32| -> Vec<(&[u64], u64)> {
             let next = |p: &Program, row: u32| p.rows.get(row.checked_add(1)? as usize).map(|r| r.size);
             let mine = next(program, row).map(|size| (at[base].as_slice(), size));
@@ -138,13 +137,13 @@ impl Model {
         Ok(model)
     }
 
-    /// Reductions that are too small for a buffer in the recordings; `next_of` tells what each recording asks for after a row.
+    /// Finds reductions that are too small for a buffer in the recordings. `next_of`: what each recording requests after a row.
     fn find_unseen<'s>(&mut self, cards: &[u64], next_of: &impl Fn(u32) -> Vec<(&'s [u64], u64)>) {
         let program = Arc::clone(&self.program);
         let of_law = |law: &Law| matches!(law, Law::Sum { .. }) && !law.is_constant();
         let growth = |fit: &Fit| match () {
             () if of_law(&fit.law) => Growth::Likely,
-            // With one recording, what grows is told by the role alone.
+            // With one recording, only the role shows what grows.
             () if self.is_single && fit.others.iter().any(of_law) => Growth::Maybe,
             () => Growth::None,
         };
@@ -155,7 +154,7 @@ impl Model {
             let law = std::iter::once(&fit.law).chain(&fit.others).find(|law| of_law(law))?;
             (self.is_single || fit.sure != Sure::Guessed).then(|| (law.clone(), of_law(&fit.law)))
         };
-        // A recording that is large enough for the buffer must have it.
+        // A recording that is large enough for the buffer must contain it.
         let is_wrong = |output: u32, reduce: &reduce::Reduce| {
             next_of(output).iter().enumerate().any(|(i, (at, next))| {
                 let bytes = reduce.bytes(at);
@@ -176,7 +175,7 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// The least and the most bytes of each law at these values; `None` if they are equal.
+    /// For each law, the lowest and highest bytes at these values; `None` if they are equal.
     pub(super) fn spans(&self, at: &[u64]) -> Vec<Option<[u64; 2]>> {
         let span = |f: &Fit| {
             let all = || std::iter::once(&f.law).chain(&f.others).map(|l| l.bytes(at));
@@ -186,7 +185,7 @@ impl Model {
         self.fits.iter().map(span).collect()
     }
 
-    /// Bytes of requests that follow a law, at the recording's peak; and of requests that follow none, the most at any moment.
+    /// At the recording's peak, bytes of requests that follow a law; at any moment, the most bytes of requests that follow none.
     pub fn explained(&self) -> (u64, u64) {
         let rows = &self.program.rows;
         let is_guess = |row: u32| usize::from(self.fit(row as usize).sure == Sure::Guessed);
@@ -212,7 +211,7 @@ impl Model {
         (at_peak, open)
     }
 
-    /// What was not explained, most bytes at once first.
+    /// The unexplained requests, most bytes at once first.
     pub fn unexplained(&self) -> Vec<Unexplained> {
         let mut groups: FxHashMap<(u64, u32), (usize, u64, u64, u64)> = FxHashMap::default();
         for ask in &self.program.asks {
@@ -245,7 +244,7 @@ impl Model {
     }
 }
 
-/// The laws of a program's rows, from several recordings, and which each row has. `here` are this recording's values.
+/// The laws of a program's rows, derived from several recordings, and the law of each row. `here` are this recording's values.
 fn of_several<'s>(
     program: &Program,
     quantities: &Quantities,
@@ -274,7 +273,7 @@ fn of_several<'s>(
             }
         };
     }
-    // A request that only this recording has gets the law of another request of its size, from the same stack if there is one.
+    // A request that only this recording has gets the law of another request of its size, from the same stack if possible.
     let mut like: FxHashMap<(u64, u64), u32> = FxHashMap::default();
     let mut sizes: FxHashMap<u64, FxHashMap<u32, u32>> = FxHashMap::default();
     for (row, &id) in program.rows.iter().zip(&of).filter(|(_, id)| **id != u32::MAX) {
@@ -298,7 +297,7 @@ fn of_several<'s>(
     (laws, of)
 }
 
-/// Buffers of reductions follow a law of their own. Returns the cards, as multiprocessors, under which most of them come out.
+/// Finds reductions' buffers, which follow their own law. Returns the cards (numbers of multiprocessors) that match most buffers.
 fn find_reductions<'s>(
     program: &Program,
     laws: &mut Laws,
@@ -341,9 +340,9 @@ fn find_reductions<'s>(
     cards
 }
 
-/// The laws of blocks that a pass before the recording left. Such a block has no stack, and at the recorded sizes blocks of several laws may
-/// be equally large. The recorded pass makes the same blocks, with stacks: of each role and size it shows which share has which law, and
-/// the older blocks are divided in these shares. Where the numbers do not agree, a block may have any of the laws.
+/// The laws of blocks left by a pass before the recording. Such a block has no stack, and at the recorded sizes, blocks with
+/// different laws may be equally large. The recorded pass makes the same blocks with stacks, which shows for each role and size how
+/// many have which law; the older blocks are divided likewise. If the numbers do not match, a block may have any of the laws.
 fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
     let comes_and_goes = |row: usize| matches!(program.rows[row].role, Role::Activations | Role::Temporaries);
     let kind = |row: usize| (program.rows[row].role, program.rows[row].size);
@@ -364,7 +363,7 @@ fn of_older(program: &Program, fits: &[Fit], of: &[u32]) -> Vec<(usize, Fit)> {
         laws.sort_unstable();
         let mut distinct = laws.clone();
         distinct.dedup();
-        // Whole passes were recorded, so the shares are exact.
+        // If whole passes were recorded, the proportions are exact.
         if laws.len().is_multiple_of(rows.len()) {
             distinct.clear();
         }

@@ -12,7 +12,7 @@ use crate::allocator::Reach;
 pub struct Largest {
     /// The settings, as written.
     pub conf: String,
-    /// The largest value that fits in every run that was tried; 0 where none does. `null` in JSON where nothing bounds it.
+    /// The largest value that fits in every run tried; 0 if none does. `null` in JSON if there is no upper bound.
     #[serde(serialize_with = "bounded")]
     pub size: u64,
     /// [`size`](Self::size), and the largest value that fits in at least one run.
@@ -20,15 +20,15 @@ pub struct Largest {
     pub span: [u64; 2],
     /// True if both are equal and the deciding runs are certain.
     pub certain: bool,
-    /// The answer at that size; `None` where nothing fits.
+    /// The prediction at that size; `None` if nothing fits.
     pub at: Option<Predicted>,
 }
 
-/// With one recording, the answer may be wrong by one part in this many of the limit, as in the span of its peak.
+/// With one recording, the answer may be off by 1/n of the limit, like the range of its peak.
 pub(super) const ONE_RECORDING: u64 = 20;
-/// Largest value tried.
+/// Largest value to try.
 const MOST: u64 = 1 << 24;
-/// Number of values tried above a failure, because a request may fit a hole at one value and not at a lower one.
+/// Number of values to try above a failure, because a request may fit into a hole at one value but not at a lower one.
 const BEYOND: u64 = 4;
 
 fn bound(value: u64) -> Option<u64> {
@@ -44,7 +44,7 @@ fn both_bounded<S: serde::Serializer>(values: &[u64; 2], s: S) -> Result<S::Ok, 
 }
 
 impl Largest {
-    /// True if nothing in the recordings shows an end: what is not known may not grow at all.
+    /// True if nothing in the recordings limits the size: the unknown part may not grow at all.
     pub fn has_no_end(&self) -> bool {
         self.span[1] >= MOST
     }
@@ -53,12 +53,12 @@ impl Largest {
 impl Plan {
     /// The largest value of `name` that fits, with the other quantities as in `size`.
     pub fn largest(&self, name: &str, size: &Size, setting: &Setting) -> Largest {
-        // 0 fails, 1 may pass, 2 passes whatever is not known.
+        // 0: fails. 1: may pass. 2: passes whatever the unknown sizes are.
         let more = self.with_more(setting);
         let ask = |value: u64| -> (u8, Predicted) {
             let size = size.with(name, value);
-            // With one recording a few runs decide most values. A value fails if the likely sizes fail and the least sizes fail with more room. It is
-            // not sure to pass if the most sizes fail with less room.
+            // With one recording, a few runs decide most values. A value fails if it fails with the likely sizes, and with the
+            // smallest sizes and more room. It does not pass for certain if it fails with the largest sizes and less room.
             if self.is_single() && !self.is_recorded(&size) {
                 if !self.passes_once(&size, setting) && !self.passes_with(&size, &more, Pick::Least) {
                     return (0, Predicted::nothing(&size));
@@ -77,9 +77,9 @@ impl Plan {
         };
         let verdict = |answer: &(u8, Predicted)| answer.0;
         let may_pass = |value: u64| self.passes_once(&size.with(name, value), setting) || verdict(&ask(value)) > 0;
-        // A size may fail below one that fits, so where the search begins changes the answer: never at the size asked for.
+        // A size may fail although a larger one fits, so the start influences the result. Do not start at the requested size.
         let from = self.most_recorded(name).unwrap_or(1);
-        // With one recording temporaries may not grow at all. Then no size fails for sure, and the likely run sets the end.
+        // With one recording, temporaries may not grow at all. Then no size fails for certain, and the likely run sets the end.
         let is_endless = self.is_single() && may_pass(MOST / 2);
         let low = if is_endless {
             last_passing(|value| self.passes_once(&size.with(name, value), &more), from)
@@ -92,7 +92,7 @@ impl Plan {
         let top = if is_endless { low } else { top };
         let mut sure = asked.into_iter().rev().find(|(_, p)| verdict(p) == 2);
         if sure.is_none() && top > 0 {
-            // The unknown sizes decide over many values: looks for the largest that fits whatever they are.
+            // Over many values, the unknown sizes decide: search the largest value that fits whatever they are.
             let (mut low, mut high) = (0, top);
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
@@ -105,14 +105,14 @@ impl Plan {
             && top <= sure.as_ref().map_or(0, |(v, _)| *v)
             && sure.as_ref().is_none_or(|(v, _)| !self.is_open(&size.with(name, *v)));
         if self.has_no_step() {
-            // What comes after may need more: what passes so far is sure of nothing.
+            // Later work may need more, so nothing is certain to fit.
             return Largest { conf: setting.text.clone(), size: 0, span: [0, top], certain: false, at: None };
         }
         let size = sure.as_ref().map_or(0, |(v, _)| *v);
         Largest { conf: setting.text.clone(), size, span: [size, top.max(size)], certain, at: sure.map(|(_, (_, p))| p) }
     }
 
-    /// The sizes that are not sure to fit, ascending, of at most `most` tried below the largest that fits.
+    /// The values below the largest one that are not certain to fit, ascending; tries at most `most` values.
     pub fn holes(&self, name: &str, largest: &Largest, size: &Size, setting: &Setting, most: u64) -> Vec<u64> {
         if largest.has_no_end() {
             return Vec::new();
@@ -128,16 +128,16 @@ impl Plan {
         holes
     }
 
-    /// True if the verdict changes with slightly more or less room, because sizes without a law may be slightly different.
+    /// True if the verdict changes with slightly more or less room, because sizes without a law may differ slightly.
     pub(super) fn turns_within_margin(&self, size: &Size, setting: &Setting, answer: &Predicted) -> bool {
         let is_open = !self.is_recorded(size) && !self.is_known_to_fail(size, setting);
         let Some(limit) = setting.limit.filter(|_| is_open) else { return false };
         let other = match (self.is_single(), answer.oom) {
-            // What grows is likely, and not known.
+            // What grows is likely but not known.
             (true, true) => limit + limit / ONE_RECORDING,
             (true, false) => limit - limit / ONE_RECORDING,
             (false, true) => return false,
-            // Half a percent at most, which is less than a step of any batch; all of it where much follows no law.
+            // At most half a percent of the limit, less than one step of any batch; all of the open bytes if much follows no law.
             (false, false) => match self.open(size) {
                 open if open < 1 << 20 => return false,
                 open if open > limit / 10 => limit - open.min(limit / 2),
@@ -148,7 +148,7 @@ impl Plan {
         other.oom != answer.oom || other.oom_varies
     }
 
-    /// The setting with less room, as in [`Self::largest`]: what passes under it passes for certain.
+    /// The setting with less room, as in [`Self::largest`]: what passes under it certainly passes.
     pub(super) fn with_margin(&self, size: &Size, setting: &Setting) -> Setting {
         if self.is_recorded(size) {
             return setting.clone();
@@ -160,18 +160,18 @@ impl Plan {
         Setting { limit: setting.limit.map(less), ..setting.clone() }
     }
 
-    /// The setting with as much more room as one recording may be wrong by: what fails under it fails.
+    /// The setting with more room, by the possible error of a single recording: what fails under it certainly fails.
     pub(super) fn with_more(&self, setting: &Setting) -> Setting {
         let more = |limit: u64| if self.is_single() { limit + limit / ONE_RECORDING } else { limit };
         Setting { limit: setting.limit.map(more), ..setting.clone() }
     }
 
-    /// True if it was run at this size, so that its requests are known.
+    /// True if this size was recorded, so that its requests are known.
     fn is_recorded(&self, size: &Size) -> bool {
         self.programs().iter().any(|program| program.at == *size)
     }
 
-    /// True if requests without a law take more than a MiB.
+    /// True if requests without a law take more than 1 MiB.
     fn is_open(&self, size: &Size) -> bool {
         self.open(size) > 1 << 20
     }
@@ -181,8 +181,7 @@ impl Plan {
         size.values(&self.names).map_or(0, |at| model.open(&at))
     }
 
-    /// The same under several settings, in their order. Settings that may give the same answer run one after the other, others in
-    /// parallel.
+    /// The largest value under each setting, in order. Settings with possibly equal answers run in turn, others in parallel.
     pub fn largest_by_setting(&self, name: &str, size: &Size, settings: &[Setting]) -> Vec<Largest> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (i, setting) in settings.iter().enumerate() {
@@ -199,7 +198,7 @@ impl Plan {
     }
 }
 
-/// The largest value that passes, where all below it pass too: doubled from a first one until it fails, then halved in between.
+/// The largest value that passes, assuming that all smaller ones pass: doubles from a start value until it fails, then bisects.
 pub(super) fn last_passing(passes: impl Fn(u64) -> bool, from: u64) -> u64 {
     let (mut low, mut high) = (0, from.max(1));
     while high < MOST && passes(high) {

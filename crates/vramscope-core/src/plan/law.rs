@@ -1,57 +1,55 @@
-//! [`Law`]: the size of a request as a function of the sizes of a run, and how one is found from a few recordings.
+//! [`Law`]: the size of a request as a function of the run's sizes, and how to find it from a few recordings.
 
 use std::sync::Arc;
 
 use super::names::is_batch;
 use super::reduce::Reduce;
 
-/// Most quantities at once.
+/// Most quantities in one plan.
 pub(super) const QUANTITIES: usize = 4;
-/// Powers of each quantity.
 type Powers = [u8; QUANTITIES];
 
-/// Bytes by the values of the quantities.
+/// The size of a request as a function of the quantities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Law {
-    /// A sum of products over a divisor; each value is first padded to a multiple.
+    /// A sum of products, divided by a divisor; each value is first padded to a multiple.
     Sum {
-        /// A factor and the power of each quantity; the products are added.
+        /// For each product, its factor and the power of each quantity.
         terms: Vec<(i128, Powers)>,
-        /// What the sum is divided by, rounded up; at least 1.
+        /// Divisor of the sum; the result is rounded up. At least 1.
         divisor: i128,
-        /// What each value is padded to.
+        /// Multiple to which each value is padded.
         padded: [u64; QUANTITIES],
     },
     /// Scratch memory of PyTorch's reductions.
     Reduce(Arc<Reduce>),
-    /// The counters of a reduction's scratch memory.
+    /// The counters next to a reduction's scratch memory.
     BesideReduce(Arc<Reduce>, u64),
 }
 
 /// How well a law is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sure {
-    /// Two recordings or more agree on it, with fewer numbers to choose than recordings.
+    /// At least two recordings agree, and the law has fewer free numbers than there are recordings.
     Verified,
-    /// The recordings leave no other choice among plain laws, but none verifies it.
+    /// The recordings allow no other simple law, but none verifies it.
     Determined,
-    /// No plain law gives the recorded sizes, or there is only one.
+    /// No simple law gives the recorded sizes, or there is only one size.
     Guessed,
 }
 
-/// A law, how well it is known, and what else it may be.
+/// A law, how well it is known, and the alternatives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Fit {
     /// The law that predictions use.
     pub law: Law,
     /// How well it is known.
     pub sure: Sure,
-    /// Other laws that the recordings leave open; the answer's span.
+    /// Other laws that the recordings allow; they give the answer's range.
     pub others: Vec<Law>,
 }
 
 impl Law {
-    /// The same number of bytes at any size.
     pub(super) fn constant(size: u64) -> Self {
         Law::monomial(size, 1, [0; QUANTITIES])
     }
@@ -96,7 +94,7 @@ fn product(at: &[u64], powers: &Powers, padded: &[u64; QUANTITIES]) -> u128 {
     })
 }
 
-/// True for the bytes of a matrix with this many rows and columns, of one of the widths that a tensor's values may have.
+/// True for the bytes of a square matrix with this side and a usual element size.
 pub(super) fn is_square(side: u64, bytes: u64) -> bool {
     [1, 2, 4, 8].iter().any(|&width| u128::from(side).pow(2) * width == u128::from(bytes))
 }
@@ -104,13 +102,13 @@ pub(super) fn is_square(side: u64, bytes: u64) -> bool {
 /// The quantities that a law may depend on: their values, and whether each is the side of an image.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quantities {
-    /// Each quantity's power in what grows with all of them: 2 for the side of an image.
+    /// Each quantity's power in a size that grows with all of them: 2 for the side of an image, otherwise 1.
     once: Powers,
-    /// The same in attention scores, which grow with the square of a length; zero where no quantity is a length.
+    /// The same for attention scores, which grow with the square of a length; all zero if no quantity is a length.
     scores: Powers,
-    /// Those that differ between the recordings.
+    /// Indices of the quantities that differ between the recordings.
     pub(super) varying: Vec<usize>,
-    /// Sums of powers to try, the plain ones first.
+    /// Combinations of powers to try, simplest first.
     products: Vec<Powers>,
 }
 
@@ -134,7 +132,7 @@ impl Quantities {
         let mut products: Vec<Powers> = vec![[0; QUANTITIES]];
         for &q in &varying {
             for i in 0..products.len() {
-                // Attention over the points of an image grows with the fourth power of its side.
+                // Attention over the pixels of an image grows with the fourth power of its side.
                 let powers: &[u8] = if is_side(q) { &[2, 1, 4] } else { &[1, 2] };
                 for &power in powers {
                     let mut more = products[i];
@@ -143,7 +141,7 @@ impl Quantities {
                 }
             }
         }
-        // An image's side counts by its square, where others count by themselves.
+        // The square of an image's side weighs as much as another quantity's first power.
         let weight = |p: &Powers| -> u32 {
             let of = |(q, &n): (usize, &u8)| match (is_side(q), n) {
                 (true, 2) => 1,
@@ -158,12 +156,12 @@ impl Quantities {
         Quantities { once, scores, varying, products }
     }
 
-    /// The product of all quantities that vary, each once, and a side squared.
+    /// The product of all varying quantities, with an image's side squared.
     fn all_once(&self) -> Powers {
         self.once
     }
 
-    /// Finds the law of sizes that were recorded at some values. `is_short` where the block lives for a few steps only.
+    /// Finds the law of the sizes recorded at some values. `is_short`: the block lives only briefly.
     pub(super) fn fit(&self, samples: &[(&[u64], u64)], is_short: bool) -> Fit {
         let Some(&(at, size)) = samples.first() else {
             return Fit { law: Law::constant(0), sure: Sure::Guessed, others: Vec::new() };
@@ -171,7 +169,7 @@ impl Quantities {
         let mut distinct: Vec<(&[u64], u64)> = Vec::with_capacity(samples.len());
         for &(at, size) in samples {
             match distinct.iter().find(|(a, _)| *a == at) {
-                // The same run twice with two sizes follows no law.
+                // If the same run has two sizes, no law applies.
                 Some(&(_, other)) if other != size => return self.guess(samples),
                 Some(_) => {}
                 None => distinct.push((at, size)),
@@ -184,7 +182,7 @@ impl Quantities {
         let of = |law: Law, sure: Sure| Fit { law, sure, others: Vec::new() };
         let single = self.one_term(&distinct, &NONE);
         if let Some(first) = single.first() {
-            // Two quantities that grew alike cannot be told apart.
+            // If two quantities grew in the same proportion, their effects cannot be separated.
             let sure = if single.len() == 1 { Sure::Verified } else { Sure::Guessed };
             return Fit { law: first.clone(), sure, others: single[1..].to_vec() };
         }
@@ -215,19 +213,19 @@ impl Quantities {
         }
     }
 
-    /// A sum of as many products as there are recordings says little.
+    /// A sum of as many products as recordings is not reliable.
     fn is_worth(&self, count: usize) -> bool {
         count <= self.varying.len() + 1
     }
 
-    /// The law of a row with one size only: anything from constant to all quantities.
+    /// The law of a row with only one recorded size: anything from constant to proportional to all quantities.
     pub(super) fn alone(&self, at: &[u64], size: u64) -> Fit {
         let all = self.all_once();
         let proportional = Law::monomial(size, product(at, &all, &[1; QUANTITIES]), all);
         Fit { law: Law::constant(size), sure: Sure::Guessed, others: vec![proportional] }
     }
 
-    /// The law of attention scores of one size; `None` where no quantity is a length whose square divides it.
+    /// The law of attention scores with one recorded size; `None` if no quantity is a length whose square divides it.
     pub(super) fn scores(&self, at: &[u64], size: u64) -> Option<Law> {
         let of_lengths = self.scores.map(|power| if power == 2 { 2 } else { 0 });
         let square = product(at, &of_lengths, &[1; QUANTITIES]);
@@ -235,7 +233,7 @@ impl Quantities {
         divides.then(|| Law::monomial(size, product(at, &self.scores, &[1; QUANTITIES]), self.scores))
     }
 
-    /// The laws of a matrix that compares each sample with each: a quantity's square, and nothing else. Not for the side of an image.
+    /// Laws of a matrix that compares all samples with each other: the square of one quantity only. Not for the side of an image.
     pub(super) fn squares(&self, at: &[u64], size: u64) -> Vec<Law> {
         let is_square = |q: &usize| self.once.get(*q) == Some(&1) && is_square(at[*q], size);
         let law = |q: usize| {
@@ -275,8 +273,8 @@ impl Quantities {
         None
     }
 
-    /// A sum of this many products with integer factors that gives every sample. If no recording is left to verify it, each
-    /// quantity may occur in it only to its plain power.
+    /// A sum of this many products with integer factors that matches every sample. If no recording is left for verification, each
+    /// quantity may occur only with its basic power.
     fn sum(&self, samples: &[(&[u64], u64)], count: usize, is_plainest: bool) -> Option<Law> {
         let is_plain = |p: &&Powers| !is_plainest || p.iter().zip(&self.once).all(|(n, once)| *n == 0 || n == once);
         let products: Vec<Powers> = self.products.iter().filter(is_plain).copied().collect();
@@ -291,7 +289,7 @@ impl Quantities {
                 return Some(law);
             }
             tried += 1;
-            // The next choice, in order.
+            // The next combination, in order.
             let mut at = count;
             loop {
                 at = at.checked_sub(1)?;
@@ -309,7 +307,7 @@ impl Quantities {
         }
     }
 
-    /// No plain law: between the size at the nearest recording and what grows with every quantity.
+    /// Without a simple law: something between the size in the nearest recording and proportional to all quantities.
     fn guess(&self, samples: &[(&[u64], u64)]) -> Fit {
         let all = self.all_once();
         let weight = |at: &[u64]| product(at, &all, &[1; QUANTITIES]);
@@ -317,7 +315,7 @@ impl Quantities {
         let here = weight(at);
         let proportional = Law::monomial(size, here, all);
         let constant = Law::constant(size);
-        // A line through the largest and the largest that is well below it.
+        // A line through the largest sample and the largest one that is clearly smaller.
         let below = samples.iter().filter(|(a, _)| weight(a).saturating_mul(5) <= here.saturating_mul(4));
         let before = below.max_by_key(|(a, _)| weight(a));
         let line = before.and_then(|&(a, s)| {
@@ -329,19 +327,19 @@ impl Quantities {
             let terms = vec![(rise, all), (base, [0; QUANTITIES])];
             (rise >= 0 && base >= 0).then_some(Law::Sum { terms, divisor: run, padded: [1; QUANTITIES] })
         });
-        // No such line: a size that grew is taken to grow with everything, another to stay.
+        // Without such a line: a size that grew is assumed to grow with everything, any other to stay.
         let grew = before.is_some_and(|&(_, s)| size > s);
         let law = line.unwrap_or_else(|| if grew { proportional.clone() } else { constant.clone() });
         Fit { law, sure: Sure::Guessed, others: vec![constant, proportional] }
     }
 }
 
-/// Whole factors for these products that give every sample.
+/// Integer factors for these products that match every sample.
 fn solve(samples: &[(&[u64], u64)], products: &[Powers]) -> Option<Law> {
     const NONE: [u64; QUANTITIES] = [1; QUANTITIES];
     let n = products.len();
     let value = |s: usize, t: usize| product(samples[s].0, &products[t], &NONE) as f64;
-    // Gauss, with the largest pivot; whole factors are verified exactly below.
+    // Gaussian elimination with the largest pivot; the integer factors are verified exactly below.
     let mut rows: Vec<Vec<f64>> =
         (0..samples.len()).map(|s| (0..n).map(|t| value(s, t)).chain([samples[s].1 as f64]).collect()).collect();
     for t in 0..n {
@@ -372,7 +370,7 @@ fn solve(samples: &[(&[u64], u64)], products: &[Powers]) -> Option<Law> {
     samples.iter().all(|(at, size)| law.bytes(at) == *size).then_some(law)
 }
 
-/// A sum that two sizes determine is taken where its constant part says what it is: a few more elements, or next to nothing.
+/// A sum determined by only two sizes is accepted if its constant part is plausible: a few more elements, or next to nothing.
 fn is_plain(law: &Law, samples: &[(&[u64], u64)], is_short: bool) -> bool {
     let Law::Sum { terms, .. } = law else { return true };
     let Some(constant) = terms.iter().find(|(_, p)| *p == [0; QUANTITIES]).map(|t| t.0.abs()) else { return true };
@@ -406,7 +404,7 @@ mod tests {
         is(&["batch"], &[(&[8], 4096), (&[16], 4096)], &[64], 4096, Sure::Verified);
         is(&["batch"], &[(&[8], 4096), (&[12], 6144)], &[64], 32768, Sure::Verified);
         is(&["seq"], &[(&[256], 65536), (&[512], 262_144)], &[1024], 1_048_576, Sure::Verified);
-        // Tokens of a picture's patches and one more.
+        // Tokens of an image's patches plus one.
         is(&["seq"], &[(&[8], 9 * 768), (&[16], 17 * 768)], &[32], 33 * 768, Sure::Determined);
         is(&["seq"], &[(&[8], 9 * 768), (&[16], 17 * 768), (&[24], 25 * 768)], &[32], 33 * 768, Sure::Verified);
         // Padded to 8.

@@ -1,9 +1,9 @@
-//! More steps than a recording has: its last step again, or its largest where steps differ.
+//! Extends a recording to more steps: repeats its last step, or its largest if steps differ.
 //!
-//! A run's peak is often that of its second step, where the optimizer's state is there already, and reserved memory may grow for another
-//! one. Where batches differ in length, the longest may come again when the state is there. What the step makes anew is made again in each
-//! further one. What lives on into the next step is freed where the last step freed the block of the step before it. What is made once,
-//! such as the optimizer's state, is not made again.
+//! A run's peak is often in its second step, when the optimizer's state exists, and reserved memory may grow for another step. If
+//! batches differ in length, the longest may occur again when the state exists. Blocks that the step makes anew are made again in
+//! each repetition. Blocks that live on into the next step are freed where the last step freed the corresponding block of the
+//! step before it. Blocks made only once, such as the optimizer's state, are not made again.
 
 use std::ops::Range;
 
@@ -13,25 +13,25 @@ use super::program::{NEVER, Program, Row};
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::Ask;
 
-/// Maximum number of requests of a lengthened program.
+/// Most requests of an extended program.
 const MOST: usize = 4_000_000;
 
-/// What a row of the last step does in the next one.
+/// What happens to a row of the last step in the following step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It is allocated again, and freed in its own step.
+    /// It is allocated again and freed in its own step.
     Ends,
-    /// It is allocated again, and freed in the next step, before this ask of that step.
+    /// It is allocated again and freed in the next step, before this request of that step.
     Carried(u32),
     /// It is allocated again and stays.
     Stays,
-    /// It is allocated once.
+    /// It is allocated only once.
     Once,
 }
 
-/// The program with at least `steps` steps, if it ends with a whole step: the last step is repeated. If steps differ and the first is the largest, it
-/// is repeated once first, because the optimizer's state was not there yet. Later large steps, such as one with an evaluation, show their own peak.
-/// A step in which a request failed lacks what it would have requested next, and is not repeated.
+/// Extends the program to at least `steps` steps by repeating the last one, if it ends with a whole step. If steps differ and the
+/// first is the largest, that one is repeated once before, because the optimizer's state did not exist yet. Later large steps,
+/// such as one with an evaluation, show their own peak. A step with a failed request is incomplete and is not repeated.
 pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     let last = program.steps;
     let is_cut = program.horizon.is_some_and(|horizon| !horizon.is_caught || !program.is_complete(last));
@@ -48,7 +48,7 @@ pub(super) fn lengthened(program: Program, steps: usize) -> Program {
     repeated(program, last, more)
 }
 
-/// The program with one of its steps repeated `times` times after its last.
+/// The program with `step` repeated `times` times after its last step.
 fn repeated(program: Program, step: usize, times: usize) -> Program {
     let last = program.steps;
     let Some(last_rows) = program.stretches.get(last).filter(|r| !r.is_empty()).cloned() else { return program };
@@ -66,7 +66,7 @@ fn repeated(program: Program, step: usize, times: usize) -> Program {
     Writer { program: &program, step: Step { rows, asks, fates }, last, made, laps }.write()
 }
 
-/// The asks of a stretch of rows: from its first request to before the next stretch's.
+/// The requests and frees of a stretch: from its first request to before that of the next stretch.
 fn asks_of(program: &Program, rows: &Range<u32>) -> Range<usize> {
     let born = |row: u32| program.rows.get(row as usize).map_or(program.asks.len(), |r| r.born as usize);
     born(rows.start)..born(rows.end)
@@ -75,7 +75,7 @@ fn asks_of(program: &Program, rows: &Range<u32>) -> Range<usize> {
 fn fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>) -> Vec<Fate> {
     let before = (program.steps > 1).then(|| program.stretches[program.steps - 1].clone());
     let pairs = before.as_ref().map(|before| align_steps(program, before.clone(), rows.clone()));
-    // The row of the step before for each of the last.
+    // For each row of the last step, the corresponding row of the step before.
     let mut of_before = vec![NEVER; rows.len()];
     for (earlier, &row) in before.into_iter().flatten().zip(pairs.iter().flatten()) {
         if let Some(slot) = row.checked_sub(rows.start).and_then(|at| of_before.get_mut(at as usize)) {
@@ -91,7 +91,7 @@ fn fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>) -> Vec<Fate>
                 Some(earlier) if within(earlier.freed) => Fate::Carried(earlier.freed - asks.start as u32),
                 _ if within(row.freed) => Fate::Ends,
                 Some(earlier) if earlier.freed == NEVER || earlier.freed as usize >= asks.end => Fate::Stays,
-                // It outlives the step for the first time: a buffer that is kept from here on.
+                // It outlives its step for the first time: a buffer that is kept from now on.
                 Some(_) => Fate::Once,
                 None => alone(program, row, asks),
             }
@@ -99,12 +99,12 @@ fn fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>) -> Vec<Fate>
         .collect()
 }
 
-/// What a row does if there is only one step.
+/// What happens to a row if there is only one step.
 fn alone(program: &Program, row: &Row, asks: &Range<usize>) -> Fate {
     match row.role {
-        // `zero_grad` at the beginning of a loop.
+        // Freed by `zero_grad` at the beginning of the loop.
         Role::Gradients => Fate::Carried(0),
-        // A name of the loop holds it until it is given the next one.
+        // A variable of the loop holds it until it gets the next value.
         Role::Activations | Role::Inputs | Role::Temporaries if row.phase != Phase::Optimizer && program.steps == 1 => {
             Fate::Carried(row.born + 1 - asks.start as u32)
         }
@@ -112,7 +112,7 @@ fn alone(program: &Program, row: &Row, asks: &Range<usize>) -> Fate {
     }
 }
 
-/// What lives on from a step that is not the last.
+/// What happens to rows of a step that is not the last.
 fn earlier_fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>, step: usize) -> Vec<Fate> {
     let next = program.stretches.get(step + 1).map_or(asks.end..asks.end, |rows| asks_of(program, rows));
     let fate = |row: u32| {
@@ -127,7 +127,7 @@ fn earlier_fates(program: &Program, rows: &Range<u32>, asks: &Range<usize>, step
     rows.clone().map(fate).collect()
 }
 
-/// Rows and asks of a step, and what becomes of each row.
+/// Rows and requests of a step, and what happens to each row.
 struct Step {
     rows: Range<u32>,
     asks: Range<usize>,
@@ -139,7 +139,7 @@ impl Step {
         self.fates.get(row.checked_sub(self.rows.start)? as usize).copied()
     }
 
-    /// Rows that go in the next step, by the place before which they do, where that step has so many asks.
+    /// Rows that are freed in the next step, with the position of the free, if that step has `next` requests and frees.
     fn carried(&self, next: usize) -> Vec<(u32, u32)> {
         let scaled = |at: u32| (u64::from(at) * next as u64 / self.asks.len().max(1) as u64) as u32;
         let of = |row: u32| match self.fate(row) {
@@ -154,9 +154,8 @@ impl Step {
 
 struct Writer<'a> {
     program: &'a Program,
-    /// The step that comes again.
+    /// The repeated step.
     step: Step,
-    /// The last step of the program.
     last: Step,
     /// Rows that are made again, in order.
     made: Vec<u32>,
@@ -168,7 +167,7 @@ impl Writer<'_> {
         self.step.rows == self.last.rows
     }
 
-    /// The row that stands for one of the repeated step in a lap.
+    /// The row that represents a row of the repeated step in a repetition (lap).
     fn of_lap(&self, row: u32, lap: usize) -> u32 {
         match self.made.binary_search(&row) {
             Ok(at) if lap > 0 => self.last.rows.end + ((lap - 1) * self.made.len() + at) as u32,
@@ -176,8 +175,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The row that takes the place of `row` after the laps, because rows after the last step are moved. `None` for a row that
-    /// was freed in a lap.
+    /// The row that replaces `row` after the repetitions, which move later rows. `None` for a row that was freed in a repetition.
     fn at_the_end(&self, row: u32) -> Option<u32> {
         if self.last.rows.contains(&row) {
             return match self.last.fate(row) {
@@ -205,7 +203,7 @@ impl Writer<'_> {
         for lap in 1..=self.laps {
             self.lap(lap, &mut asks);
         }
-        // What the end of the program frees, it frees once.
+        // Blocks freed at the program's end are freed only once.
         for ask in later.iter().chain(&p.asks[self.last.asks.end..]) {
             asks.extend(renamed(*ask, |row| self.at_the_end(row)));
         }
@@ -219,7 +217,7 @@ impl Writer<'_> {
         Program { rows, asks, stretches, steps: p.steps + self.laps, lap_us, ..p.clone() }
     }
 
-    /// The last step as it is, except rows that are freed later because more steps follow.
+    /// The last step unchanged, except for rows that are freed later because more steps follow.
     fn last_step(&self, out: &mut Vec<Ask>, later: &mut Vec<Ask>) {
         let p = self.program;
         let last_request = p.rows[self.last.rows.end as usize - 1].born as usize;
@@ -237,7 +235,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The repeated step once more.
+    /// One repetition of the step.
     fn lap(&self, lap: usize, out: &mut Vec<Ask>) {
         let from = if lap == 1 { &self.last } else { &self.step };
         let name = |row: u32| if lap == 1 { row } else { self.of_lap(row, lap - 1) };
@@ -271,7 +269,7 @@ impl Writer<'_> {
     }
 }
 
-/// The ask with another row; `None` if there is none for it.
+/// The request or free with another row; `None` if it has none.
 fn renamed(ask: Ask, of: impl Fn(u32) -> Option<u32>) -> Option<Ask> {
     Some(match ask {
         Ask::Alloc(row) => Ask::Alloc(of(row)?),
@@ -282,7 +280,7 @@ fn renamed(ask: Ask, of: impl Fn(u32) -> Option<u32>) -> Option<Ask> {
     })
 }
 
-/// Finds anew where each row is asked for and freed.
+/// Updates where each row is requested and freed.
 fn place(rows: &mut [Row], asks: &[Ask]) {
     for row in rows.iter_mut() {
         (row.born, row.freed) = (NEVER, NEVER);

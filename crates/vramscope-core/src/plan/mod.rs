@@ -1,13 +1,12 @@
-//! What a program would need in runs that were not made: at other sizes, on other cards, with changes, from recordings of it at
-//! known sizes.
+//! Predicts the memory of other runs (at other sizes, on other cards, with changes) from recordings at known sizes.
 //!
 //! ```text
 //! recordings ──program──▶ rows and steps ──align, fit──▶ a law for each row ──predict──▶ requests at a size ──allocator──▶ peaks
 //! ```
 //!
-//! [`Plan::of`] lays the recordings over each other, request by request, and finds for each request how its size follows from the sizes of the
-//! runs. [`Plan::at`] makes the requests of another size and runs them on the model of the allocator, so that reserved memory, retries
-//! and the largest size under a limit are what PyTorch would do, not a rule of thumb. What no law explains widens the answer's span.
+//! [`Plan::of`] aligns the recordings request by request, and finds how the size of each request depends on the sizes of the runs.
+//! [`Plan::at`] builds the requests of another size and runs them on the allocator model. So reserved memory, retries and the
+//! largest size under a limit follow PyTorch, not a rule of thumb. Requests that follow no law widen the answer's range.
 
 mod agreement;
 mod align;
@@ -57,13 +56,13 @@ pub use verdict::{ENDS, holes_sentence, is_no_answer, surety};
 /// One recording of the program.
 #[derive(Debug)]
 pub struct Input<'a> {
-    /// The recording, with the device among others.
+    /// The recording that contains the device.
     pub recording: Arc<Recording>,
     /// Index of the device in the recording.
     pub device: usize,
-    /// Lifetimes and states of that device.
+    /// Lifetimes and states of the device.
     pub tables: &'a DeviceTables,
-    /// What it was run at.
+    /// The sizes of the run.
     pub at: Size,
 }
 
@@ -72,9 +71,9 @@ pub struct Input<'a> {
 pub struct Setting {
     /// The settings to run with.
     pub conf: AllocConf,
-    /// As they were written; empty for the defaults.
+    /// The settings as written; empty for the defaults.
     pub text: String,
-    /// The most bytes that may be reserved; `None` is as much as wanted.
+    /// The most bytes that may be reserved; `None` for no limit.
     pub limit: Option<u64>,
 }
 
@@ -89,9 +88,9 @@ impl Setting {
     }
 }
 
-/// The optimizer's state is there from the second step on, and reserved memory may grow in the third.
+/// The optimizer's state exists from the second step on, and reserved memory may still grow in the third.
 const LEAST_STEPS: usize = 3;
-/// Recordings with fewer steps than another are lengthened to its number of steps, up to this many.
+/// Recordings with fewer steps than another are extended to its number of steps, but at most to this many.
 const MOST_STEPS: usize = 8;
 
 /// Why there is no plan.
@@ -100,13 +99,13 @@ pub enum NoPlan {
     /// The recordings are not of one program.
     #[error("{}", .0.sentence)]
     Parts(Box<Parting>),
-    /// Steps differ in size, in each recording in its own way.
+    /// Steps differ in size, in each recording differently.
     #[error("{0}")]
     Steps(String),
-    /// The program failed and has no steps that repeat.
+    /// The program failed and has no repeating steps.
     #[error("{0}; What-if tells which settings and which limit serve the requests that it made (vramscope whatif)")]
     NoSteps(String),
-    /// The sizes that were given for the recordings do not fit.
+    /// The sizes given for the recordings are inconsistent.
     #[error("{0}")]
     Sizes(String),
     /// The caller cancelled through its [`Progress`].
@@ -119,7 +118,7 @@ pub enum NoPlan {
 pub struct Plan {
     programs: Vec<Arc<Program>>,
     names: Vec<String>,
-    /// The laws with each recording as the base, made when first asked for; that of the largest is made at once.
+    /// The laws with each recording as the base, made on first use; those of the largest recording are made at once.
     models: Vec<OnceLock<Option<Model>>>,
     largest: usize,
     doubts: Vec<String>,
@@ -130,12 +129,12 @@ impl Plan {
     /// Compares recordings of one program request by request.
     ///
     /// # Errors
-    /// [`NoPlan`]: they are of different programs, or the sizes do not tell them apart.
+    /// [`NoPlan`], for example if they are of different programs, or if their sizes are equal.
     pub fn of(inputs: Vec<Input<'_>>, progress: &Progress) -> Result<Self, NoPlan> {
         Self::of_steps(inputs, None, progress)
     }
 
-    /// The same for a run of at least `steps` steps; three if not given. The last recorded step is repeated.
+    /// Like [`of`](Self::of), for a run of at least `steps` steps (three by default). The last recorded step is repeated.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -202,41 +201,41 @@ impl Plan {
         Ok(Plan { programs, names, models, largest, doubts, notes })
     }
 
-    /// What the steps of the recordings leave open, in sentences; first why told sizes are likely wrong.
+    /// What the steps of the recordings leave open, in sentences, beginning with reasons to doubt the given sizes.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Why the answer may be wrong as a whole, to be said first: a file is cut short, or the told sizes are likely wrong. Empty where nothing shows it.
+    /// Why the whole answer may be wrong, to be shown first: a truncated file, or likely wrong sizes. Empty without signs.
     pub fn doubts(&self) -> &[String] {
         &self.doubts
     }
 
-    /// The recorded programs in the order of the inputs; their last steps are repeated where they have too few.
+    /// The recorded programs in the order of the inputs, with their last steps repeated if they have too few.
     pub fn programs(&self) -> &[Arc<Program>] {
         &self.programs
     }
 
-    /// Names of the quantities (`batch`, `seq`), in the order of every list of values.
+    /// Names of the quantities (`batch`, `seq`), in the order used for all lists of values.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The value of a quantity that is the same in all of several recordings: nothing shows what grows with it. `None` for one that
-    /// differs, and with one recording, whose anatomy tells.
+    /// The value of a quantity if it is the same in all of several recordings, so that its effect is unknown. `None` if it
+    /// differs, or with one recording, for which the anatomy decides.
     pub fn held_at(&self, name: &str) -> Option<u64> {
         let first = self.programs.first()?.at.get(name)?;
         (self.programs.len() > 1 && self.programs.iter().all(|p| p.at.get(name) == Some(first))).then_some(first)
     }
 
-    /// Why a size can not be asked for: another value of a quantity that is the same in all recordings. With the size that another
-    /// recording would show it at.
+    /// Why a size cannot be predicted: it has another value for a quantity that is the same in all recordings. Suggests the size
+    /// of another recording that would help.
     pub fn is_unknown_at(&self, size: &Size) -> Option<String> {
         let differs = |name: &&String| self.held_at(name).is_some_and(|v| size.get(name).is_some_and(|w| w != v));
         self.names.iter().find(differs).and_then(|name| self.not_varied(name))
     }
 
-    /// Why nothing can be told of other values of a quantity; `None` where something can.
+    /// Why nothing can be said about other values of a quantity; `None` if something can.
     pub fn not_varied(&self, name: &str) -> Option<String> {
         let value = self.held_at(name)?;
         let least = self.programs.iter().min_by_key(|p| p.weight())?;
@@ -248,17 +247,17 @@ impl Plan {
         ))
     }
 
-    /// What a failure leaves open, if one is in a recording: requests that would have come after it are not.
+    /// What a failed request in a recording leaves open: requests that would have come after it are missing.
     pub fn horizon(&self) -> Option<Horizon> {
         self.programs.iter().filter_map(|p| p.horizon).min_by_key(|horizon| horizon.is_caught)
     }
 
-    /// Whether a request failed before the first step had ended: no run of such a recording shows what a whole step needs.
+    /// True if a request failed before the end of the first step, so that the recording does not show what a whole step needs.
     pub fn has_no_step(&self) -> bool {
         self.programs.iter().any(|p| p.horizon.is_some() && p.largest_complete.is_none())
     }
 
-    /// The laws with the largest recording's requests.
+    /// The laws for the largest recording's requests.
     pub fn model(&self) -> Option<&Model> {
         self.model_of(self.largest)
     }
@@ -279,7 +278,7 @@ impl Plan {
         self.largest
     }
 
-    /// True if the largest recording does not show that most of what has this role at its peak has it.
+    /// True if the role of most of these bytes at the peak of the largest recording is inferred.
     pub fn is_probable(&self, role: Role) -> bool {
         self.programs.get(self.largest).is_some_and(|program| program.probable.contains(&role))
     }
@@ -293,8 +292,7 @@ impl Plan {
         self.programs.iter().filter_map(|p| p.at.get(name)).max()
     }
 
-    /// The peak at a size under a setting; where it fails under the limit, the peak that it would have without one. Some replays: about
-    /// 0.3 µs a request each.
+    /// The peak at a size under a setting; if it fails, the peak without a limit. Several replays of 0.3 µs per request.
     pub fn at(&self, size: &Size, setting: &Setting) -> Predicted {
         let mut under = self.under(size, setting);
         if self.turns_within_margin(size, setting, &under) {
@@ -309,12 +307,12 @@ impl Plan {
         Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
     }
 
-    /// True if a run of this size needs more than the 16 TiB of addresses that the model has, and its figures mean nothing.
+    /// True if a run of this size exceeds the 16 TiB of addresses in the model, so that its figures mean nothing.
     pub fn is_beyond(&self, size: &Size) -> bool {
         self.under(size, &self.own_setting(None)).oom
     }
 
-    /// True if a recorded run failed under these settings with as much room; a larger one then fails too.
+    /// True if a recorded run failed under these settings with at least as much room; a larger one then fails too.
     pub(crate) fn is_known_to_fail(&self, size: &Size, setting: &Setting) -> bool {
         let is_as_large = |p: &Program| p.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
         let failed = |p: &&Arc<Program>| is_as_large(p) && p.conf == setting.conf;
@@ -322,7 +320,7 @@ impl Plan {
         setting.limit.zip(failed_under).is_some_and(|(limit, under)| limit <= under)
     }
 
-    /// The laws with the requests of the recording that is nearest to a size.
+    /// The laws with the requests of the recording nearest to a size.
     fn nearest(&self, size: &Size) -> Option<&Model> {
         let distance = |p: &Program| -> f64 {
             let apart = |(name, v): (&str, u64)| size.get(name).map_or(0.0, |w| (w as f64 / v as f64).ln().abs());
@@ -337,18 +335,17 @@ impl Plan {
         order.iter().find_map(|&i| self.model_of(i)).or_else(|| self.model())
     }
 
-    /// True if the likeliest run passes; other possible runs are not tried.
+    /// True if the most likely run passes; other possible runs are not tried.
     fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_once(size, setting))
     }
 
-    /// True if one run with these of the open sizes passes.
+    /// True if one run passes with this choice of the open sizes.
     fn passes_with(&self, size: &Size, setting: &Setting, pick: predict::Pick) -> bool {
         !self.is_known_to_fail(size, setting) && self.nearest(size).is_some_and(|model| model.passes_with(size, setting, pick))
     }
 
-    /// The figures of a run under a limit, up to the request that fails. A size that was run under these settings is answered with what was
-    /// recorded.
+    /// The figures of a run under a limit, up to a failed request. A size recorded under these settings gets the recorded figures.
     pub(crate) fn under(&self, size: &Size, setting: &Setting) -> Predicted {
         let mut out = self.modelled(size, setting);
         let is_this = |p: &&Arc<Program>| p.at == *size && p.conf == setting.conf && p.is_whole();
@@ -361,7 +358,7 @@ impl Plan {
             if left > 0 {
                 out.by_role.insert(name, left);
             }
-            // The modelled peak may hold more than the recorded one: the largest role gives it up, so that the parts are the whole.
+            // The modelled peak may exceed the recorded one. The largest role loses the difference, so that parts add up.
             let over = (others + left).saturating_sub(allocated);
             if let Some(most) = out.by_role.values_mut().max() {
                 *most = most.saturating_sub(over);
@@ -373,23 +370,23 @@ impl Plan {
         out
     }
 
-    /// The same by the laws alone, at a recorded size too.
+    /// The same using only the laws, even for a recorded size.
     pub(crate) fn modelled(&self, size: &Size, setting: &Setting) -> Predicted {
         let Some(model) = self.nearest(size) else { return Predicted::nothing(size) };
         let mut out = model.predict(size, setting);
-        // A larger run needs no less than a recorded smaller one, but for a little that cuDNN may choose otherwise.
+        // A larger run needs at least as much as a smaller recorded one, except for small choices of cuDNN.
         let is_within =
             |p: &&Arc<Program>| p.conf == setting.conf && p.is_whole() && p.at.iter().all(|(n, v)| size.get(n) >= Some(v));
         let recorded = self.programs.iter().filter(is_within).map(|p| p.peaks[1] - p.peaks[1] / 20).max().filter(|_| !out.oom);
         let least = recorded.unwrap_or(0);
         out.span[0] = out.span[0].max(least.min(out.peak_reserved_bytes));
         out.allocated_span[0] = out.allocated_span[0].max(least.min(out.peak_allocated_bytes));
-        // A replay may pass where the truth is known: places of segments decide, and they are not in a recording.
+        // A replay may pass although the recorded run failed, because addresses of segments matter and are not recorded.
         if self.is_known_to_fail(size, setting) {
             (out.oom, out.oom_varies) = (true, false);
         }
         out.is_open = self.has_no_step();
-        // What a failed step would have requested next may be more.
+        // The failed step might have requested more afterwards.
         if self.horizon().is_some() {
             out.certain = false;
             out.uncertain_because.get_or_insert("failure");
@@ -401,7 +398,7 @@ impl Plan {
         out
     }
 
-    /// One recording has its first step alone, which is repeated as it is, and another has steady ones.
+    /// True if one recording has only its first step (repeated as it is) while another has steady steps.
     fn has_uneven_steps(&self) -> bool {
         let has = |steps: fn(&usize) -> bool| self.programs.iter().any(|p| steps(&p.recorded_steps));
         has(|steps| *steps == 1) && has(|steps| *steps > 1)

@@ -1,4 +1,4 @@
-//! Sizes in file names: `resnet_b16_s224.pickle`, `run-batch=8.pickle.zst`.
+//! Reads sizes from file names: `resnet_b16_s224.pickle`, `run-batch=8.pickle.zst`.
 
 use super::Size;
 
@@ -36,7 +36,7 @@ fn parts(name: &str) -> Vec<Part<'_>> {
     out
 }
 
-/// The name without its endings: `run.b8.pickle.zst` is `run.b8`.
+/// The name without its endings: `run.b8` for `run.b8.pickle.zst`.
 fn stem(name: &str) -> &str {
     const ENDINGS: [&str; 10] = [".zst", ".gz", ".zip", ".pickle", ".pkl", ".json", ".html", ".pt", ".trace", ".at_oom"];
     let mut stem = name;
@@ -46,14 +46,14 @@ fn stem(name: &str) -> &str {
     stem
 }
 
-/// Numbers with the words before them: (word, number, its place among the parts).
+/// Numbers with the word before them: (word, number, index among the parts).
 fn named_numbers(name: &str) -> Vec<(String, u64, usize)> {
     let all = parts(stem(name));
     let mut out: Vec<(String, u64, usize)> = Vec::new();
     for (at, part) in all.iter().enumerate() {
         let Part::Number(digits) = *part else { continue };
         let Ok(value) = digits.parse::<u64>() else { continue };
-        // `b16`, `batch=16`, `batch_16`; a number behind a letter that begins a longer word, as in `gpt2`, is a part of that word.
+        // `b16`, `batch=16`, `batch_16`. A number after letters that form a longer word, as in `gpt2`, belongs to that word.
         let is_bound = |between: &str| matches!(between, "=" | "_" | "-" | ":");
         let word = match (at.checked_sub(1).map(|i| all[i]), at.checked_sub(2).map(|i| all[i])) {
             (Some(Part::Word(word)), before) if !matches!(before, Some(Part::Number(_))) => word,
@@ -74,17 +74,17 @@ pub fn is_batch(word: &str) -> bool {
     matches!(word.to_ascii_lowercase().as_str(), "b" | "bs" | "bsz" | "batch" | "batchsize" | "mbs")
 }
 
-/// What a word is called in the plan: all names of a batch are `batch`, every other word stays as it is.
+/// The plan's name for a word: `batch` for all names of a batch, any other word unchanged.
 fn of_word(word: &str) -> String {
     if is_batch(word) { "batch".to_owned() } else { word.to_ascii_lowercase() }
 }
 
-/// The batch that a recording's file name tells.
+/// The batch size in a recording's file name.
 fn batch_of(name: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == "batch").map(|(_, value, _)| value)
 }
 
-/// What a file name says of one quantity.
+/// The value of a quantity in a file name.
 pub fn value_of(name: &str, quantity: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == quantity).map(|(_, value, _)| value)
 }
@@ -105,8 +105,7 @@ pub fn are_siblings(a: &str, b: &str) -> bool {
     !named_numbers(a).is_empty() && plain(a) == plain(b)
 }
 
-/// The sizes in the file names of several recordings: the quantities in which they differ, or the batch if there is only one.
-/// `None` if the names have none.
+/// Sizes in the file names of recordings: the quantities in which they differ, or the batch of a single file. `None` without any.
 pub fn sizes_of(names: &[&str]) -> Option<Vec<Size>> {
     let [first, others @ ..] = names else { return None };
     if others.is_empty() {

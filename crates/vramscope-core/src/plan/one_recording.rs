@@ -1,7 +1,7 @@
-//! Laws from one recording: the anatomy says what grows.
+//! Laws from a single recording: the anatomy decides what grows.
 //!
-//! Weights, gradients and what the optimizer makes do not depend on the batch; inputs and activations do; temporaries of a pass do where
-//! nothing that does not grow has their size. What is not told is anything between both, so the answer is a span.
+//! Weights, gradients and optimizer blocks do not depend on the batch. Inputs and activations do. Temporaries of a pass do,
+//! unless something that does not grow has their size. Unknown blocks may be anything in between, so the answer is a range.
 
 use rustc_hash::FxHashSet;
 
@@ -12,13 +12,12 @@ use super::open::Open;
 use super::program::{Program, Row};
 use crate::anatomy::{Phase, Role};
 
-/// Too small to matter, and most often a number or a table.
+/// Smaller requests do not matter; most are numbers or tables.
 const SMALL: u64 = 4096;
 
-/// The laws of a program's rows, which each has, and what is told of those that grow otherwise. Where the rows of a cache are known, they
-/// alone grow.
+/// The distinct laws, the law of each row, and notes about rows that grow differently. If a cache's rows are known, only they grow.
 pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache: &FxHashSet<u32>) -> (Laws, Vec<u32>, Open) {
-    // Sizes of what does not grow.
+    // Sizes of blocks that do not grow.
     let fixed: FxHashSet<u64> = program
         .rows
         .iter()
@@ -26,11 +25,11 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         .map(|r| r.size)
         .collect();
     let largest_fixed = fixed.iter().copied().max().unwrap_or(u64::MAX / 2);
-    // What the batch or the length divides: an image's activations shrink from layer to layer, and are no multiple of its side.
+    // True if batch or length divides the size. An image's activations shrink from layer to layer: no multiples of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
     let product: u64 = at.iter().fold(1u64, |all, &v| all.saturating_mul(v));
-    // Scores, their mask and what autocast makes of them are as large as what a softmax makes. At some lengths other layers make blocks of
-    // that size too, and the backward pass, which has no stack, may make either.
+    // Scores, their mask and autocast's copies are as large as the result of a softmax. At some lengths other layers make blocks
+    // of that size too, and blocks of the backward pass, which have no stack, may be either.
     let scores: FxHashSet<u64> = program.rows.iter().filter(|r| makes_scores(program, r)).map(|r| r.size).collect();
     let is_of_other = |r: &&Row| scores.contains(&r.size) && r.phase == Phase::Forward && is_outside_attention(program, r);
     let others: FxHashSet<u64> = program.rows.iter().filter(is_of_other).map(|r| r.size).collect();
@@ -44,14 +43,15 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         };
         Some(Fit { law, sure: Sure::Guessed, others: vec![other] })
     };
-    // What is made in or before the first step and there in the last may be one batch, or data that batches are taken from.
+    // Blocks made in or before the first step and still live in the last may be one batch, or data that batches are taken from.
     let last =
         program.stretches.get(program.steps).filter(|_| program.steps > 1).and_then(|s| program.rows.get(s.start as usize));
     let may_be_data = |row: &Row, number: u32| {
         let is_early = program.stretches.get(1).is_some_and(|first| number < first.end);
         row.role == Role::Inputs && is_early && last.is_some_and(|last| row.freed > last.born)
     };
-    // A layer as wide as the batch is large has results as large as a matrix of each sample with each; then it also has a bias of that width.
+    // If a layer's width equals the batch size, its results are as large as a matrix that compares all samples. Such a layer also
+    // has a bias of that width.
     let is_width = |v: u64| [2, 4, 8].iter().any(|value| fixed.contains(&(v * value)));
     let squares_of = |row: &Row| {
         let is_of_pass = matches!(row.role, Role::Activations | Role::Temporaries | Role::Inputs | Role::Unknown)
@@ -81,13 +81,13 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 | Role::AutocastCopies
                 | Role::Workspaces
                 | Role::Buckets => certain(Law::constant(row.size)),
-                // The graph of the pass before the recording grows as this one does.
+                // The graph of the pass before the recording grows in the same way.
                 Role::Activations if row.phase == Phase::Load && is_multiple(row.size) && !fixed.contains(&row.size) => {
                     Fit { law: grows, sure: Sure::Guessed, others: vec![] }
                 }
                 _ if matches!(row.phase, Phase::Load | Phase::Optimizer) => certain(Law::constant(row.size)),
                 _ if row.size <= SMALL => certain(Law::constant(row.size)),
-                // An evaluation has a batch of its own.
+                // An evaluation has its own batch size.
                 _ if elsewhere.rows.contains(&number) => {
                     Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
                 }
@@ -98,7 +98,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                 _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {
                     Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
                 }
-                // Larger than two copies of any weight: nothing that has one size is so large.
+                // Larger than two copies of any weight: no block of constant size is that large.
                 _ if row.size > 2 * largest_fixed => Fit { law: grows, sure: Sure::Guessed, others: vec![] },
                 _ => Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] },
             };
@@ -115,7 +115,7 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
     (laws, of, Open { squares, lines: elsewhere.lines })
 }
 
-/// True for what a softmax makes, other than that of a loss over a vocabulary.
+/// True for a block made by a softmax, except that of a loss over a vocabulary.
 fn makes_scores(program: &Program, row: &Row) -> bool {
     let stacks = &program.recording.stacks;
     let names = || stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.name));
@@ -123,7 +123,7 @@ fn makes_scores(program: &Program, row: &Row) -> bool {
     names().any(|name| name == "softmax" || name.ends_with("::softmax")) && !names().any(is_of_loss)
 }
 
-/// True for what no function named after attention or a softmax makes.
+/// True for a block made in no function named after attention or a softmax.
 fn is_outside_attention(program: &Program, row: &Row) -> bool {
     let stacks = &program.recording.stacks;
     let mut names = stacks.frames(row.stack).iter().filter_map(|&f| stacks.frame(f)).map(|f| stacks.text(f.name));

@@ -1,5 +1,4 @@
-//! What recordings leave open beside what is likely to grow, in sentences: squares of the batch, passes with a batch of their own, and a cache that is
-//! older than the recording.
+//! Sentences on what recordings leave open besides likely growth: squares of the batch, other batches, and a cache from before.
 
 use rustc_hash::FxHashSet;
 
@@ -10,24 +9,23 @@ use super::told::times;
 use crate::model::FrameId;
 use crate::units::{Bytes, count};
 
-/// Less than one part in this many of the peak is not told.
+/// Less than 1/n of the peak is not mentioned.
 const SHARE: u64 = 100;
 
-/// What grows otherwise than in proportion.
+/// Rows that do not grow in proportion.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open {
     /// Rows that may grow with the square of a quantity.
     pub(super) squares: Vec<u32>,
-    /// Lines that call the model with another batch than training does, and the ratio of both.
+    /// Lines that call the model with another batch than training's, each with the ratio of the two.
     pub(super) lines: Vec<(FrameId, [u64; 2])>,
 }
 
-/// What is to be said of it.
 pub(super) fn notes(model: &Model) -> Vec<String> {
     squares(model).into_iter().chain(elsewhere(model)).chain(cached(model)).collect()
 }
 
-/// That some requests may grow with the square of a quantity; `None` where they are next to nothing.
+/// A note that some requests may grow with the square of a quantity; `None` if they are insignificant.
 fn squares(model: &Model) -> Option<String> {
     let program = &model.program;
     let squares: FxHashSet<usize> = model.told.squares.iter().map(|&row| row as usize).collect();
@@ -49,7 +47,7 @@ fn squares(model: &Model) -> Option<String> {
     ))
 }
 
-/// That an evaluation has a batch of its own.
+/// A note that an evaluation has its own batch size.
 fn elsewhere(model: &Model) -> Option<String> {
     let stacks = &model.program.recording.stacks;
     let &(line, [a, b]) = model.told.lines.first()?;
@@ -62,7 +60,7 @@ fn elsewhere(model: &Model) -> Option<String> {
     ))
 }
 
-/// That the recording begins with cached memory; `None` where it is next to nothing.
+/// A note that the recording begins with cached memory; `None` if it is insignificant.
 fn cached(model: &Model) -> Option<String> {
     let bytes = model.program.cached_before;
     (bytes > 0 && bytes >= model.program.peaks[0] / SHARE).then(|| {

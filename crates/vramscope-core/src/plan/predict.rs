@@ -1,4 +1,4 @@
-//! What a program would need at another size: its requests with other sizes, run on the model of the allocator.
+//! Predicts a program at another size: runs its requests with other sizes on the allocator model.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,41 +15,41 @@ use crate::anatomy::Role;
 use crate::inference::scripted::{Ask, Asked, Script, Scripted, Terms};
 use crate::units::MEBIBYTE;
 
-/// Compiled code of another size is taken to need one part in this many more or less; measured runs were off by as much (`docs/PLAN.md`).
+/// Compiled code for another size is assumed to need up to 1/n more or less; measured runs were off by as much (`docs/PLAN.md`).
 const OTHER_CODE: u64 = 10;
 
-/// What was found for one size.
+/// The prediction for one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
-    /// The size that was asked for.
+    /// The size.
     pub size: Size,
-    /// The most reserved bytes.
+    /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// The most allocated bytes.
+    /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// Least and most of [`peak_reserved_bytes`](Self::peak_reserved_bytes).
+    /// Lowest and highest possible [`peak_reserved_bytes`](Self::peak_reserved_bytes).
     pub span: [u64; 2],
-    /// Least and most of [`peak_allocated_bytes`](Self::peak_allocated_bytes).
+    /// Lowest and highest possible [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub allocated_span: [u64; 2],
     /// True if a request fails under the limit.
     pub oom: bool,
     /// True if some of the runs tried end differently.
     pub oom_varies: bool,
-    /// The recording ends before its first step does, so that more may be needed than any run of it needs.
+    /// True if the recording ends before its first step does, so that more memory may be needed than any run shows.
     pub is_open: bool,
-    /// How often PyTorch gives cached memory back and asks again, as `num_alloc_retries` counts.
+    /// How often PyTorch releases cached memory and tries again (`num_alloc_retries`).
     pub retries: u64,
-    /// What was live at the peak of allocated bytes, by the stable names of roles: whole blocks, as in the Overview, so that the sum is
+    /// Live bytes at the peak of allocated bytes, by the stable names of roles. Whole blocks, as in the Overview; the sum is
     /// [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
-    /// True if nothing unknown changes these figures.
+    /// True if no unknown affects these figures.
     pub certain: bool,
-    /// Why not: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
-    /// recording has its first step alone, another more), `failure` (a step was cut short).
+    /// Why it is not certain: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
+    /// recording has only its first step, another more), `failure` (a step was cut short).
     pub uncertain_because: Option<&'static str>,
 }
 
-/// Answers for one size, each with how far its runs came: it is the answer to every setting that acts only beyond that.
+/// Answers for a size, each with its runs' highest values: an answer also holds for every setting that acts only above them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered(Arc<Mutex<FxHashMap<Vec<u64>, Vec<(Setting, Reach, Predicted)>>>>);
 
@@ -74,26 +74,26 @@ impl From<&Scripted> for Outcome {
     }
 }
 
-/// Requests to run: of a recording at other sizes, or of a program that was changed.
+/// Requests to run: those of a recording at other sizes, or of a changed program.
 #[derive(Clone, Debug)]
 pub struct Stream {
     /// The requests and frees in order; each names a row by its index in [`rows`](Self::rows).
     pub asks: Vec<Ask>,
-    /// What each row asks for.
+    /// The request of each row.
     pub rows: Vec<Asked>,
-    /// What each row is for.
+    /// The role of each row.
     pub roles: Vec<Role>,
-    /// What it begins from.
+    /// The state at the start, if not empty.
     pub start: Option<crate::inference::scripted::Start>,
 }
 
 impl Stream {
-    /// Runs it once, up to the first request that fails. About 0.3 µs a request.
+    /// Runs the requests once, up to the first failure. About 0.3 µs per request.
     pub fn run(&self, terms: &Terms) -> Scripted {
         Script { asks: &self.asks, rows: &self.rows, start: self.start.as_ref() }.run(terms)
     }
 
-    /// Live bytes of blocks by role at the peak of allocated bytes of a run.
+    /// Live block bytes by role at the peak of allocated bytes of a run.
     fn by_role(&self, run: &Scripted) -> std::collections::BTreeMap<&'static str, u64> {
         let block = |row: u32| run.blocks[row as usize];
         let mut live = [0u64; Role::ALL.len()];
@@ -122,7 +122,7 @@ impl Stream {
         Role::ALL.iter().zip(at_most).filter(|(_, bytes)| *bytes > 0).map(|(r, bytes)| (r.name(), bytes)).collect()
     }
 
-    /// Rows that are there before the first step.
+    /// Rows that exist before the first step.
     fn older(&self) -> Vec<u32> {
         if self.start.is_none() {
             return Vec::new();
@@ -132,16 +132,16 @@ impl Stream {
     }
 }
 
-/// Which of the sizes that are not known to take.
+/// Which of the possible sizes to use for rows whose size is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The size that the law of the row gives.
+    /// The size given by the row's law.
     Likely,
-    /// The least of the sizes that the recordings leave open.
+    /// The smallest size that the recordings allow.
     Least,
-    /// The most of the sizes that the recordings leave open.
+    /// The largest size that the recordings allow.
     Most,
-    /// Least or most, chosen for each law by a hash with this seed.
+    /// Smallest or largest, chosen for each law by a hash with this seed.
     Mixed(u32),
 }
 
@@ -167,21 +167,20 @@ impl Model {
         self.of.iter().map(|&id| by_fit[id as usize]).collect()
     }
 
-    /// What each row is for. Weights and autocast's copies of them do not grow with a batch: a row that grows has their size by chance.
+    /// Each row's role. Weights and autocast's copies do not grow with the batch, so a row of such a role that does is chance.
     fn roles(&self) -> Vec<Role> {
         let is_chance = |row: usize, role| !self.is_single && role == Role::AutocastCopies && !self.fit(row).law.is_constant();
         let roles = self.program.rows.iter().map(|r| r.role).enumerate();
         roles.map(|(row, role)| if is_chance(row, role) { Role::Activations } else { role }).collect()
     }
 
-    /// The requests at these values.
     pub(super) fn stream(&self, at: &[u64], pick: Pick) -> Stream {
         let program = &self.program;
         let sizes = self.sizes_by(at, pick);
         let rows: Vec<Asked> =
             program.rows.iter().zip(sizes).map(|(r, size)| Asked { size, stream: r.stream, pool: r.pool }).collect();
         let older = program.older;
-        // Segments that were there before hold for the recorded sizes only.
+        // Segments from before the start are valid only for the recorded sizes.
         let same = rows[..older].iter().zip(&program.rows).all(|(asked, row)| asked.size == row.size);
         let start = (older > 0 && same).then(|| program.start.clone());
         let mut asks = Vec::with_capacity(program.asks.len() + older);
@@ -194,7 +193,7 @@ impl Model {
         stream
     }
 
-    /// True where some size at these values is open.
+    /// True if some size at these values is not known exactly.
     pub(super) fn has_guess(&self, at: &[u64]) -> bool {
         self.spans(at).iter().any(Option::is_some) || self.unseen.iter().any(|u| u.is_open(at))
     }
@@ -204,7 +203,7 @@ impl Model {
         self.program.most_live(&self.sizes_by(at, Pick::Likely), |row| self.fit(row).sure == super::Sure::Guessed)
     }
 
-    /// The most bytes at once of requests that have one size at every value.
+    /// The most bytes at once of requests whose size is the same at all values.
     fn fixed(&self) -> u64 {
         let sizes: Vec<u64> = self.program.rows.iter().map(|r| r.size).collect();
         let is_fixed = |row: usize| {
@@ -214,10 +213,10 @@ impl Model {
         self.program.most_live(&sizes, is_fixed)
     }
 
-    /// Bytes of one segment: a block whose size is open may need one more or one less than in any run that is tried.
+    /// Bytes of one segment: a block of unknown size may need one segment more or less than in any run tried.
     fn segment(&self, at: &[u64], setting: &Setting) -> u64 {
         let largest = self.spans(at).into_iter().flatten().map(|[_, high]| high).max();
-        // Larger requests than two mebibytes have segments of their size, which the open bytes count.
+        // Requests above 2 MiB have segments of their own size, which the open bytes include.
         largest.map_or(0, |high| setting.conf.segment_size(high.min(2 * MEBIBYTE)))
     }
 
@@ -225,7 +224,7 @@ impl Model {
         size.values(&self.names).unwrap_or_else(|| vec![1; QUANTITIES])
     }
 
-    /// An answer that is known already: for these values, under a setting with the same effect.
+    /// A known answer for these values, under a setting with the same effect.
     fn answered(&self, at: &[u64], setting: &Setting) -> Option<Predicted> {
         let answered = self.answered.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &Setting, reach: &Reach| {
@@ -234,7 +233,7 @@ impl Model {
         Some(answered.get(at)?.iter().find(|(known, reach, _)| is_same(known, reach))?.2.clone())
     }
 
-    /// True where the likeliest requests pass with the driver's places.
+    /// True if the most likely requests pass with the driver's placement.
     pub(super) fn passes_once(&self, size: &Size, setting: &Setting) -> bool {
         let at = self.values(size);
         self.answered(&at, setting).map_or_else(
@@ -243,7 +242,7 @@ impl Model {
         )
     }
 
-    /// True where the requests with these of the open sizes pass with the driver's places.
+    /// True if the requests with this choice of unknown sizes pass with the driver's placement.
     pub(super) fn passes_with(&self, size: &Size, setting: &Setting, pick: Pick) -> bool {
         let at = self.values(size);
         self.stream(&at, pick).run(&self.terms(setting, Placement::Driver)).failed.is_none()
@@ -253,7 +252,6 @@ impl Model {
         Terms { conf: setting.conf.clone(), version: self.program.version, limit: setting.limit, placement }
     }
 
-    /// The answer for these values.
     pub(super) fn predict(&self, size: &Size, setting: &Setting) -> Predicted {
         let at = self.values(size);
         if let Some(out) = self.answered(&at, setting) {
@@ -272,21 +270,21 @@ impl Model {
             others.extend([Pick::Least, Pick::Most, Pick::Mixed(1), Pick::Mixed(2)].map(|pick| self.stream(at, pick)));
         }
         let (reach, mut out) = self.answer(size, setting, &stream, others);
-        // A size that follows no law may be another than in any of these runs.
+        // A size that follows no law may differ from those in all of these runs.
         let is_other_code = self.program.is_compiled && *size != self.program.at;
         let open = self.open(at) + if is_other_code { out.peak_reserved_bytes / OTHER_CODE } else { 0 };
         if self.is_single && *size != self.program.at {
-            // What grows is only likely, and whether a hole fits moves the peak by some percent.
+            // What grows is only likely, and whether a hole fits changes the peak by a few percent.
             let less = |bytes: u64| bytes - bytes / ONE_RECORDING;
             let slack = out.peak_reserved_bytes / ONE_RECORDING;
             out.span = [less(out.span[0]), out.span[1] + slack];
             out.allocated_span = [less(out.allocated_span[0]), out.allocated_span[1] + slack];
-            // The least: what has one size, and for a larger run the recorded peak.
+            // The lower bound: blocks of constant size, and for a larger run the recorded peak.
             let fixed = self.fixed();
             let is_larger = self.program.at.iter().all(|(name, v)| size.get(name).is_some_and(|w| w >= v));
             let [reserved, allocated] = if is_larger { self.program.peaks } else { [fixed, fixed] };
             if setting.conf == self.program.conf && setting.limit.is_none() {
-                // The holes of the recorded run may grow as what it holds does.
+                // The holes of the recorded run may grow in proportion to its memory.
                 let [held, used] = self.program.peaks;
                 let holes = (held.saturating_sub(used) as f64 * self.growth(size).max(1.0)) as u64;
                 out.span[1] = out.span[1].max(out.peak_allocated_bytes.saturating_add(holes));
@@ -300,8 +298,8 @@ impl Model {
             out.certain = false;
             out.uncertain_because = Some("sizes");
         }
-        // A run of another size would have left another cache behind before its recording began. Which of its blocks a request takes decides how much of
-        // one is left over too: half a percent of all that is allocated was measured, and a whole one is taken.
+        // A run of another size would have left another cache before its recording began. Which cached blocks are reused also
+        // affects how much of them is left over: half a percent of all allocated bytes was measured, and one percent is assumed.
         let cached = self.program.cached_before;
         if cached > 0 && *size != self.program.at && !self.is_single && !out.oom {
             let growth = self.growth(size);
@@ -330,13 +328,12 @@ impl Model {
         (reach, out)
     }
 
-    /// How many times as large as the recorded run a size is, over all quantities.
+    /// The factor by which a size exceeds the recorded run, over all quantities.
     fn growth(&self, size: &Size) -> f64 {
         self.program.at.iter().filter_map(|(name, v)| Some(size.get(name)? as f64 / v as f64)).product()
     }
 
-    /// Runs requests under a setting, and other requests that are possible as well; returns how far the runs came and their
-    /// figures.
+    /// Runs requests under a setting, and equally possible other ones; returns the highest values of the runs and the prediction.
     pub(super) fn answer(&self, size: &Size, setting: &Setting, stream: &Stream, others: Vec<Stream>) -> (Reach, Predicted) {
         let terms = |placement: Placement| self.terms(setting, placement);
         let first = stream.run(&terms(Placement::Driver));
@@ -357,7 +354,7 @@ impl Model {
 }
 
 impl Predicted {
-    /// The answer without a program: zeros.
+    /// The prediction without a program: zeros.
     pub(super) fn nothing(size: &Size) -> Self {
         Predicted {
             size: size.clone(),

@@ -1,4 +1,4 @@
-//! [`Program`]: a recording as the requests of a program, in stretches that can be compared with those of another recording.
+//! [`Program`]: a recording as the requests of a program, divided into stretches to compare with those of another.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -27,64 +27,62 @@ pub struct Program {
     pub recording: Arc<Recording>,
     /// Index of the device in the recording.
     pub device: usize,
-    /// What it was run at.
+    /// The sizes of the run.
     pub at: Size,
-    /// Every request, in the order they were made; blocks older than the recording first.
+    /// Every request in order; blocks older than the recording come first.
     pub rows: Vec<Row>,
-    /// How many rows are older than the recording.
+    /// Number of rows older than the recording.
     pub older: usize,
     /// Every request and free, in order.
     pub asks: Vec<Ask>,
-    /// Rows before the first step, of each step, and after the last; one stretch if no steps were found.
+    /// Ranges of rows: before the first step, of each step, and after the last. A single range if no steps were found.
     pub stretches: Vec<Range<u32>>,
-    /// Number of steps: that many stretches, from the second on.
+    /// Number of steps. Their ranges in `stretches` begin at index 1.
     pub steps: usize,
-    /// Number of recorded steps; the others repeat the last of these.
+    /// Number of recorded steps; further ones repeat the last of these.
     pub recorded_steps: usize,
-    /// The most reserved and the most allocated bytes that were recorded.
+    /// Recorded peaks of reserved and of allocated bytes.
     pub peaks: [u64; 2],
-    /// Bytes that were reserved and free when the recording began: what the run before it had cached.
+    /// Bytes reserved but free when the recording began: the cache of the earlier part of the run.
     pub cached_before: u64,
-    /// Microseconds that a repeated step takes.
+    /// Duration of a repeated step, in microseconds.
     pub lap_us: i64,
-    /// The state it began in.
+    /// The state at the beginning.
     pub start: Start,
-    /// The settings it ran under.
+    /// The settings of the run.
     pub conf: AllocConf,
-    /// The release whose rules reproduce it.
+    /// The release whose rules reproduce the recording.
     pub version: TorchVersion,
-    /// What a failure leaves open: requests that were never made. `None` if nothing failed, or the code that asked went on with less.
+    /// What a failed request leaves open: requests never made. `None` if nothing failed, or if that code went on with less.
     pub horizon: Option<Horizon>,
     /// Rows of the requests that failed.
     pub failed: Vec<u32>,
-    /// The most allocated bytes of a recorded step in which no request failed, and that step's number.
+    /// Among recorded steps without a failed request, the one with the highest allocated peak: its number and that peak.
     pub largest_complete: Option<(usize, u64)>,
-    /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if that is unknown.
+    /// The most bytes that could be reserved when it ran out of memory; `None` if it did not, or if unknown.
     pub failed_under: Option<u64>,
-    /// The attempt that the plan leaves out, with all that comes after it.
+    /// An attempt that the plan leaves out, together with everything after it.
     pub(super) odd: Option<OddAttempt>,
-    /// `torch.compile` wrote code of it, and may write other code for other sizes.
+    /// True if `torch.compile` generated some of its code; it may generate other code for other sizes.
     pub is_compiled: bool,
-    /// The roles that are inferred of most of their bytes at the recording's peak.
+    /// Roles that are inferred for most of their bytes at the recording's peak.
     pub probable: Vec<Role>,
 }
 
-/// An attempt that needed far more than the steps before it, and whose failure the program caught. It was of another size than the one that the user
-/// names.
+/// A failed attempt that the program caught and that needed far more than earlier steps, so its size is not the stated one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OddAttempt {
-    /// Index of its step.
     pub(super) step: usize,
-    /// The first event of that step.
+    /// The first event of the step.
     begins: u32,
-    /// The bytes that it needed, its request included.
+    /// The bytes that it needed, including the failed request.
     pub(super) needed: u64,
-    /// The most that a step before it needed.
+    /// The most bytes that a step before it needed.
     pub(super) others: u64,
 }
 
 impl OddAttempt {
-    /// The first failure's, if two steps ended before it and the program went on with others. O(steps).
+    /// The attempt of the first failure, if two steps ended before it and the program went on with others. O(steps).
     fn of(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<Self> {
         let failure = *device.events.ooms().first()?;
         let step = steps.of(failure).filter(|step| *step >= 2 && step + 2 < steps.bounds.len())?;
@@ -95,7 +93,6 @@ impl OddAttempt {
         (needed.saturating_mul(2) >= others.saturating_mul(3)).then_some(odd)
     }
 
-    /// What the plan says of it.
     pub(super) fn note(&self) -> String {
         let (needed, others) = (Bytes(self.needed), Bytes(self.others));
         format!(
@@ -112,7 +109,7 @@ impl Program {
         self.at.iter().fold(1u128, |all, (_, v)| all.saturating_mul(u128::from(v)))
     }
 
-    /// True if the recording has every step of the plan, so that its peaks are those of the run.
+    /// True if the recording contains every step of the plan, so that its peaks are those of the run.
     pub(super) fn is_whole(&self) -> bool {
         self.recorded_steps >= self.steps && self.horizon.is_none() && self.lap_us == 0
     }
@@ -122,7 +119,7 @@ impl Program {
         self.stretches.get(step).is_some_and(|rows| !self.failed.iter().any(|row| rows.contains(row)))
     }
 
-    /// What changes are made to.
+    /// The requests that changes apply to.
     pub(super) fn requests(&self) -> Requests<'_> {
         Requests {
             rows: &self.rows,
@@ -133,10 +130,10 @@ impl Program {
         }
     }
 
-    /// Reads a program. About 1 µs an event.
+    /// Reads a program. About 1 µs per event.
     ///
     /// # Errors
-    /// [`Cancelled`] when asked to stop.
+    /// [`Cancelled`] if cancelled.
     pub fn read(
         recording: Arc<Recording>,
         device_at: usize,
@@ -182,7 +179,7 @@ impl Program {
             };
             let step = requests.step(event);
             match step {
-                // cuDNN goes on with less where it does not get what it tries.
+                // cuDNN continues with less if a trial is refused.
                 ReplayStep::Failing if device.events.is_refused_trial(event as u32) => {}
                 ReplayStep::Skip => {}
                 ReplayStep::Alloc { .. } | ReplayStep::Failing => {
@@ -191,7 +188,7 @@ impl Program {
                     let stack = device.events.stack[event];
                     let (key, loose) = keys.of(stack);
                     asks.push(Ask::Alloc(row));
-                    // A request that failed has no block: its phase tells what it was for.
+                    // A failed request has no block; its role follows from the phase.
                     let is_failing = step == ReplayStep::Failing;
                     let phase = match is_failing {
                         true => roles.anatomy.phase_at(event as u32),
@@ -215,7 +212,7 @@ impl Program {
                     });
                     match step {
                         ReplayStep::Alloc { slot } => row_of_slot[slot as usize] = row,
-                        // The program continues without this block.
+                        // The program continued without this block.
                         _ => {
                             failed.push(row);
                             rows[row as usize].freed = asks.len() as u32;
@@ -290,7 +287,7 @@ impl Program {
         place_of(&self.recording.stacks, row.stack)
     }
 
-    /// The most bytes that the rows for which `which` holds have at once.
+    /// The most bytes that the rows selected by `which` hold at once.
     pub(super) fn most_live(&self, sizes: &[u64], which: impl Fn(usize) -> bool) -> u64 {
         let mut live: u64 = (0..self.older).filter(|&r| which(r)).map(|r| sizes[r]).sum();
         let mut most = live;
@@ -308,7 +305,6 @@ impl Program {
     }
 }
 
-/// The role of a request that failed, by what the program was doing.
 fn role_of_failed(phase: Option<Phase>) -> Role {
     match phase {
         Some(Phase::Forward) => Role::Activations,
@@ -318,7 +314,7 @@ fn role_of_failed(phase: Option<Phase>) -> Role {
     }
 }
 
-/// The roles that are inferred of most of what they hold at the peak.
+/// The roles that are inferred for most of their bytes at the peak.
 fn probable_roles(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles) -> Vec<Role> {
     let peak = tables.curves.peak(Quantity::Active).1;
     let mut held: FxHashMap<Role, [u64; 2]> = FxHashMap::default();
@@ -331,7 +327,7 @@ fn probable_roles(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles
     held.into_iter().filter(|(_, [all, probable])| probable.saturating_mul(2) > *all).map(|(role, _)| role).collect()
 }
 
-/// The innermost Python line outside of torch, else the innermost line; "no stack" without one.
+/// The innermost Python line outside torch, otherwise the innermost line; "no stack" without one.
 pub(super) fn place_of(stacks: &StackTable, stack: StackId) -> String {
     let line = crate::anatomy::line_of(stacks, stack).or_else(|| stacks.frames(stack).first().copied());
     match line.and_then(|f| stacks.frame(f)) {
@@ -345,7 +341,7 @@ pub(super) fn is_installed(file: &str) -> bool {
     file.contains("-packages") || file.contains("torch/")
 }
 
-/// Stacks as numbers that are equal in all recordings.
+/// Hashes of stacks that are comparable between recordings.
 struct Keys<'a> {
     stacks: &'a StackTable,
     of: FxHashMap<StackId, (u64, u64)>,
@@ -363,16 +359,16 @@ impl Keys<'_> {
             let frames = || frames.iter().filter_map(|&f| stacks.frame(f));
             let is_compiled = frames().any(|frame| is_generated(stacks.text(frame.file)));
             for frame in frames() {
-                // Two machines have one program in two folders.
+                // The same program may be in different folders on two machines.
                 let file = stacks.text(frame.file);
-                // Its name is a hash of the code, and the code has the sizes in it.
+                // The name of generated code is a hash of its content, which contains the sizes.
                 let file = if is_generated(file) { "" } else { file };
                 let short = file.rmatch_indices(['/', '\\']).nth(1).map_or(file, |(at, _)| &file[at + 1..]);
                 let name = stacks.text(frame.name);
                 (short, name, frame.line).hash(&mut exact);
                 let own = short.rsplit(['/', '\\']).next().unwrap_or(short);
                 match is_installed(file) {
-                    // What was fused into one kernel, and from which lines it came, changes with the sizes.
+                    // The contents of a fused kernel, and the lines it comes from, change with the sizes.
                     _ if is_compiled && (is_installed(file) || !file.ends_with(".py")) => {}
                     true => (short, name, frame.line).hash(&mut loose),
                     false => (own, name).hash(&mut loose),

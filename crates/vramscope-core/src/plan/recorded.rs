@@ -1,4 +1,4 @@
-//! A predicted run as a recording: everything the allocator would do, with the stacks of the requests.
+//! A predicted run as a recording: all actions of the allocator, with the stacks of the requests.
 
 use super::predict::Stream;
 use super::program::NEVER;
@@ -12,12 +12,12 @@ use crate::model::{
 /// Writes actions into an event table.
 struct Writer<'a> {
     program: &'a Program,
-    /// The program's row that each step asks for or frees.
+    /// For each step, the program's row that it requests or frees.
     of: Vec<u32>,
     at: usize,
-    /// The lap and the event that came last.
+    /// The lap and event of the last action.
     last: (u32, usize),
-    /// The first event of each step, and of what comes after the last: steps are told, not found again.
+    /// The first event of each step, and of what follows the last. Steps are annotated, so they need not be detected again.
     steps: Vec<usize>,
     out: DeviceRecording,
 }
@@ -34,7 +34,7 @@ impl EventSink for Writer<'_> {
         let row = self.program.rows.get(asked as usize);
         let recorded = &self.program.recording.devices[self.program.device].events;
         let event = row.map(|r| (r.lap, r.event as usize)).filter(|(_, e)| *e < recorded.len());
-        // What is allocated again, or freed elsewhere, gets the event of the ask before it.
+        // A block that is allocated again or freed elsewhere gets the event of the request before it.
         self.last = event.unwrap_or(self.last).max(self.last);
         let stack = match action {
             Action::FreeRequested | Action::FreeCompleted => StackId::NONE,
@@ -42,7 +42,7 @@ impl EventSink for Writer<'_> {
         };
         let start = recorded.time_us.first().copied().unwrap_or(0);
         let time = recorded.time_us.get(self.last.1).map_or(0, |t| t - start + i64::from(self.last.0) * self.program.lap_us);
-        // A step begins with the first request of its own, later than everything before it: annotations tell steps by their times.
+        // A step begins with its own first request, later than everything before it, because annotations identify steps by time.
         let begun = self.program.stretches.partition_point(|s| s.end <= asked);
         let begins = row.is_some() && self.program.steps > 0 && self.steps.len() < begun;
         if begins {
@@ -55,8 +55,7 @@ impl EventSink for Writer<'_> {
 }
 
 impl Plan {
-    /// The run at a size under a setting, with or without changes, up to the first request that fails. Its source says that it is
-    /// predicted.
+    /// The run at a size, a setting and changes, up to the first failed request. Its source says that it is predicted.
     pub fn recording(&self, size: &Size, setting: &Setting, changes: &[Change]) -> Option<Recording> {
         let model = self.model()?;
         let (stream, of) = self.stream_of(size, changes)?;

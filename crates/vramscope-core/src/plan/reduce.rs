@@ -1,20 +1,20 @@
 //! [`Reduce`]: scratch memory of PyTorch's reductions over many rows, such as the gradient of a bias.
 //!
-//! A reduction whose output is small splits its input over several blocks of threads, which meet in global memory: a buffer, and a
-//! counter of four bytes for each block of outputs beside it. How often it is split follows from the input and from how many blocks the
-//! card runs at once, so the buffer grows in steps, stops growing, and is not there at all for small inputs. Source: PyTorch's
-//! `aten/src/ATen/native/cuda/Reduce.cuh`, `setReduceConfig` and `global_memory_size`.
+//! A reduction with few outputs divides its input among several thread blocks, which combine their results in global memory: a
+//! buffer, and next to it a counter of four bytes per block of outputs. The number of parts depends on the input and on how many
+//! blocks the card runs at once. So the buffer grows in steps, stops growing, and does not exist for small inputs. Source:
+//! PyTorch's `aten/src/ATen/native/cuda/Reduce.cuh`, `setReduceConfig` and `global_memory_size`.
 
 use super::law::Law;
 use super::program::Program;
 use crate::inference::scripted::Ask;
 
-/// Threads of a block times outputs that a thread computes at once.
+/// Threads per block times outputs that a thread computes at once.
 const THREADS: u64 = 512;
-/// Values that a thread reads at least before the input is split further, and at most before it is split whatever the card.
+/// Fewest values per thread before the input is divided further, and most values before it is divided regardless of the card.
 const FEWEST_VALUES: u64 = 16;
 const MOST_VALUES: u64 = 256;
-/// Threads that run at once on a multiprocessor of a data centre card.
+/// Threads that a multiprocessor of a data centre card runs at once.
 const THREADS_AT_ONCE: u64 = 2048;
 
 /// Multiprocessors of cards that train models: H100 and H200, A100, B200, H100 PCIe, V100, L40S, RTX 4090, RTX 3090, A10, T4.
@@ -29,39 +29,39 @@ pub struct Reduce {
     pub row: u64,
     /// Bytes of the buffer for each split.
     pub unit: u64,
-    /// How a block of threads is laid out.
+    /// The layout of a thread block.
     pub block: Block,
     /// Multiprocessors of the card.
     pub multiprocessors: u64,
 }
 
-/// A block of threads of a reduction over rows.
+/// A thread block of a reduction over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Outputs that it computes.
+    /// Number of outputs that it computes.
     pub outputs: u64,
-    /// Its threads.
+    /// Number of its threads.
     pub threads: u64,
     /// Threads that share an output.
     pub beside: u64,
-    /// Number of blocks that all outputs take.
+    /// Number of blocks needed for all outputs.
     pub grid: u64,
 }
 
 impl Block {
-    /// The block for so many outputs, each a sum of enough rows.
+    /// The layout for this many outputs, each a sum of enough rows.
     fn of(elements: u64) -> Option<Self> {
         let at_once = [4, 2, 1].into_iter().find(|n| elements.is_multiple_of(*n))?;
         let columns = elements / at_once;
         let threads = THREADS / at_once;
-        // A power of two, 32 at most.
+        // A power of two, at most 32.
         let wide = 1u64 << columns.checked_ilog2()?.min(5);
         Some(Block { outputs: wide * at_once, threads, beside: threads / wide, grid: columns.div_ceil(wide) })
     }
 }
 
 impl Reduce {
-    /// The sum over the rows of an input into `size` bytes, of so many bytes an element.
+    /// The sum over the rows of an input into `size` bytes, with `element` bytes per element.
     pub(super) fn of(input: Law, size: u64, element: u64, multiprocessors: u64) -> Option<Self> {
         let elements = size / element;
         let block = Block::of(elements).filter(|_| size.is_multiple_of(element))?;
@@ -69,13 +69,13 @@ impl Reduce {
         Some(Reduce { input, row: size, unit, block, multiprocessors })
     }
 
-    /// Bytes of the buffer; 0 where the input is too small to be split.
+    /// Bytes of the buffer; 0 if the input is too small to be divided.
     pub fn bytes(&self, at: &[u64]) -> u64 {
         self.unit * splits(self.input.bytes(at) / self.row.max(1), self.block, self.multiprocessors)
     }
 }
 
-/// Number of parts that an input of `rows` rows is split into; 0 if it is not split.
+/// Number of parts into which an input of `rows` rows is divided; 0 if it is not divided.
 fn splits(rows: u64, block: Block, multiprocessors: u64) -> u64 {
     let values = rows.div_ceil(block.beside.max(1));
     let at_once = multiprocessors * (THREADS_AT_ONCE / block.threads.max(1));
@@ -87,7 +87,7 @@ fn splits(rows: u64, block: Block, multiprocessors: u64) -> u64 {
     if splits > 1 { splits } else { 0 }
 }
 
-/// A buffer with its counters in a recording, and everything its input may be.
+/// A buffer and its counters in a recording, with all possible inputs.
 pub(super) struct Found {
     /// The row of the counters.
     pub(super) counters: usize,
@@ -98,7 +98,7 @@ pub(super) struct Found {
     size: u64,
 }
 
-/// Outputs of a reduction.
+/// The outputs of a reduction.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Number of outputs.
@@ -112,13 +112,13 @@ impl Shape {
         4 * self.elements * self.block.outputs
     }
 
-    /// Bytes of a row of the input, at two and at four bytes an element.
+    /// Bytes of an input row, with two and with four bytes per element.
     fn rows(self) -> [u64; 2] {
         [2 * self.elements, 4 * self.elements]
     }
 }
 
-/// Every buffer of a program by its row.
+/// Finds every such buffer of a program, with its row.
 pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
     let mut found = Vec::new();
     let mut live: Vec<u32> = Vec::new();
@@ -153,7 +153,7 @@ pub(super) fn find(program: &Program) -> Vec<(usize, Found)> {
     found
 }
 
-/// What the outputs may be, where two rows one after the other are a buffer and its counters.
+/// The possible shapes of the outputs, if two consecutive rows are a buffer and its counters.
 fn shape(program: &Program, buffer: usize, counters: usize) -> Option<Vec<Shape>> {
     let (b, c) = (program.rows.get(buffer)?, program.rows.get(counters)?);
     if c.size % 4 != 0 || c.size > 1 << 16 || b.size < 1 << 16 || b.life() > 8 || c.life() > 6 {
@@ -161,7 +161,7 @@ fn shape(program: &Program, buffer: usize, counters: usize) -> Option<Vec<Shape>
     }
     let grid = c.size / 4;
     let mut shapes: Vec<Shape> = Vec::new();
-    // What is reduced into was made just before.
+    // The output was allocated just before.
     for output in program.rows[buffer.saturating_sub(3)..buffer].iter().rev() {
         for element in [2, 4] {
             let elements = output.size / element;
@@ -176,7 +176,7 @@ fn shape(program: &Program, buffer: usize, counters: usize) -> Option<Vec<Shape>
 }
 
 impl Found {
-    /// Row counts of the input that give this buffer on a card.
+    /// Possible inputs, each with its number of rows, that give this buffer on a card.
     fn candidates(&self, program: &Program, multiprocessors: u64) -> Vec<(u32, u64, Shape)> {
         let mut out = Vec::new();
         for &shape in &self.shapes {
@@ -190,7 +190,7 @@ impl Found {
         out
     }
 
-    /// The reduction by an input whose law gives the sizes of all recordings; `samples` are values and recorded sizes.
+    /// The reduction whose input law gives the sizes of all recordings. `samples` are values and recorded sizes.
     pub(super) fn reduce(
         &self,
         program: &Program,
@@ -210,7 +210,7 @@ impl Found {
 mod tests {
     use super::*;
 
-    /// Buffers and counters that an H100 asked for: sums over the rows of fp32 gradients.
+    /// Buffers and counters requested on an H100: sums over the rows of fp32 gradients.
     #[test]
     fn buffers_are_those_that_pytorch_asked_for() {
         for (outputs, rows, buffer, counters) in [
@@ -225,7 +225,7 @@ mod tests {
             let reduce = Reduce::of(Law::constant(rows * outputs * 4), outputs * 4, 4, 132).unwrap();
             assert_eq!((reduce.bytes(&[]), 4 * reduce.block.grid), (buffer, counters), "{rows} rows of {outputs}");
         }
-        // An odd number of outputs is not read in fours: the logits of GPT-2 fill the card without a split.
+        // An odd number of outputs is not read in groups of four: the logits of GPT-2 fill the card without a split.
         let logits = Reduce::of(Law::constant(65_536 * 50_257 * 4), 50_257 * 4, 4, 132).unwrap();
         assert_eq!((logits.bytes(&[]), logits.block.outputs), (0, 32));
         assert_eq!(Block::of(40).map(|b| (b.outputs, b.beside, b.grid)), Some((32, 16, 2)));

@@ -1,4 +1,4 @@
-//! [`Parting`]: where two recordings stop being of one program.
+//! [`Parting`]: where two recordings cease to match as one program.
 
 use rustc_hash::FxHashSet;
 
@@ -9,23 +9,23 @@ use crate::model::{DeviceRecording, Frame};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, MEBIBYTE};
 
-/// Why two recordings are not of one program, and where they part first.
+/// Why two recordings are not of one program, and where they first differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parting {
-    /// The whole reason, one sentence without a full stop.
+    /// The full reason, one sentence without a full stop.
     pub sentence: String,
-    /// The sentence up to the place.
+    /// The sentence without the place.
     pub why: String,
-    /// What each asks for there.
+    /// What each recording requests there.
     pub sides: [Side; 2],
 }
 
-/// What one of two recordings asks for where they part.
+/// What one recording requests where they differ.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Side {
     /// Name of the recording.
     pub name: String,
-    /// Bytes; `null` where it asks for nothing more.
+    /// Bytes; `null` if it requests nothing more.
     pub bytes: Option<u64>,
     /// The program's own lines of the stack, innermost first.
     pub lines: Vec<String>,
@@ -60,7 +60,7 @@ impl Side {
     }
 }
 
-/// Why sizes can not be right: a run that is larger in every quantity needs less memory. One that failed ends before its peak.
+/// Why the given sizes are wrong: a run larger in every quantity needs less memory. Excludes failed runs, which lack the peak.
 pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let peak = |p: &Program| p.most_live(&p.rows.iter().map(|row| row.size).collect::<Vec<_>>(), |_| true);
     let known: Vec<(&Program, Vec<u64>, u64)> =
@@ -81,7 +81,7 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
     })
 }
 
-/// Why sizes can not be right: two recordings at different sizes make the same requests, or their common requests have the same sizes.
+/// Why the given sizes are wrong: two recordings at different sizes make the same requests, or common requests have equal sizes.
 pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let is_same = |a: &Program, b: &Program| {
         a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)
@@ -102,11 +102,11 @@ pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String
     ))
 }
 
-/// True if nearly all requests that two programs have in common have the same size in both.
+/// True if nearly all common requests of two programs have the same size in both.
 fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     /// Smaller requests are tables and counters.
     const SMALL: u64 = 4096;
-    /// At most one byte in this many is of another size.
+    /// At most 1/n of the bytes may have another size.
     const SHARE: u64 = 100;
     let rows = |p: &Program| p.rows[p.older..].iter().map(|row| row.size).filter(|&size| size >= SMALL).collect::<Vec<u64>>();
     let sum = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(0u64, u64::saturating_add);
@@ -115,7 +115,7 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
         sum(&mut of.iter().copied().filter(|size| !known.contains(size))).saturating_mul(SHARE) <= sum(&mut of.iter().copied())
     };
     let (of_a, of_b) = (rows(a), rows(b));
-    // Aligning the requests takes longer than this comparison, so it comes second.
+    // Aligning the requests takes longer than this comparison, so compare first.
     if of_a.is_empty() || of_b.is_empty() || !is_known(&of_a, &of_b) || !is_known(&of_b, &of_a) {
         return false;
     }
@@ -130,7 +130,7 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     all > 0 && other.saturating_mul(SHARE) <= all
 }
 
-/// The same for a recording whose requests are not read yet: false where [`has_no_steps`] refuses it, unless its quantity is a cache.
+/// The same check before the requests are read: false if [`has_no_steps`] would refuse it, unless the quantity is a cache.
 pub fn may_be_planned(device: &DeviceRecording, roles: &Roles) -> bool {
     let runs = &roles.anatomy.phases.runs;
     let is_in = |phases: &[Phase]| runs.iter().any(|run| phases.contains(&run.phase));
@@ -138,11 +138,11 @@ pub fn may_be_planned(device: &DeviceRecording, roles: &Roles) -> bool {
     device.events.last_oom().is_none() || is_in(&TRAINING) || repeats
 }
 
-/// Phases that only a program with a model has in its own loop.
+/// Phases that occur only in the main loop of a program with a model.
 const TRAINING: [Phase; 4] = [Phase::Forward, Phase::Backward, Phase::Optimizer, Phase::Evaluation];
 
-/// Why a program that failed can not be planned: no step of it repeats, or its rounds generate and each is larger than the one before.
-/// What it needed is known (the autopsy has it), and what another size would ask for is not. A server whose cache is named can be.
+/// Why a failed program cannot be planned: no step repeats, or it generates and each round is larger than the one before. The
+/// autopsy shows what it needed; the requests at another size are unknown. A server with a named cache can be planned.
 pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<String> {
     let [program] = programs else { return None };
     let failed = program.recording.devices.get(program.device).is_some_and(|d| d.events.last_oom().is_some());
@@ -158,8 +158,8 @@ pub(super) fn has_no_steps(programs: &[Program], names: &[String]) -> Option<Str
     ))
 }
 
-/// Why a recording can not be planned whose history begins so late that the program's peak is not in it: at most one step was recorded,
-/// and much more was reserved before its first event than it uses.
+/// Why a recording that begins too late cannot be planned: the program's peak is not in it. At most one step was recorded, and
+/// much more was reserved before its first event than it uses.
 pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option<String> {
     let before = tables.before_earlier_peak().filter(|_| program.recorded_steps <= 1)?;
     Some(format!(
@@ -171,16 +171,16 @@ pub(super) fn lacks_its_peak(program: &Program, tables: &DeviceTables) -> Option
     ))
 }
 
-/// The share of requests that two recordings of one program have in common at least.
+/// Smallest share of requests that two recordings of one program must have in common.
 const LEAST_COMMON: f64 = 0.6;
-/// The share of bytes handed out that may be made at places which the other recording does not know.
+/// Largest share of allocated bytes that may come from places unknown to the other recording.
 const MOST_FOREIGN: f64 = 0.1;
 
-/// One recording has at least this many times as much gradient or optimizer state per weight as the other.
+/// Two recordings are of different programs if one has at least this many times as much gradient or optimizer state per weight.
 const OTHER_PART: u64 = 4;
 
-/// Why two recordings are of two programs although most requests agree: one trains layers that the other freezes, or has another optimizer.
-/// `None` where one of them failed or has fewer than two steps, and for roles that are inferred.
+/// Why two recordings are of two programs although most requests match: one trains layers that the other freezes, or uses another
+/// optimizer. `None` if one of them failed or has fewer than two steps, and for inferred roles.
 fn trains_otherwise(a: &Program, b: &Program) -> Option<String> {
     let sizes = |p: &Program| p.rows.iter().map(|row| row.size).collect::<Vec<_>>();
     let is_whole = |p: &Program| p.recorded_steps > 1 && p.failed.is_empty();
@@ -207,11 +207,11 @@ fn trains_otherwise(a: &Program, b: &Program) -> Option<String> {
     })
 }
 
-/// Whether two aligned recordings are of two programs; `map` has the row of `b` for each of `a`.
+/// Whether two aligned recordings are of two programs; `map` contains the row of `b` for each row of `a`.
 pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     let matched = map.iter().filter(|m| **m != NEVER).count();
     let fewer = a.rows.len().min(b.rows.len()).max(1);
-    // A longer recording of the same program has more steps; each is compared with one.
+    // A longer recording of the same program has more steps; each of them is compared with one.
     let common = matched as f64 / fewer as f64;
     let foreign = |p: &Program, q: &Program| {
         let known: FxHashSet<u64> = q.rows.iter().map(|r| r.loose).collect();
@@ -229,7 +229,7 @@ pub(super) fn part(a: &Program, b: &Program, map: &[u32]) -> Option<Parting> {
     let (from_b, first_b) = foreign(b, a);
     let is_one = common >= LEAST_COMMON && from_a <= MOST_FOREIGN && from_b <= MOST_FOREIGN;
     let otherwise = if is_one { Some(trains_otherwise(a, b)?) } else { None };
-    // The request that the other recording does not know, and what the other asks for after the last request that both have before it.
+    // The request that the other recording lacks, and what the other requests after the last common request before it.
     let (at, theirs) = match (first_a.filter(|_| from_a >= from_b || first_b.is_none()), first_b) {
         (None, Some(theirs)) => {
             let before = map.iter().enumerate().filter(|(_, m)| **m < theirs as u32).map(|(at, _)| at + 1).max();

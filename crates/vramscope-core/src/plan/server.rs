@@ -1,8 +1,8 @@
-//! A server of a language model: what of its memory is weights, KV cache, graph pools, and what comes and goes with requests.
+//! Memory of a language model server: weights, KV cache, graph pools, and memory that comes and goes with requests.
 //!
-//! The cache is made at start-up and stays, a block for each layer. Of blocks as old that are no weights and in no private pool, it is the
-//! set of equal blocks from one line that takes most. It grows with the number of tokens it holds and nothing else does, so one recording of
-//! start-up and a load is enough for the largest cache that is safe under that load.
+//! The cache is made at start-up and stays, with one block per layer. Among blocks of that age that are not weights and not in a
+//! private pool, it is the largest set of equal blocks from one line. Only the cache grows with the number of tokens it can hold.
+//! So one recording of start-up and a load is enough to find the largest cache that is safe under that load.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
@@ -11,23 +11,23 @@ use super::Plan;
 use super::program::{NEVER, Program};
 use crate::anatomy::Role;
 
-/// Names of quantities that only the cache grows with.
+/// Names of quantities with which only the cache grows.
 const CACHES: [&str; 8] = ["kv", "kv_cache", "kv_mib", "kv_gib", "kv_blocks", "cache", "blocks", "num_gpu_blocks"];
 
-/// The memory of a server, bytes.
+/// The memory of a server, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Server {
-    /// Weights, without rows of the cache.
+    /// Weights, without the cache.
     pub weights_bytes: u64,
     /// The KV cache, made at start-up.
     pub kv_cache_bytes: u64,
-    /// The most at once in private pools, which CUDA graphs keep.
+    /// The most bytes at once in private pools, which CUDA graphs keep.
     pub graph_pools_bytes: u64,
-    /// The most at once of everything else.
+    /// The most bytes at once of everything else.
     pub transient_bytes: u64,
 }
 
-/// The rows of the cache, where the only quantity is one that a cache grows with; empty where no blocks look like one.
+/// The rows of the cache, if the only quantity is that of a cache; empty if no blocks look like one.
 pub(super) fn cache(program: &Program, names: &[String]) -> FxHashSet<u32> {
     let is_cache = matches!(names, [name] if CACHES.contains(&name.to_ascii_lowercase().as_str()));
     if !is_cache {
@@ -47,7 +47,7 @@ pub(super) fn cache(program: &Program, names: &[String]) -> FxHashSet<u32> {
 }
 
 impl Plan {
-    /// The memory of a server, where the quantity is one of a KV cache and one is found.
+    /// The memory of a server, if the quantity is that of a KV cache and a cache is found.
     pub fn server(&self) -> Option<Server> {
         let program = &self.model()?.program;
         let cache = cache(program, self.names());

@@ -1,21 +1,21 @@
-//! [`Size`]: what a program was run at: `batch=8,seq=512`.
+//! [`Size`]: the sizes of a run, such as `batch=8,seq=512`.
 
 use std::fmt;
 
-/// Named quantities with their values, in the order they were written.
+/// Named quantities and their values, in the order they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Size(Vec<(String, u64)>);
 
 impl Size {
-    /// A size of one quantity.
+    /// A size with a single quantity.
     pub fn of(name: &str, value: u64) -> Self {
         Size(vec![(name.to_owned(), value)])
     }
 
-    /// Reads `batch=8,seq=512`.
+    /// Parses `batch=8,seq=512`.
     ///
     /// # Errors
-    /// One sentence: what to write instead.
+    /// A sentence that says what to write instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut size = Size::default();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -41,7 +41,7 @@ impl Size {
         self.0.iter().find(|(n, _)| n == name).map(|&(_, v)| v)
     }
 
-    /// The same with another value for one quantity.
+    /// A copy with another value for one quantity.
     pub fn with(&self, name: &str, value: u64) -> Self {
         let mut size = self.clone();
         match size.0.iter_mut().find(|(n, _)| n == name) {
@@ -61,7 +61,7 @@ impl Size {
         self.0.iter().map(|(n, _)| n.as_str())
     }
 
-    /// The values by other names' order; `None` where one is missing.
+    /// The values in the order of these names; `None` if one is missing.
     pub(super) fn values(&self, names: &[String]) -> Option<Vec<u64>> {
         names.iter().map(|n| self.get(n)).collect()
     }

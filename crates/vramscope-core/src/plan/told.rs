@@ -1,8 +1,8 @@
-//! Whether the sizes that were told for two recordings can be right.
+//! Checks whether the sizes given for two recordings can be right.
 //!
-//! Two runs that differ in the batch alone differ in size by one exact ratio: that of the batches. Where most bytes that differ have one
-//! exact ratio and next to none have the told one, a size is wrong. Only batches and lengths are judged: sides of images, caches and
-//! hidden sizes grow by rules of their own.
+//! Two runs that differ only in the batch differ in request sizes by one exact ratio: that of the batches. If most of the
+//! differing bytes have one exact ratio, and next to none have the given one, a given size is wrong. Only batches and lengths are
+//! checked; sides of images, caches and hidden sizes grow by other rules.
 
 use std::sync::Arc;
 
@@ -12,36 +12,36 @@ use super::align::align;
 use super::program::Program;
 use crate::units::{MEBIBYTE, capital, count};
 
-/// Names of a length of sequences, whose tensors may have a few tokens more or less, or be padded.
+/// Names for a sequence length, whose tensors may have a few tokens more or less, or be padded.
 const LENGTHS: [&str; 8] = ["seq", "seqlen", "seq_len", "length", "len", "tokens", "context", "max_length"];
 /// Smaller requests are tables and counters.
 const SMALL: u64 = 4096;
-/// At least this share of what differs has one ratio, and at most that share the told one.
+/// At least this share of the differing bytes must have one ratio, and at most this share the given one.
 const MOST_ALIKE: f64 = 0.5;
 const LEAST_RIGHT: f64 = 0.05;
 
-/// How the told quantity may show in a size.
+/// Whether a size ratio [a, b] can come from a given quantity [p, q].
 fn explains([a, b]: [u64; 2], [p, q]: [u64; 2], is_length: bool) -> bool {
     let [a, b, p, q] = [a, b, p, q].map(u128::from);
     let is_in_ratio = |p: u128, q: u128| a * q == b * p;
     if is_in_ratio(p, q) {
         return true;
     }
-    // Attention grows with the square, and there may be some tokens more or less, or lengths padded to a multiple.
+    // Attention grows with the square. There may be a few tokens more or less, and lengths may be padded to a multiple.
     is_length
         && (is_in_ratio(p * p, q * q)
             || (1..=8).any(|more| is_in_ratio(p + more, q + more) || (p > more && q > more && is_in_ratio(p - more, q - more)))
             || [8, 16, 32, 64, 128, 256].iter().any(|&m| is_in_ratio(p.next_multiple_of(m), q.next_multiple_of(m))))
 }
 
-/// Why told sizes are likely wrong, in sentences; each recording is held against that at `base`.
+/// Why the given sizes are likely wrong, in sentences; each recording is compared with the one at `base`.
 pub(super) fn doubts(programs: &[Arc<Program>], names: &[String], base: usize) -> Vec<String> {
     let Some(large) = programs.get(base) else { return Vec::new() };
     let others = programs.iter().filter(|other| !Arc::ptr_eq(other, large));
     tied(programs, names).into_iter().chain(others.filter_map(|other| doubt(large, other, names))).collect()
 }
 
-/// Quantities that no two recordings tell apart, and the run that would.
+/// Quantities that vary together in all recordings, and a run that would separate them.
 fn tied(programs: &[Arc<Program>], names: &[String]) -> Option<String> {
     let at: Vec<Vec<u64>> = programs.iter().filter_map(|p| p.at.values(names)).collect();
     let varied: Vec<usize> = (0..names.len()).filter(|&i| at.iter().any(|values| values[i] != at[0][i])).collect();
@@ -55,7 +55,7 @@ fn tied(programs: &[Arc<Program>], names: &[String]) -> Option<String> {
     }
     let (least, most) = (at.iter().min()?, at.iter().max()?);
     let words: Vec<&str> = varied.iter().map(|&i| names[i].as_str()).collect();
-    // The least run, with the first quantity of the largest.
+    // The smallest run, with the first quantity of the largest.
     let apart = names.iter().enumerate().map(|(k, name)| (name, if k == varied[0] { most[k] } else { least[k] }));
     let apart: Vec<String> = apart.map(|(name, value)| format!("{name} {}", count(value))).collect();
     Some(format!(
@@ -87,7 +87,7 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
         *by_ratio.entry([a / common, b / common]).or_default() += a;
     }
     let (&[a, b], &bytes) = by_ratio.iter().max_by_key(|(ratio, bytes)| (**bytes, **ratio))?;
-    // Where most blocks are twice as large, one that is four times as large grew with the square: it does not confirm a told ratio of four.
+    // If most blocks doubled, a block that quadrupled grew with the square and does not confirm a given ratio of four.
     let is_square = |[p, q]: [u64; 2]| is_length && u128::from(p) * u128::from(b).pow(2) == u128::from(q) * u128::from(a).pow(2);
     let is_right = |ratio: &[u64; 2]| explains(*ratio, told, is_length) && (*ratio == [a, b] || !is_square(*ratio));
     let right = by_ratio.iter().filter(|(ratio, _)| is_right(ratio)).map(|(_, bytes)| bytes).sum();
@@ -111,13 +111,12 @@ fn doubt(large: &Program, small: &Program, names: &[String]) -> Option<String> {
     ))
 }
 
-/// `2`, `1.5`, `0.67`.
+/// A ratio as text: `2`, `1.5`, `0.67`.
 pub(super) fn times(a: u64, b: u64) -> String {
     let text = format!("{:.2}", a as f64 / b.max(1) as f64);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The greatest common divisor.
 pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }

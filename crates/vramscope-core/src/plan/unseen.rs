@@ -1,8 +1,8 @@
-//! [`Unseen`]: reductions that are too small for scratch memory in the recordings, and ask for it in larger runs.
+//! [`Unseen`]: reductions that need scratch memory only in larger runs than the recorded ones.
 //!
-//! What a recording shows of the gradient of a layer's bias is its shape: the gradient of the input (rows times the inputs), that of the
-//! weight (inputs times outputs) and that of the bias (outputs) are made one after the other, while the gradient of the output (rows
-//! times outputs) is live. The product of a normalization's scale and its sum are made and freed in one go. The rest is [`Reduce`].
+//! A recording shows the shape of a layer's bias gradient. The gradients of the input (rows × inputs), of the weight (inputs ×
+//! outputs) and of the bias (outputs) are made one after the other, while the gradient of the output (rows × outputs) is live.
+//! For the scale of a normalization, the product and its sum are made and freed together. [`Reduce`] has the sizes.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::reduce::Reduce;
 use crate::anatomy::{Phase, Role};
 use crate::inference::scripted::{Ask, Asked};
 
-/// A sum over rows that gets a buffer and counters at sizes larger than the recorded ones.
+/// A sum over rows that needs a buffer and counters at larger sizes than the recorded ones.
 #[derive(Clone, Debug)]
 pub(super) struct Unseen {
-    /// The row of what is summed into; the buffer is asked for right after it.
+    /// The row that receives the sum; the buffer is requested right after it.
     pub output: u32,
-    /// The likeliest first. They differ where the recordings leave open which block is summed, or on which card.
+    /// Possible laws, the most likely first. There are several if it is unknown which block is summed, or on which card.
     pub laws: Vec<Arc<Reduce>>,
-    /// False where it may be something else than a sum over rows.
+    /// False if it may be something other than a sum over rows.
     pub is_sure: bool,
 }
 
@@ -31,13 +31,13 @@ impl Unseen {
         if self.is_sure { self.laws.first().map_or(0, |law| law.bytes(at)) } else { 0 }
     }
 
-    /// The least and the most bytes of its buffer.
+    /// Lowest and highest bytes of its buffer.
     fn span(&self, at: &[u64]) -> [u64; 2] {
         let likely = self.likely(at);
         self.laws.iter().map(|law| law.bytes(at)).fold([likely; 2], |[low, high], b| [low.min(b), high.max(b)])
     }
 
-    /// True where the recordings leave the buffer at this size open.
+    /// True if the recordings do not determine the buffer at this size.
     pub(super) fn is_open(&self, at: &[u64]) -> bool {
         let [low, high] = self.span(at);
         low != high
@@ -53,10 +53,10 @@ impl Unseen {
     }
 }
 
-/// How many requests and frees after a gradient its copy in another type comes at the latest.
+/// A gradient's copy in another type follows within this many requests and frees.
 const SOON: usize = 12;
 
-/// Puts the buffers at a size into a stream, whose rows are drawn from the program's by `of`.
+/// Inserts the buffers at a size into a stream; `of` maps the stream's rows to those of the program.
 pub(super) fn put(unseen: &[Unseen], stream: &mut Stream, at: &[u64], pick: Pick, of: impl Fn(u32) -> Option<u32>) {
     let sizes: FxHashMap<u32, (u64, u64)> = unseen
         .iter()
@@ -83,7 +83,7 @@ pub(super) fn put(unseen: &[Unseen], stream: &mut Stream, at: &[u64], pick: Pick
     stream.asks = asks;
 }
 
-/// What is summed: a block, and the bytes of each of its elements.
+/// The summed block, and its bytes per element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Input {
     row: u32,
@@ -93,14 +93,14 @@ struct Input {
 /// A sum over rows in a program.
 pub(super) struct Sum {
     pub(super) output: u32,
-    /// The likeliest first.
+    /// The most likely input first.
     inputs: Vec<Input>,
-    /// Rows of the input where its shape was found whole.
+    /// Number of rows of the input, if its whole shape was found.
     rows: Option<u64>,
     is_product: bool,
 }
 
-/// Blocks that grow with the run and are live.
+/// Live blocks that grow with the run.
 #[derive(Default)]
 struct Live {
     rows: Vec<u32>,
@@ -130,15 +130,15 @@ impl Live {
 /// Whether a row grows with the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Growth {
-    /// It has one size.
+    /// It has a constant size.
     None,
-    /// It likely has one size, and may grow.
+    /// It likely has a constant size, but may grow.
     Maybe,
     /// It likely grows.
     Likely,
 }
 
-/// Every sum over rows of a program's backward passes.
+/// Finds every sum over rows in a program's backward passes.
 pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum> {
     let (grows, may_grow) = (|row: u32| growth(row) == Growth::Likely, |row: u32| growth(row) != Growth::None);
     let rows = &program.rows;
@@ -165,7 +165,7 @@ pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum
                 let is_backward = match rows[row as usize].phase {
                     Phase::Backward => true,
                     Phase::Load | Phase::Optimizer => false,
-                    // `torch.func.grad` runs in what looks like a forward pass.
+                    // `torch.func.grad` runs inside what looks like a forward pass.
                     _ => rows[row as usize].loose == 0,
                 };
                 let Some(before) = asked(at.checked_sub(1)).filter(|_| is_backward) else { continue };
@@ -175,7 +175,7 @@ pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum
                 } else {
                     let beside = asked(at.checked_sub(2)).filter(|&r| may_grow(r));
                     let copied = 2 * rows[before as usize].size;
-                    // Gradients of 16 bits under autocast are copied into 32 bits right after.
+                    // Under autocast, 16-bit gradients are copied to 32 bits right afterwards.
                     let is_copied = |ask: &Ask| matches!(ask, Ask::Alloc(r) if rows[*r as usize].size == copied && !may_grow(*r));
                     let is_half = program.asks[at..].iter().take(SOON).any(is_copied);
                     let elements = if is_half { [2, 4] } else { [4, 2] };
@@ -193,7 +193,7 @@ pub(super) fn sums(program: &Program, growth: impl Fn(u32) -> Growth) -> Vec<Sum
     found
 }
 
-/// The sum of a product that is made for it alone, as for the scale of an RMSNorm.
+/// The sum of a product that is made only for it, as for the scale of an RMSNorm.
 fn product(program: &Program, output: u32, product: u32) -> Option<Sum> {
     let (s, p) = (program.rows[output as usize].size, program.rows[product as usize].size);
     let is_sum = s > 0 && p.is_multiple_of(s) && p / s > 1;
@@ -201,8 +201,8 @@ fn product(program: &Program, output: u32, product: u32) -> Option<Sum> {
     is_sum.then(|| Sum { output, inputs, rows: Some(p / s), is_product: true })
 }
 
-/// The gradient of a bias after that of its weight; `beside` is what was made before that, the gradient of the input where it has one.
-/// `elements` are bytes of an element, the likelier first.
+/// The gradient of a bias, made after that of its weight. `beside` is the block made before those: the gradient of the input, if
+/// there is one. `elements` are possible bytes per element, the more likely first.
 fn bias(program: &Program, [output, weight]: [u32; 2], beside: Option<u32>, elements: [u64; 2], live: &Live) -> Option<Sum> {
     let rows = &program.rows;
     let (s, w) = (rows[output as usize].size, rows[weight as usize].size);
@@ -210,7 +210,7 @@ fn bias(program: &Program, [output, weight]: [u32; 2], beside: Option<u32>, elem
         return None;
     }
     let inputs = w / s;
-    // Its rows times the layer's inputs are live as well.
+    // Then the rows times the layer's inputs are live as well.
     let is_output = |row: u32, element: u64, n: u64| {
         let (size, other) = (rows[row as usize].size, n * inputs * element);
         size == n * s && live.count(other) > u32::from(size == other)
@@ -246,8 +246,8 @@ fn bias(program: &Program, [output, weight]: [u32; 2], beside: Option<u32>, elem
     (!open.is_empty()).then_some(Sum { output, inputs: open, rows: None, is_product: false })
 }
 
-/// The sums as laws on these cards. `law_of` gives the law by which a row grows and whether it likely does, and `is_wrong` tells a
-/// reduction that a recording contradicts.
+/// The sums as laws for these cards. `law_of` returns the law by which a row grows and whether it likely does; `is_wrong` detects
+/// a reduction that a recording contradicts.
 pub(super) fn laws(
     program: &Program,
     sums: &[Sum],
@@ -255,7 +255,7 @@ pub(super) fn laws(
     law_of: impl Fn(u32) -> Option<(Law, bool)>,
     is_wrong: impl Fn(u32, &Reduce) -> bool,
 ) -> Vec<Unseen> {
-    // A product may also be summed over the points of a picture. It is surely summed over rows where layers sum as many rows.
+    // A product may also be summed over the pixels of an image. It is certainly summed over rows if layers sum as many.
     let by_rows: FxHashSet<u64> = sums.iter().filter(|s| !s.is_product).filter_map(|s| s.rows).collect();
     let mut out = Vec::new();
     for sum in sums {

@@ -1,10 +1,10 @@
-//! How sizes end under a limit, in words: the command line and the window say the same.
+//! Words for how sizes end under a limit, shared by the command line and the window.
 
 use super::{Changed, Largest, Plan, Predicted, Trust};
 use crate::inference::Horizon;
 use crate::units::{Bytes, count};
 
-/// How a size ends under a limit, and what that means: the only words for it, in the command's text and in the window.
+/// The possible ends of a size under a limit, with their meaning; used in the command's text and in the window.
 pub const ENDS: [(&str, &str); 5] = [
     ("fits", "every run that was tried fits"),
     ("probably fits", "the likely run fits, and the upper end of its range does not"),
@@ -13,12 +13,12 @@ pub const ENDS: [(&str, &str); 5] = [
     ("does not fit", "every run that was tried fails"),
 ];
 
-/// A range of sizes wider than this factor answers nothing.
+/// If the uncertain range of sizes exceeds this factor, it is no useful answer.
 const WIDEST: u64 = 4;
-/// Where one recording does not tell.
+/// For what one recording does not show.
 const PROBABLY_GROW: &str = "temporaries probably grow";
 
-/// Behind what fits, where requests are missing behind a failure: `, up to where the recording ends`.
+/// Words after "fits" if requests after a failure are missing: `, up to where the recording ends`.
 fn as_far(horizon: Option<Horizon>) -> String {
     horizon.map_or(String::new(), |horizon| format!(", {}", horizon.reach()))
 }
@@ -32,7 +32,7 @@ fn verdict(oom: bool, varies: bool, most: u64, limit: u64) -> &'static str {
     }
 }
 
-/// Before "fits", for a size whose told span crosses the limit, or of which more would fit in some runs.
+/// The word before "fits" for a size whose range crosses the limit, or if more would fit in some runs.
 pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static str {
     match at {
         Some(at) if at.span[1] > limit => "probably ",
@@ -41,12 +41,12 @@ pub fn surety(at: Option<&Predicted>, is_certain: bool, limit: u64) -> &'static 
     }
 }
 
-/// True if the sizes from the one that is sure to fit to the one that may are too many to be an answer.
+/// True if the range from the size that surely fits to the one that may fit is too wide to be a useful answer.
 pub fn is_no_answer(sure: u64, may: u64) -> bool {
     sure > 0 && may / WIDEST > sure
 }
 
-/// A sentence if not every size below one that fits is sure to fit: a request may find a hole at one size and none at a smaller one.
+/// A sentence for the case that some smaller size may not fit: a request may fit into a hole at one size but not at a smaller one.
 pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
     let (first, more) = holes.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", count(more.len() as u64)) };
@@ -54,7 +54,7 @@ pub fn holes_sentence(sure: u64, holes: &[u64]) -> Option<String> {
 }
 
 impl Trust {
-    /// How sure a figure is, in the word that the JSON has too.
+    /// The word for this level of trust, also used in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Trust::Exact => "exact",
@@ -63,7 +63,7 @@ impl Trust {
         }
     }
 
-    /// What the word means.
+    /// The meaning of the word.
     pub const fn about(self) -> &'static str {
         match self {
             Trust::Exact => "the recorded requests were replayed; at most some went away",
@@ -76,7 +76,7 @@ impl Trust {
 }
 
 impl Plan {
-    /// How sure the figures of a size are, without a change.
+    /// How reliable the figures for a size are, without a change.
     pub fn trust_of(&self, size: &Predicted) -> Trust {
         match size.uncertain_because {
             None | Some("placement") => Trust::Exact,
@@ -85,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// What a failure in a recording leaves open, in sentences; `None` without one.
+    /// What a failed request in a recording leaves open, in sentences; `None` if nothing failed.
     pub fn left_open(&self) -> Option<String> {
         let horizon = self.horizon()?;
         if !horizon.is_caught {
@@ -105,9 +105,9 @@ impl Plan {
 }
 
 impl Predicted {
-    /// One of [`ENDS`].
+    /// How it ends: one of [`ENDS`].
     pub fn ends(&self, limit: u64) -> &'static str {
-        // The likely run needs far more.
+        // The likely run needs far more than the limit.
         if self.oom && self.oom_varies && self.peak_reserved_bytes / 2 > limit {
             return "probably does not fit";
         }
@@ -123,12 +123,12 @@ impl Predicted {
 }
 
 impl Changed {
-    /// Bytes that are moved or made again in each step, and which of the two.
+    /// Bytes moved or recomputed in each step, and which of the two.
     pub fn extra(&self) -> (u64, &'static str) {
         if self.moved_bytes > 0 { (self.moved_bytes, "moved") } else { (self.recomputed_bytes, "made again") }
     }
 
-    /// One of [`ENDS`].
+    /// How it ends: one of [`ENDS`].
     pub fn ends(&self, limit: u64) -> &'static str {
         let may = match self.oom {
             true => self.span[0] <= limit && self.largest_span.is_none_or(|l| l[1] > 0),
@@ -139,7 +139,7 @@ impl Changed {
 }
 
 impl Largest {
-    /// The largest size that fits a place, in a sentence.
+    /// A sentence with the largest size that fits.
     pub fn sentence(&self, name: &str, place: &str, limit: u64, horizon: Option<Horizon>) -> String {
         let ends = as_far(horizon);
         let [sure, may] = self.span.map(count);

@@ -34,7 +34,6 @@ pub struct Vocabulary<'a> {
 const TERMS: &str = "size> stack~ module~ file~ function~ role= live@ pool= stream= step= during~ born> born< gone> gone< age> \
     age< gone=never gone kept block> addr= event= time> action= id= not or";
 
-/// Meaning of an entry of [`TERMS`].
 fn meaning(term: &str) -> &'static str {
     match term {
         "or" => GRAMMAR[0].1,

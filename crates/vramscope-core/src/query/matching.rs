@@ -149,8 +149,7 @@ impl Matching {
         self.requested
     }
 
-    /// The highest number of bytes that they held at once, in whole blocks, and the first event after which they did
-    /// ([`NO_EVENT`]: before the first).
+    /// The most bytes that they held at once, in whole blocks, and the first such event ([`NO_EVENT`]: before the first).
     pub fn peak(&self) -> (u64, u32) {
         self.peak
     }
@@ -166,8 +165,7 @@ impl Matching {
         (self.before_cell(event / CELL) as i64 + walked).max(0) as u64
     }
 
-    /// The curve by pixel column; `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Peaks are never lost. Reads
-    /// at most 128 events per column.
+    /// The curve by pixel column; `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). Keeps peaks. O(columns).
     pub fn columns(&self, device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<Cell> {
         let n = device.events.len();
         let column = |w: &[u32]| {

@@ -11,7 +11,7 @@
 //! | `stack=17`, `stack=none` | by exactly this stack, or without one | the same |
 //! | `stack~/attn|mlp/` | with a frame that matches the regular expression; also with `file~` and `function~` | the same |
 //! | `file~train.py`, `function~forward` | with a frame whose file, or function, contains the text | the same |
-//! | `module~attention` | below a module with this name: its `forward`, a profiler's `nn.Module:` frame, or an annotation | the same |
+//! | `module~attention` | below a module with this name: its `forward`, an `nn.Module:` frame, or an annotation | the same |
 //! | `train.py`, `"two words"` | with the text in its stack or its notes | the same |
 //! | `role=gradients` | of an allocation of this role | of this role |
 //! | `stream=1`, `stream=0x55…` | of this stream, by index or handle | the same |
@@ -72,7 +72,7 @@ impl Between {
     }
 }
 
-/// How an instant is compared with.
+/// A comparison with an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `<`
@@ -148,8 +148,7 @@ pub enum Term {
     Role(Role),
     /// Inside an annotation whose name contains the text (lower case).
     During(String),
-    /// Inside steps with these numbers: step annotations that end with such a number, otherwise steps as the Steps lane counts
-    /// them.
+    /// Inside steps with these numbers: annotations that end with such a number, else steps as the Steps lane counts them.
     Step(Between),
     /// The file of a frame contains the text (lower case).
     File(String),
@@ -233,8 +232,7 @@ impl<'a> Scope<'a> {
 }
 
 impl Query {
-    /// Parses a query. An empty one matches everything. The error is one sentence that names the term and what is expected instead, with
-    /// the term's position.
+    /// Parses a query; an empty one matches all. The error is a sentence with the term, its position, and what is expected instead.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let mut any: Vec<Vec<(Term, bool)>> = Vec::new();
         let mut open: Vec<(Term, bool)> = Vec::new();

@@ -15,8 +15,7 @@ pub(super) fn pattern_of(value: &str) -> Option<&str> {
     inner.contains(['|', '*', '+', '?', '(', ')', '[', ']', '{', '^', '$', '\\']).then_some(inner)
 }
 
-/// Checks the value of a `~`; the error is one sentence. It fails when the expression between slashes is invalid, or `|` occurs outside
-/// of one.
+/// Checks the value of a `~`. The error is a sentence. Invalid are a wrong expression between slashes, and a `|` outside of one.
 pub(super) fn check(word: &str, name: &str, value: &str) -> Result<(), String> {
     match pattern_of(value) {
         Some(pattern) => match read(pattern) {
@@ -43,7 +42,6 @@ impl<'a> Needle<'a> {
         }
     }
 
-    /// Whether a name matches.
     pub(super) fn is_in(&self, name: &str) -> bool {
         match self {
             Needle::Text(text) => name.to_lowercase().contains(text),

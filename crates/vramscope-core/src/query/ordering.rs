@@ -6,7 +6,7 @@ use crate::model::{Cancelled, Progress};
 use crate::query::Scope;
 use crate::tables::{LifetimeId, NO_EVENT, StackNames};
 
-/// What a table of allocations is sorted by.
+/// The column by which allocations are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Order {

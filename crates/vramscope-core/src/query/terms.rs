@@ -17,11 +17,9 @@ fn names() -> impl Iterator<Item = &'static str> {
     ENTRIES.iter().flat_map(of).filter(|name| !name.is_empty())
 }
 
-/// Units of a size, lower case.
 pub(super) const SIZE_UNITS: [&str; 15] =
     ["b", "byte", "bytes", "k", "kb", "kib", "m", "mb", "mib", "g", "gb", "gib", "t", "tb", "tib"];
 
-/// Units of a time.
 pub(super) const TIME_UNITS: [&str; 5] = ["us", "µs", "ms", "s", "min"];
 
 /// Units that may follow the number of a comparison.

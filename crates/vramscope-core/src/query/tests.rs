@@ -96,8 +96,7 @@ fn what_can_not_be_read_is_said_in_a_sentence() {
 
 #[test]
 fn allocations_are_found_by_what_they_are_and_when_they_lived() {
-    // Row 0: 2 MiB allocated at event 1, freed at 4, with a stack, default stream and pool. Row 1: 1 MiB at event 2, not freed,
-    // stream 1, private pool.
+    // Row 0: 2 MiB allocated at event 1, freed at 4, with stack, default stream, pool. Row 1: 1 MiB at 2, stream 1, private pool.
     let both = vec![0, 1];
     assert_eq!(rows(""), both);
     assert_eq!(rows("size>1MiB"), [0]);

@@ -41,8 +41,7 @@ impl Query {
         out
     }
 
-    /// Why the query matches nothing, one sentence per alternative; empty if it does match something or is empty. O(terms ×
-    /// allocations or events).
+    /// Why the query matches nothing, by alternative; empty if it matches or is empty. O(terms × allocations or events).
     pub fn why_none(&self, scope: &Scope<'_>, asked: Asked, progress: &Progress) -> Result<Vec<String>, Cancelled> {
         let mut out: Vec<String> = Vec::new();
         for (terms, typed) in self.any.iter().zip(&self.typed) {

@@ -4,9 +4,8 @@ use super::curves::{Curves, Quantity};
 use crate::model::{BlockState, DeviceRecording};
 use crate::units::Bytes;
 
-/// One sentence with both figures, without a full stop, when the replayed trace contradicts the file: segments or blocks at the
-/// end differ, or more was requested than reserved. `None` when they agree or the file has no end state. One pass over the final
-/// blocks.
+/// One sentence with both figures, without a full stop, when the replayed trace contradicts the file: segments or blocks at the end
+/// differ, or more was requested than reserved. `None` when they agree or there is no end state. One pass over the final blocks.
 pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<String> {
     if !dev.has_final_state || dev.events.is_empty() {
         return None;
@@ -26,7 +25,7 @@ pub(super) fn disagreement(dev: &DeviceRecording, curves: &Curves) -> Option<Str
     let (active, requested) = held.fold((0u64, 0u64), |(a, r), b| (a.saturating_add(b.size), r.saturating_add(b.requested)));
     differ("reserved", curves.end(Quantity::Reserved), reserved);
     differ("active", curves.end(Quantity::Active), active);
-    // Of blocks older than the trace only the block size may be known.
+    // For blocks older than the trace, the requested size may be unknown.
     if dev.blocks.iter().any(|b| b.requested != b.size) && curves.end(Quantity::Requested) > active {
         differ("requested", curves.end(Quantity::Requested), requested);
     }

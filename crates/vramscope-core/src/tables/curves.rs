@@ -317,7 +317,6 @@ impl Curves {
     }
 
     /// The highest value within events `from..to`, and the first event that reached it; `None` when the range is empty.
-    /// Cost: at most three cells recomputed.
     pub fn peak_in(&self, dev: &DeviceRecording, lifetimes: &Lifetimes, q: Quantity, from: u32, to: u32) -> Option<(u64, u32)> {
         let (from, to) = (from as usize, (to as usize).min(dev.events.len()));
         if from >= to {
@@ -453,8 +452,7 @@ fn start_values(dev: &DeviceRecording, lifetimes: &Lifetimes) -> [i64; 3] {
     start
 }
 
-/// Inconsistent input can make a running sum negative; that shows as zero. Sums wrap instead of saturating at sizes no device
-/// has.
+/// Inconsistent input can make a running sum negative; that shows as zero. Sums wrap instead of saturating at sizes no device has.
 pub(super) fn bytes(value: i64) -> u64 {
     value.max(0) as u64
 }

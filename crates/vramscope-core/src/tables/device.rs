@@ -19,8 +19,8 @@ pub struct DeviceTables {
 }
 
 impl DeviceTables {
-    /// The bytes that were reserved before the first event, where that is the most that ever was and blocks are older than the
-    /// history; else 0. So much may have been allocated then. O(1).
+    /// The bytes reserved before the first event, if reserved memory never exceeded them and some blocks are older than the
+    /// trace; else 0. Up to that many bytes may have been allocated before the trace. O(1).
     pub fn reserved_before(&self) -> u64 {
         match self.curves.peak(Quantity::Reserved) {
             (reserved, NO_EVENT) if self.lifetimes.initial_count() > 0 => reserved,
@@ -28,8 +28,7 @@ impl DeviceTables {
         }
     }
 
-    /// [`reserved_before`](Self::reserved_before), where it is so much more than was in use since that the peak of the run was probably
-    /// earlier. O(1).
+    /// [`reserved_before`](Self::reserved_before), if it exceeds later use by over a quarter: the peak probably came before.
     pub fn before_earlier_peak(&self) -> Option<u64> {
         let (before, used) = (self.reserved_before(), self.curves.peak(Quantity::Active).0);
         (before > used.saturating_add(used / 4)).then_some(before)

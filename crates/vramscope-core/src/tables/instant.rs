@@ -7,7 +7,7 @@ use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, Stre
 /// No event. As an allocation event it means "before the first event"; as a free event, "not in the trace".
 pub const NO_EVENT: u32 = u32::MAX;
 
-/// Row in [`Lifetimes`](super::Lifetimes), in order of allocation: blocks live before the trace come first, then allocations in event order.
+/// Row in [`Lifetimes`](super::Lifetimes), blocks older than the trace first, then allocations in event order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LifetimeId(pub u32);
 

@@ -114,8 +114,8 @@ pub struct Lifetimes {
     pools: Vec<PoolId>,
     /// Row ids grouped by a hash of their address; built on first use.
     by_address: OnceLock<(Vec<u32>, Vec<u32>)>,
-    /// True when every allocation has at most one free request followed by one completion; the columns of an event then give its
-    /// change of a curve.
+    /// True when each allocation has at most one free request, then one completion. An event's columns then show how it changes a
+    /// curve.
     is_plain: bool,
     /// True when every block size is certain: the settings are known, the trace agrees with the end state everywhere, and no
     /// block from before the trace was freed while its slack was unknown.
@@ -428,7 +428,7 @@ impl Lifetimes {
         self.blocks.get(id.0 as usize)
     }
 
-    /// What the row of an initial block tells, or the event that allocated it in this column.
+    /// The value of an initial block, or that of the allocating event in `column`.
     #[inline]
     fn told<T: Copy>(&self, id: LifetimeId, initial: impl Fn(&Initial) -> T, column: &[T], none: T) -> T {
         let i = id.0 as usize;
@@ -456,8 +456,7 @@ impl Lifetimes {
         self.told(id, |before| before.stack, &dev.events.stack, StackId::NONE)
     }
 
-    /// The allocation that an `alloc`, `free_requested`, `free_completed` or `annotate` event refers to; [`LifetimeId::NONE`] for
-    /// other events. O(1).
+    /// The allocation of an `alloc`, `free_requested`, `free_completed` or `annotate` event; [`LifetimeId::NONE`] for others. O(1).
     #[inline]
     pub fn of_event(&self, event: u32) -> LifetimeId {
         LifetimeId(self.by_event.get(event as usize).copied().unwrap_or(u32::MAX))
@@ -469,8 +468,7 @@ impl Lifetimes {
         (self.initial.len() + rows) as u32
     }
 
-    /// Every allocation at an address, oldest first. The first call groups all rows by address (about 20 ns per row); later calls
-    /// are cheap.
+    /// Allocations at an address, oldest first. The first call groups all rows (about 20 ns per row); later calls are cheap.
     fn tenants(&self, dev: &DeviceRecording, address: u64) -> Vec<LifetimeId> {
         let (starts, rows) = self.by_address.get_or_init(|| self.group_by_address(dev));
         let bucket = bucket_of(address, starts.len() - 1);

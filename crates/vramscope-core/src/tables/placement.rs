@@ -1,5 +1,4 @@
-//! Replays the allocator's block list from addresses: each allocation goes where the trace says, and the hole that it came from
-//! determines the size of its block.
+//! Replays the allocator's block list: each allocation goes where the trace says, and its hole determines the size of its block.
 //!
 //! A request takes the low part of a hole or all of it, so the hole's size and the settings give the exact block size. Holes are
 //! exact if all their neighbours are; only a large block from before the trace may have slack at its end that no event shows.
@@ -396,7 +395,6 @@ impl<'a> Placement<'a> {
         self.last = at;
     }
 
-    /// An allocation of `requested` bytes at `address`.
     pub(crate) fn alloc(&mut self, address: u64, requested: u64, lifetime: u32) -> Placed {
         let mut lost = NONE;
         let mut found = self.by_address.get(&address).copied();

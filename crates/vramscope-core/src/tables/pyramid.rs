@@ -76,7 +76,6 @@ impl Pyramid {
         self.first_reaching(from, to, max)
     }
 
-    /// The first base cell of `from..to` that reaches `value`.
     fn first_reaching(&self, from: usize, to: usize, value: u64) -> Option<usize> {
         let mut at = from;
         while at < to {

@@ -16,8 +16,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Sums the segment events. The start value is the reserved bytes at the end minus what the trace added: correct even if
-    /// single segments could not be followed.
+    /// Sums the segment events. It starts with the final reserved bytes minus those added in the trace.
     pub(super) fn build(dev: &DeviceRecording, runs: &RunTimeline) -> Self {
         let delta = |event: u32| {
             let size = dev.events.size[event as usize] as i64;

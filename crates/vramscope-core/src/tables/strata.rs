@@ -38,10 +38,9 @@ pub struct StrataRun {
 }
 
 impl StrataRun {
-    /// For memory that a trace's own total contains and no recorded allocation explains: which part of the total it is,
-    /// [`StackId::BEFORE`] or [`StackId::GREW`].
+    /// For bytes of a trace's total without an allocation: which part, [`StackId::BEFORE`] or [`StackId::GREW`].
     pub fn part(&self) -> Option<StackId> {
-        // Such a run has no allocation whose number could be there.
+        // Such a run has no allocation, so `largest` holds the stack id instead.
         (self.folded == 0 && self.lifetime == LifetimeId::NONE).then_some(StackId(self.largest.0))
     }
 }

@@ -47,8 +47,7 @@ impl Alarms {
                 }
                 self.is_low = true;
             }
-            // The alarm resets only when a tenth more than the limit is free, so that use around the limit does not raise it at
-            // every sample.
+            // Resets only when a tenth more than the limit is free, so that use around the limit does not raise it again and again.
             Some(limit) if free >= limit.saturating_add(limit / 10) => self.is_low = false,
             Some(_) => {}
             None => self.is_low = false,

@@ -324,8 +324,7 @@ pub fn inject_within(pid: u32, patience: Duration) -> Result<PathBuf, String> {
         let _ = std::fs::remove_file(script);
         return Err(sentence);
     }
-    // The target reads the script when it reaches a safe point, which may be after the wait. So the file is removed only on
-    // success.
+    // The target reads the script when it reaches a safe point, maybe after the wait. So the file is removed only on success.
     let socket = wait_for_socket(pid, patience)?;
     let _ = std::fs::remove_file(script);
     Ok(socket)
@@ -357,8 +356,7 @@ fn attach_script(helper: &str) -> String {
     )
 }
 
-/// The user's private folder, which nobody else can enter. It holds the helper's files, and its sockets when the job has the same
-/// environment.
+/// The user's private folder. It holds the helper's files, and its sockets if the job has the same environment.
 fn private_folder() -> Result<PathBuf, String> {
     let uid = rustix::process::getuid().as_raw();
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

@@ -22,7 +22,6 @@ const EVENT_DOUBLE_BIT: u64 = 0x2;
 const EVENT_XID: u64 = 0x8;
 const EVENT_MIG: u64 = 0x100;
 
-/// A set of NVML events to wait for.
 #[derive(Clone, Copy)]
 struct EventSet(sys::nvmlEventSet_t);
 

@@ -28,8 +28,7 @@ pub(super) fn connect(path: &Path, until: Instant) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Process and user of the peer, as this process sees them. The process is 0 when the peer is in a PID namespace that is not
-/// visible here.
+/// Process and user of the peer, as this process sees them. The process is 0 if the peer's PID namespace is not visible here.
 #[cfg(target_os = "linux")]
 pub(super) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     use std::os::fd::AsRawFd as _;
@@ -81,7 +80,6 @@ mod elsewhere {
     }
 }
 
-/// Reads lines from a socket.
 pub(super) struct Lines {
     stream: UnixStream,
     buffer: Vec<u8>,

@@ -37,8 +37,7 @@ impl ProcessLookup {
         ProcessLookup { proc: proc.to_owned(), users: users.collect(), known: HashMap::new(), told: HashMap::new(), in_container }
     }
 
-    /// The start time of a process in clock ticks since boot, and its facts when it is new or the PID was reused. Reads one small
-    /// file for a known process.
+    /// A process's start time in clock ticks since boot, and its facts if it is new or the PID was reused. Reads one file if known.
     pub fn look(&mut self, pid: u32) -> (u64, Option<ProcessFacts>) {
         // A process that died may be listed for a while; it is still the known one.
         let started = self.started(pid).or_else(|| self.known.get(&pid).copied()).unwrap_or(0);
@@ -121,8 +120,7 @@ fn short_command(words: &[String]) -> String {
     out.replace(|c: char| c.is_control(), " ")
 }
 
-/// The container in a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. The ID is cut to 12 characters, as
-/// in `docker ps`.
+/// Container of a `/proc/PID/cgroup`: docker, podman, containerd, Kubernetes, LXC, Slurm. IDs have 12 characters, as in Docker.
 pub fn container(cgroup: &str) -> Option<String> {
     let is_id = |s: &str| s.len() == 64 && s.bytes().all(|b| b.is_ascii_hexdigit());
     for line in cgroup.lines() {

@@ -126,8 +126,7 @@ impl Paced {
             self.recent.pop_front();
         }
         self.recent.push_back(cost);
-        // A single slow first call (when the driver wakes up) must not lower the rate, so this needs a full window or four slow
-        // calls in a row.
+        // A single slow first call, when the driver wakes up, must not lower the rate: require a full window, or four slow calls.
         let enough =
             self.since_change >= WINDOW || (self.since_change >= 4 && self.recent.iter().rev().take(4).all(|c| *c > SLOW));
         if !enough {

@@ -29,7 +29,6 @@ impl Clock for RealClock {
     }
 }
 
-/// Controls of the running thread.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -44,8 +43,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts sampling with the driver of `opener`. When `records` is full, records are dropped and counted; the thread never
-    /// waits for the reader.
+    /// Samples with the driver of `opener`. When `records` is full, records are dropped and counted; the thread never waits.
     pub fn start(opener: Opener, rates: Rates, devices: Vec<usize>, records: SyncSender<Record>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);

@@ -32,7 +32,7 @@ pub trait Card: DeviceMemory {
     fn outside(&mut self) -> &mut dyn Outside;
 }
 
-/// A card outside PyTorch's allocator: its figures, streams, raw allocations, pinned memory, the driver's own pool, other processes.
+/// A card outside PyTorch's allocator: figures, streams, raw allocations, pinned memory, the driver's pool, other processes.
 pub trait Outside {
     /// Facts about the card.
     fn info(&self) -> CardInfo;

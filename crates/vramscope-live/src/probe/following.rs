@@ -1,8 +1,8 @@
 //! [`FollowingCard`]: a card that gives segments the addresses they had in a recording.
 //!
-//! Up to PyTorch 2.12 the allocator prefers the lower address among equal free blocks, and the driver chooses addresses. For a
-//! replay to be the recorded run, the allocator must see the recorded addresses while it requests the same segments in the same
-//! order, and plausible driver addresses afterwards. The real memory is the card's.
+//! Up to PyTorch 2.12 the allocator prefers the lower address among equal free blocks, and the driver chooses addresses. So a
+//! replay equals the recorded run only if the allocator sees the recorded addresses while it requests the same segments in the
+//! same order. Afterwards it sees plausible driver addresses. The real memory is the card's.
 
 use std::collections::BTreeMap;
 

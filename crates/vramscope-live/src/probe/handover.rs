@@ -18,10 +18,7 @@ use vramscope_core::model::Progress;
 const PIECE: usize = 4096;
 
 impl ReplayPlan {
-    /// Writes the plan, about 15 bytes per step.
-    ///
-    /// # Errors
-    /// The writer's error, or that `progress` was cancelled.
+    /// Writes the plan, about 15 bytes per step. Fails if `out` does, or if `progress` is cancelled.
     pub(super) fn write(&self, out: &mut impl Write, progress: &Progress) -> io::Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, out);
         self.program.steps.iter().try_for_each(|step| slot_of(step).map(drop))?;
@@ -55,10 +52,7 @@ fn read_plan(input: &mut impl Read) -> io::Result<ReplayPlan> {
     Ok(ReplayPlan { program: Program { steps, slots, ..Program::default() }, growths, name })
 }
 
-/// The slot that a step of a replay names.
-///
-/// # Errors
-/// A step that no trace records, so that no replay has it.
+/// The slot that a step of a replay names. Fails for a step that no trace records.
 fn slot_of(step: &Step) -> io::Result<Option<u32>> {
     match *step {
         Step::Alloc { slot, .. } | Step::Free { slot, .. } | Step::FreeLater { slot, .. } | Step::Complete { slot } => {

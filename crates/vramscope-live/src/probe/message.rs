@@ -93,11 +93,9 @@ pub struct End {
     pub final_reserved_bytes: u64,
     /// Allocated bytes at the end.
     pub final_allocated_bytes: u64,
-    /// Largest difference, over all samples, between the bytes the allocator reserved and what the driver counts for it. `None`
-    /// when the driver was not asked.
+    /// Largest difference between the allocator's reserved bytes and the driver's count. `None` when the driver was not asked.
     pub driver_difference_bytes: Option<u64>,
-    /// Largest difference, over all samples, between NVML's and the driver's count of used bytes on the card. `None` without
-    /// NVML.
+    /// Largest difference, over all samples, between NVML's and the driver's count of used bytes on the card. `None` without NVML.
     pub nvml_difference_bytes: Option<u64>,
     /// True when the allocator had to choose between equal free blocks of different segments, which depends on the driver's
     /// addresses. While false, no figure depends on where the driver puts segments.

@@ -4,8 +4,7 @@
 //! a real card through the CUDA driver API (feature `probe`). It reports [`Message`]s in this process or over a pipe from a child
 //! process, and a [`Recorder`] makes a [`Recording`](vramscope_core::model::Recording) of them.
 //!
-//! Only child processes open a real card, so that this process never owns a CUDA context and a crash in the driver does not end
-//! it.
+//! Only child processes open a real card, so that this process never owns a CUDA context and a crash in the driver does not end it.
 
 mod card;
 #[cfg(feature = "probe")]

@@ -1,5 +1,4 @@
-//! [`Nvml`]: NVML's figures about the probed card before there is a context, and about this process alone. Without the library
-//! only these figures are missing.
+//! [`Nvml`]: NVML's figures about the card before there is a context, and about this process. Optional: the probe runs without.
 
 use crate::nvml::{self, Handle};
 

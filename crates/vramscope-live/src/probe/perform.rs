@@ -72,7 +72,6 @@ enum Held {
     Pooled(u64),
 }
 
-/// Why a run ends early.
 enum Halt {
     OutOfMemory(String),
     Failed(String),

@@ -25,8 +25,7 @@ pub struct ReplayPlan {
 }
 
 impl ReplayPlan {
-    /// The requests of a device, after requests for what existed when the recording began. Costs some runs of the model, as
-    /// [`WhatIf::new`].
+    /// A device's requests, after those for what existed before the recording. Costs some runs of the model, as [`WhatIf::new`].
     ///
     /// # Errors
     /// One sentence: there is no such device, there is no trace, or reading was cancelled.
@@ -44,8 +43,7 @@ impl ReplayPlan {
     }
 }
 
-/// Bytes of the simulated card for a replay: the size of the recorded card when known, or else the usual size doubled until the
-/// requests fit. O(events).
+/// Bytes of the simulated card for a replay: the recorded card's when known, else the usual size doubled until all fits. O(events).
 pub(super) fn room_for(device: &DeviceRecording) -> u64 {
     if let Some(capacity) = device.capacity {
         return capacity;

@@ -51,8 +51,7 @@ impl Report {
         let hello = recorder.hello().clone();
         let recording = recorder.finish();
         let is_replay = hello.scenario == "replay";
-        // A scenario is diagnosed from the written file, as a user would open it. A replay may be long and expects no name, so it
-        // is not written.
+        // A scenario is diagnosed from its file, as a user opens it. A replay may be long and expects no name: it is not written.
         let read = if is_replay { None } else { Some(read_back(&recording)?) };
         let found = diagnosis(read.as_ref().unwrap_or(&recording), &Progress::new()).map_err(|e| e.to_string())?;
         let report = Report {

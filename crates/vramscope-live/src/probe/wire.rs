@@ -1,8 +1,7 @@
 //! The format in which a run and the process that started it talk over pipes: frames of `postcard`.
 //!
 //! A frame is its length as a little-endian `u32`, then one value of serde in postcard's encoding. A run first sends
-//! [`Hello`](Message::Hello), which has the version, and last [`End`](Message::End). A pipe that ends without it means that the
-//! run was killed.
+//! [`Hello`](Message::Hello), which has the version, and last [`End`](Message::End). Without it, the run was killed.
 
 use std::io::{self, Read, Write};
 

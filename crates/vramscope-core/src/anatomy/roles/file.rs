@@ -1,4 +1,4 @@
-//! The user's own rules as a file: what the window writes and the command line reads, and where it lies.
+//! The user's own rules as a file, which the window writes and the command line reads, and the file's location.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Role, Rule};
 
-/// A rule as the file has it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -26,18 +25,18 @@ fn is_on(is_on: &bool) -> bool {
     *is_on
 }
 
-/// The rules as text: a JSON list of `{"pattern": …, "role": …}`, first ones first.
+/// The rules as text: a JSON list of `{"pattern": …, "role": …}`, in order of priority.
 pub fn rules_to_text(rules: &[Rule]) -> String {
     let entries: Vec<Entry> =
         rules.iter().map(|r| Entry { pattern: r.pattern.clone(), role: r.role.name().to_owned(), is_on: r.is_on }).collect();
-    // Strings and booleans can always be written.
+    // Strings and booleans always serialise.
     serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
 }
 
-/// Why a text holds no rules. The sentence names the place, but not the file.
+/// Why a text contains no valid rules. The sentence names the position, but not the file.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesTextError {
-    /// No JSON, or JSON of another form.
+    /// Not JSON, or JSON of another form.
     #[error(
         "these are not role rules ({0}); write a list such as [{{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}}]"
     )]
@@ -45,14 +44,14 @@ pub enum RulesTextError {
     /// A rule names a role that does not exist.
     #[error("rule {number}: there is no role \"{role}\"; there are {}", Role::ALL.map(Role::name).join(", "))]
     UnknownRole {
-        /// Which rule, from 1.
+        /// Number of the rule, from 1.
         number: usize,
-        /// The role as the file names it.
+        /// The role as written in the file.
         role: String,
     },
 }
 
-/// Reads what [`rules_to_text`] wrote, or a person did.
+/// Reads rules as [`rules_to_text`] or a person writes them.
 ///
 /// # Errors
 /// [`RulesTextError`].
@@ -69,8 +68,7 @@ pub fn rules_from_text(text: &str) -> Result<Vec<Rule>, RulesTextError> {
         .collect()
 }
 
-/// Where the window keeps the rules: `vramscope/category_rules.json` in the user's folder for settings. `None` when the
-/// environment names no such folder.
+/// Where the window stores the rules: `vramscope/category_rules.json` in the user's configuration folder, if there is one.
 pub fn rules_path() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let base =

@@ -1,4 +1,4 @@
-//! [`Given`]: what the user's rules, the profiler, metadata and annotations say of allocations.
+//! [`Given`]: roles stated by the user's rules, the profiler, metadata and annotations.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -10,30 +10,30 @@ use crate::anatomy::Because;
 use crate::model::{DeviceRecording, FrameId, Recording, StackId, StrId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// What decided on one allocation.
+/// What decided the role of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Source {
-    /// A user's rule, by its index, matches this frame.
+    /// The user's rule with this index matches this frame.
     Rule(u16, FrameId),
-    /// The profiler says so.
+    /// The profiler states it.
     Profiler(StrId),
-    /// The user's metadata say so.
+    /// The user's metadata state it.
     Metadata(StrId),
-    /// It was made inside an annotation of this name.
+    /// It was made inside an annotation with this name.
     Annotation(StrId),
-    /// Stacks and lifetimes, as the anatomy reads them.
+    /// The anatomy inferred it from stacks and lifetimes.
     Anatomy(Because),
 }
 
-/// What is said of single allocations, beside what the anatomy tells.
+/// Roles stated for single allocations, independent of the anatomy.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) rules: Rules,
-    /// By stack: the first of the user's rules that matches, and the frame it matches.
+    /// By stack: the user's first matching rule, and the frame that it matches.
     by_stack: Vec<Option<(u16, FrameId)>>,
-    /// By lifetime, for the few that have one: what a note says.
+    /// By lifetime, for the few that have one: the note.
     noted: FxHashMap<u32, Noted>,
-    /// First event, the one after the last, and what a range names.
+    /// First event, end event (exclusive), role and name of each range.
     annotated: Vec<(u32, u32, Role, StrId)>,
 }
 
@@ -42,7 +42,7 @@ impl Given {
         let mut noted: FxHashMap<u32, Noted> = FxHashMap::default();
         for note in read_notes(recording, device) {
             let id = tables.lifetimes.of_event(note.event);
-            // A later note overrides an earlier one, and the profiler's overrides the user's.
+            // A later note overrides an earlier one, and the profiler's note overrides the user's.
             if id.is_some() && (note.is_profiler || noted.get(&id.0).is_none_or(|n| !n.is_profiler)) {
                 noted.insert(id.0, note);
             }
@@ -51,14 +51,14 @@ impl Given {
         Given { rules: rules.clone(), by_stack, noted, annotated: read_annotations(recording, device) }
     }
 
-    /// What the user's rules say of an allocation.
+    /// The role that the user's rules give to an allocation.
     pub(super) fn by_rule(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Role, Source)> {
         let stack = tables.lifetimes.stack(device, id);
         let (rule, frame) = self.by_stack.get(stack.0 as usize).copied().flatten()?;
         Some((self.rules.role(usize::from(rule)), Source::Rule(rule, frame)))
     }
 
-    /// What everything but the rules says of it.
+    /// The role from all sources except the rules.
     pub(super) fn without_rules(&self, _: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Role, Source)> {
         if let Some(note) = self.noted.get(&id.0) {
             let source = if note.is_profiler { Source::Profiler(note.text) } else { Source::Metadata(note.text) };
@@ -74,7 +74,7 @@ impl Given {
     }
 }
 
-/// For each stack the first of the user's rules that one of its frames matches.
+/// For each stack, the user's first rule that matches one of its frames.
 fn rules_by_stack(recording: &Recording, rules: &Rules) -> Vec<Option<(u16, FrameId)>> {
     if rules.is_empty() {
         return Vec::new();

@@ -1,8 +1,7 @@
-//! What each allocation is for, with what the user and the profiler say above what the recording's [anatomy](crate::anatomy) tells.
+//! The role of each allocation. Statements of the user and the profiler take precedence over the [anatomy](crate::anatomy).
 //!
-//! The sources, in the order they are believed: the user's own rules, the profiler's categories, the user's metadata, annotations that
-//! name a role, and last the anatomy: stacks, sizes and lives. [`Roles`] holds two bytes a lifetime; the reason is put into words
-//! when it is asked for ([`Roles::why`]).
+//! Sources by priority: the user's own rules, the profiler's categories, the user's metadata, annotations that name a role, the
+//! anatomy (stacks, sizes, lifetimes). [`Roles`] stores two bytes per lifetime; [`Roles::why`] builds the reason on demand.
 
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
@@ -32,16 +31,16 @@ pub use rules::{Rule, RuleError, Rules};
 pub struct Tally {
     /// Number of allocations.
     pub count: u64,
-    /// Bytes the program asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// Bytes of their whole blocks.
+    /// Bytes of the whole blocks.
     pub block_bytes: u64,
-    /// The part of `bytes` whose role is inferred; 0 unless the sum is over what is live at an instant.
+    /// The part of `bytes` whose role is inferred; always 0 unless the tally covers what is live at an instant.
     pub probable: u64,
 }
 
 impl Tally {
-    /// A sentence about what the user's own rules changed; `None` if nothing.
+    /// A sentence about what the user's own rules changed; `None` if they changed nothing.
     pub fn rules_sentence(&self) -> Option<String> {
         let is = if self.count == 1 { "is" } else { "are" };
         (self.count > 0).then(|| {
@@ -53,7 +52,7 @@ impl Tally {
         })
     }
 
-    /// The role these are in, with "probably" where that of most of them is inferred.
+    /// The role in words, with "probably" if it is inferred for more than half of the bytes.
     pub fn words(&self, role: Role) -> String {
         role.words(self.probable * 2 > self.bytes)
     }
@@ -66,10 +65,10 @@ impl Tally {
     }
 }
 
-/// A tally for each of [`Role::ALL`], in that order.
+/// One tally per role, in the order of [`Role::ALL`].
 pub type ByRole = [Tally; Role::ALL.len()];
 
-/// What every allocation of a device is for.
+/// The role of every allocation of a device.
 #[derive(Debug)]
 pub struct Roles {
     of: Vec<Role>,
@@ -77,16 +76,16 @@ pub struct Roles {
     decisions: Decisions,
     /// What the program was doing.
     pub anatomy: Anatomy,
-    /// Every allocation of the recording, by role: bytes handed out, not bytes held at once.
+    /// All allocations of the recording by role. These are bytes allocated over time, not bytes held at once.
     pub handed_out: ByRole,
-    /// What each of the user's rules decided, in the order of the rules given.
+    /// The allocations that each of the user's rules decided, in the order of the rules.
     pub by_rule: Vec<Tally>,
-    /// Allocations that are in another role because of those rules.
+    /// Allocations whose role differs because of those rules.
     pub changed: Tally,
 }
 
 impl Roles {
-    /// Decides what every allocation of a device is for. O(frames + lifetimes): about 100 ns a lifetime.
+    /// Decides the role of every allocation. O(frames + lifetimes), about 100 ns per lifetime.
     ///
     /// # Errors
     /// [`Cancelled`] when `progress` was asked to stop.
@@ -100,7 +99,7 @@ impl Roles {
         progress.check()?;
         let anatomy = Anatomy::read(recording, device, tables);
         progress.check()?;
-        // The anatomy knows PyTorch's programs: names and sizes of JAX's mean other things.
+        // The anatomy applies only to PyTorch programs; in JAX, names and sizes have other meanings.
         let is_jax = recording.source.format == Format::JaxMemoryProfile;
         let decisions = if is_jax { Decisions::default() } else { anatomy.decide(device, tables) };
         progress.check()?;
@@ -152,14 +151,14 @@ impl Roles {
         self.of.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Why an allocation is in its role. Decides again, for this one.
+    /// Why an allocation has its role. Repeats the decision for this one.
     pub fn why(&self, recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Reason {
         let (role, source) = self.decide(device, tables, id);
         let told = self.anatomy.telling_frame(tables.lifetimes.stack(device, id));
         self.given.reason(recording, role, source, told)
     }
 
-    /// Why some allocations are in their roles: each reason with what it decided, most bytes first. Decides again, for these.
+    /// Why some allocations have their roles: each reason with what it decided, most bytes first. Repeats the decision for these.
     pub fn reasons(
         &self,
         recording: &Recording,
@@ -177,22 +176,22 @@ impl Roles {
         found
     }
 
-    /// True where the role of an allocation is inferred from its size, its number or its life alone. O(1).
+    /// True if the role of an allocation is inferred only from its size, number or lifetime. O(1).
     pub fn is_probable(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
         matches!(self.decide(device, tables, id).1, Source::Anatomy(because) if because.is_probable())
     }
 
-    /// True for what a forward pass keeps in a graph that no backward pass uses. O(1).
+    /// True if a forward pass keeps it in a graph that no backward pass uses. O(1).
     pub fn is_kept_by_graph(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0).1 == Because::KeptByGraph
     }
 
-    /// True for what a forward pass keeps to the backward pass that follows it. O(1).
+    /// True if a forward pass keeps it until the backward pass that follows. O(1).
     pub fn lives_to_backward(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0).1 == Because::LivesToBackward
     }
 
-    /// True for the fp32 copy of a half-precision weight, which the optimizer steps. O(1).
+    /// True for an fp32 copy of a half-precision weight, which the optimizer updates. O(1).
     pub fn is_master_copy(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::OptimizerState, Because::TwiceAsLarge)
     }
@@ -202,18 +201,17 @@ impl Roles {
         self.decisions.of(id.0) == (Role::Gradients, Because::MovedWithWeight)
     }
 
-    /// True for what the backward pass computed again, as checkpointing does. O(1).
+    /// True if the backward pass computed it again, as with checkpointing. O(1).
     pub fn is_recomputed(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Activations, Because::Recomputed)
     }
 
-    /// True for what is left of such a graph from a pass before the history. O(1).
+    /// True for a leftover of such a graph from a pass before the history. O(1).
     pub fn is_of_older_graph(&self, id: LifetimeId) -> bool {
         self.decisions.of(id.0) == (Role::Activations, Because::OlderLeftover)
     }
 
-    /// What is held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first), by role; pending frees are among it.
-    /// Cost: the live set.
+    /// Memory held after `event` ([`NO_EVENT`](crate::tables::NO_EVENT): before the first) by role. O(live blocks).
     pub fn live_by_role(&self, device: &DeviceRecording, tables: &DeviceTables, event: u32) -> ByRole {
         let mut sums = ByRole::default();
         for id in tables.states.live_at(&tables.lifetimes, event) {
@@ -224,7 +222,7 @@ impl Roles {
         sums
     }
 
-    /// True when some allocation is in a role other than [`Role::Unknown`].
+    /// True if any allocation has a role other than [`Role::Unknown`].
     pub fn says_anything(&self) -> bool {
         self.handed_out.iter().zip(Role::ALL).any(|(t, c)| c != Role::Unknown && t.count > 0)
     }

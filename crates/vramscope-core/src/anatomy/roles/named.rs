@@ -10,14 +10,14 @@ pub(super) fn profiler_category(text: &str) -> Option<Role> {
         "optimizer_state" => Role::OptimizerState,
         "gradient" => Role::Gradients,
         "activation" => Role::Activations,
-        // What the backward pass makes on the way to gradients.
+        // Intermediate results of the backward pass.
         "temporary" | "autograd_detail" => Role::Temporaries,
         "input" => Role::Inputs,
         _ => return None,
     })
 }
 
-/// Words that name a role, in metadata and annotations. Longer ones first where one holds another.
+/// Words that name a role in metadata and annotations. A word that contains another one comes before it.
 const WORDS: [(&str, Role); 26] = [
     ("autocast_copies", Role::AutocastCopies),
     ("autocast copies", Role::AutocastCopies),
@@ -47,7 +47,7 @@ const WORDS: [(&str, Role); 26] = [
     ("gradients", Role::Gradients),
 ];
 
-/// The role a text names as a whole word: `kv_cache`, `my activations`. `no_grad` names none.
+/// The role that a text names as a whole word: `kv_cache`, `my activations`. `no_grad` names none.
 pub fn role_named(text: &str) -> Option<Role> {
     let lower = text.to_lowercase();
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -59,13 +59,13 @@ pub fn role_named(text: &str) -> Option<Role> {
     })
 }
 
-/// What a note of an event says.
+/// The content of an event's note.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
     pub(super) event: u32,
     pub(super) role: Role,
     pub(super) text: StrId,
-    /// From the profiler, and so above what the user's metadata say.
+    /// True for the profiler's note, which overrides the user's metadata.
     pub(super) is_profiler: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) fn read_notes(recording: &Recording, device: &DeviceRecording) -> Vec
     device.events.notes.iter().filter_map(read).collect()
 }
 
-/// Ranges of events, ascending and disjoint, in each of which an annotation names a role.
+/// Ascending, disjoint ranges of events, in each of which an annotation names a role.
 pub(super) fn read_annotations(recording: &Recording, device: &DeviceRecording) -> Vec<(u32, u32, Role, StrId)> {
     let times = &device.events.time_us;
     if !device.events.has_time {
@@ -100,7 +100,7 @@ pub(super) fn read_annotations(recording: &Recording, device: &DeviceRecording) 
             (from < to).then_some((from, to, a.depth, role, a.name))
         })
         .collect();
-    // Inner ranges are laid over outer ones: what an outer one has left on both sides stays its own.
+    // Inner ranges override outer ones; what remains of an outer range on both sides keeps its role.
     ranges.sort_by_key(|r| (r.2, r.0));
     let mut flat: Vec<(u32, u32, Role, StrId)> = Vec::new();
     for (from, to, _, role, name) in ranges {

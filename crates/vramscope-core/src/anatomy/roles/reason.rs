@@ -5,7 +5,7 @@ use super::given::{Given, Source};
 use crate::model::{FrameId, Recording};
 use crate::tables::frame_text;
 
-/// What a role rests on, most trusted first.
+/// The kind of evidence for a role, most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Trust {
@@ -18,11 +18,11 @@ pub enum Trust {
     Metadata,
     /// The name of a range that it was allocated in.
     Annotation,
-    /// A frame of the stack, and perhaps the lifetime.
+    /// A frame of the stack, possibly together with the lifetime.
     Stack,
     /// The lifetime alone, without a frame of the stack.
     Lifetime,
-    /// Nothing: the role is [`Role::Unknown`].
+    /// No evidence: the role is [`Role::Unknown`].
     Nothing,
 }
 
@@ -33,23 +33,23 @@ impl Trust {
     }
 }
 
-/// Why an allocation is in its role.
+/// Why an allocation has its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
-    /// The role that the reason is for.
+    /// The role.
     pub role: Role,
-    /// What it rests on.
+    /// The kind of evidence.
     pub trust: Trust,
     /// The frame that decided, when one did.
     pub frame: Option<FrameId>,
-    /// True where it is inferred from sizes, numbers and lives alone.
+    /// True if it is inferred only from sizes, numbers and lifetimes.
     pub is_probable: bool,
-    /// Without the name of the role: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
+    /// The sentence, without the role's name: "adam.py:143 _init_group is part of an optimizer, and it was kept after the step".
     pub sentence: String,
 }
 
 impl Given {
-    /// The reason in words. `told`: the frame of its stack that tells the part of the program.
+    /// The reason in words. `told` is the frame of the stack that shows the part of the program.
     pub(super) fn reason(&self, recording: &Recording, role: Role, source: Source, told: Option<FrameId>) -> Reason {
         let stacks = &recording.stacks;
         let place = |frame: FrameId| stacks.frame(frame).map_or_else(String::new, |frame| frame_text(stacks, frame));

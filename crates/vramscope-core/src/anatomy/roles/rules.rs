@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::Role;
 use crate::model::{Frame, StackTable};
 
-/// One rule as the user wrote it.
+/// One rule, as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rule {
-    /// A regular expression, looked for in each frame's `path/file.py:71 function`. Letters match without regard to case.
+    /// A regular expression, searched in each frame's `path/file.py:71 function`. Case-insensitive.
     pub pattern: String,
-    /// What allocations with such a frame are.
+    /// The role of allocations with such a frame.
     pub role: Role,
-    /// Rules that are off are kept and not used.
+    /// False for a rule that is stored but not applied.
     pub is_on: bool,
 }
 
@@ -24,24 +24,24 @@ impl Default for Rule {
     }
 }
 
-/// A pattern that cannot be read.
+/// A pattern that is not a valid regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Rule {} cannot be used: {text}", number)]
 pub struct RuleError {
-    /// Which rule, from 1.
+    /// Number of the rule, from 1.
     pub number: usize,
-    /// What is wrong with it.
+    /// The error in the pattern.
     pub text: String,
 }
 
-/// Rules, parsed. The first that matches a stack decides.
+/// Compiled rules. The first one that matches a stack decides.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     ready: Vec<(Option<Regex>, Role, String)>,
 }
 
 impl Rules {
-    /// Makes rules ready. Those that are off, empty or cannot be read match nothing; the errors say which those are.
+    /// Compiles rules. Rules that are off, empty or invalid match nothing; the errors name the invalid ones.
     pub fn new(rules: &[Rule]) -> (Self, Vec<RuleError>) {
         let mut errors = Vec::new();
         let ready = rules
@@ -58,12 +58,12 @@ impl Rules {
         (Rules { ready }, errors)
     }
 
-    /// How many rules were given, used or not.
+    /// Number of rules given, including unused ones.
     pub fn len(&self) -> usize {
         self.ready.len()
     }
 
-    /// True without any rule.
+    /// True if no rules were given.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
@@ -81,7 +81,7 @@ impl Rules {
     }
 }
 
-/// Longest compiled pattern, so that a careless one cannot take all memory.
+/// Size limit of a compiled pattern in bytes, so that a careless one cannot use all memory.
 const SIZE_LIMIT: usize = 1 << 20;
 
 fn read(pattern: &str) -> Result<Regex, String> {
@@ -92,7 +92,7 @@ fn read(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| format!("\"{pattern}\" is not a regular expression: {error}."))
 }
 
-/// The text of a frame that rules are matched with: `path/file.py:71 function`.
+/// The text that rules are matched against: `path/file.py:71 function`.
 pub(super) fn frame_text(stacks: &StackTable, frame: Frame) -> String {
     format!("{}:{} {}", stacks.text(frame.file), frame.line, stacks.text(frame.name))
 }

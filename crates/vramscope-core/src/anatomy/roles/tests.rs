@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{Action, Annotation, Frame, Note, NoteKind, PoolId, StackId, StackTableBuilder, StreamId};
 use crate::tables::NO_EVENT;
 
-/// Builds a recording event by event; each event is one microsecond after the last.
+/// Builds a recording event by event, one microsecond apart.
 #[derive(Default)]
 struct Script {
     stacks: StackTableBuilder,
@@ -50,7 +50,7 @@ impl Script {
         self.device.annotations.push(Annotation { name, start_us: i64::from(from), end_us: Some(i64::from(to)), depth });
     }
 
-    /// Role and trust of each allocation, in order of birth.
+    /// Role and evidence of each allocation, in order of allocation.
     fn read(self) -> Vec<(Role, Trust)> {
         let recording = Recording { devices: vec![self.device], stacks: self.stacks.finish(), ..Recording::default() };
         let device = &recording.devices[0];
@@ -110,7 +110,7 @@ fn the_innermost_telling_frame_decides() {
         vec![("/tmp/torchinductor_me/a.py", "call"), ("/x/torch/_functorch/wrappers.py", "backward"), ("t.py", "main")],
         vec![("/tmp/torchinductor_me/a.py", "call"), ("t.py", "main")],
         vec![("flashinfer/prefill.py", "_get_workspace_buffer"), ("t.py", "forward")],
-        // A custom Function runs forward under a script and backward under autograd's thread.
+        // A custom Function runs forward from the script and backward in autograd's thread.
         vec![("my.py", "gelu"), ("/x/torch/autograd/function.py", "apply"), ("t.py", "forward")],
         vec![("my.py", "gelu_back"), ("/x/torch/autograd/function.py", "apply")],
         vec![("t.py", "kv_append"), ("t.py", "main")],
@@ -127,7 +127,7 @@ fn the_innermost_telling_frame_decides() {
         found,
         [
             C::Weights,
-            // A program that trains keeps in a cache's class what backward needs.
+            // When training, a cache class may hold activations for the backward pass.
             C::Activations,
             C::Buckets,
             C::Temporaries,
@@ -186,13 +186,13 @@ fn lifetimes_beside_the_optimizers_steps_tell_the_rest() {
     assert_eq!(training(true, true), expected);
     assert_eq!(training(true, false), expected, "steps are found from the optimizer's own allocations");
     let mut without = training(false, true);
-    // Without stacks, what lives and dies within a step is told from nothing else.
+    // Without stacks, temporaries cannot be distinguished from activations within a step.
     without.iter_mut().zip(&expected).filter(|(f, e)| **f == C::Activations && **e == C::Temporaries).for_each(|(f, e)| *f = *e);
     assert_eq!(without, expected);
     assert_eq!(training(false, false), vec![C::Unknown; expected.len()], "nothing is known, and nothing is made up");
 }
 
-/// Layers built at the start, and requests of which each keeps a block that grows by copies: no optimizer, no library.
+/// Layers built at the start, then requests, each of which keeps a block that grows by copies. No optimizer, no library.
 fn serving(name: &str, replaces: bool) -> Vec<(Role, Trust)> {
     let mut s = Script::default();
     let layer = s.stack(&[("serve.py", "__init__"), ("serve.py", "main")]);
@@ -221,7 +221,7 @@ fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kep
     let found = serving("grow_cache", true);
     assert_eq!(found[..3], [(C::Weights, Trust::Lifetime), (C::Temporaries, Trust::Stack), (C::KvCache, Trust::Lifetime)]);
     assert!(found[3..].iter().all(|&f| f == (C::KvCache, Trust::Lifetime)), "{found:?}");
-    // Neither a name alone nor copies alone are enough.
+    // Neither a name alone nor copies alone are sufficient.
     for (name, replaces) in [("grow_cache", false), ("grow_buffer", true)] {
         let found = serving(name, replaces);
         assert!(found[2..].iter().all(|f| f.0 != C::KvCache), "{name}: {found:?}");
@@ -235,7 +235,7 @@ fn a_cache_of_ones_own_that_grows_by_copies_is_a_cache_and_what_is_built_and_kep
     assert!(s.read().iter().all(|&f| f == (C::Unknown, Trust::Nothing)));
 }
 
-/// A constructor that makes its table of positions with `einsum` is no forward pass, so its weights are no inputs of one.
+/// A constructor that makes a table of positions with `einsum` is not a forward pass, so its weights are not inputs of one.
 #[test]
 fn an_operator_that_a_constructor_calls_builds_the_model() {
     let read = |function: &str| {
@@ -258,7 +258,7 @@ fn an_operator_that_a_constructor_calls_builds_the_model() {
     assert_ne!(read("step"), Role::Weights, "a function that is not a constructor computes");
 }
 
-/// Keys and values that a script joins with those of the next token: two lines whose blocks grow alike. One alone may be of tokens or results.
+/// Keys and values that a script concatenates with the next token's: two lines whose blocks grow alike. One line may be tokens.
 #[test]
 fn two_lines_that_grow_alike_are_keys_and_values() {
     const MIB: u64 = 1 << 20;
@@ -280,7 +280,7 @@ fn two_lines_that_grow_alike_are_keys_and_values() {
     assert_eq!(read(&["tokens.py"]), 0);
 }
 
-/// Models that wait in host memory for their turn are weights, however short they stay. A weight that another takes the place of is not.
+/// Models that wait in host memory for their turn are weights, however short their stay. A replaced weight is not.
 #[test]
 fn weights_that_are_moved_away_are_weights() {
     let read = |is_converted: bool| {
@@ -332,7 +332,7 @@ fn words_name_roles_only_when_whole() {
     }
 }
 
-/// A model that a module makes, a list of the program's own with a block for each weight, and one step.
+/// A model made by a module, a list of the program's own with one block per weight, and one step.
 fn beside_weights(times: u64, library: bool) -> Vec<Role> {
     let mut s = Script::default();
     let model = s.stack(&[(MODULE, "_apply"), (MODULE, "cuda"), ("train.py", "main")]);
@@ -365,7 +365,7 @@ fn what_a_program_keeps_for_each_weight_is_its_optimizers() {
     assert_ne!(beside_weights(3, true), [Role::OptimizerState; 4]);
 }
 
-/// Rounds of a forward pass in a trace that names operators alone. Each round keeps what it makes to its end, or to the end of the trace.
+/// Rounds of a forward pass in a trace that names only operators. Each round keeps its blocks to its end, or the trace's.
 fn forward_only(rounds: usize, is_freed: bool) -> (usize, Option<crate::anatomy::Phase>, Vec<Role>) {
     let mut s = Script::default();
     s.device.events.sizes_are_blocks = true;
@@ -392,7 +392,7 @@ fn operators_of_layers_show_a_forward_pass_without_python() {
     let (steps, phase, roles) = forward_only(5, true);
     assert_eq!((steps, phase), (5, Some(crate::anatomy::Phase::Forward)));
     assert!(roles.iter().filter(|role| **role == Role::Activations).count() >= 43, "{roles:?}");
-    // What repeats and stays are the layers of one pass.
+    // Blocks that repeat and stay are the layers of one pass.
     let (steps, _, roles) = forward_only(5, false);
     assert_eq!((steps, roles), (0, vec![Role::Activations; 45]));
 }

@@ -1,4 +1,4 @@
-//! Steps beyond those that annotations mark: a call stack that allocates once in every marked step and continues to.
+//! Extends the steps beyond the annotated ones, by a call stack that allocates once in every annotated step and continues to do so.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -6,10 +6,10 @@ use super::{FEWEST, StepSource, Steps, percent, unevenness_of};
 use crate::model::{Action, DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// More allocations than this by one stack are not one per step.
+/// A stack with more allocations than this does not allocate once per step.
 const MOST: usize = 20_000;
 
-/// When each stack allocated, for the stacks that may do so once a step. O(lifetimes).
+/// The allocations of each stack that may allocate once per step. O(lifetimes).
 fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId, Vec<u32>> {
     let mut births: FxHashMap<StackId, Vec<u32>> = FxHashMap::default();
     for i in 0..tables.lifetimes.len() as u32 {
@@ -27,27 +27,27 @@ fn births(device: &DeviceRecording, tables: &DeviceTables) -> FxHashMap<StackId,
     births
 }
 
-/// A stretch outside the marked steps is one of them, or part of one, up to this many times the longest.
+/// A stretch outside the annotated steps counts as a step, or part of one, if it is at most this many times as long as the longest.
 const LONGEST: u32 = 2;
 
-/// Continues marked steps before and after the part of the recording that their annotations cover. `sure` is the first bound that
-/// an annotation gives (an optimizer step's end says nothing of where its own step began). What no stack continues stays outside
-/// the steps, and the confidence says so. O(lifetimes) when something is to be continued, else O(steps).
+/// Extends annotated steps before and after the part of the recording that annotations cover. `sure` is the index of the first
+/// bound that an annotation gives; the end of an optimizer step does not show where its step began. Events that no stack extends
+/// to stay outside the steps and reduce the confidence. O(lifetimes) if there is anything to extend, else O(steps).
 pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording, tables: &DeviceTables) -> Steps {
     let n = device.events.len() as u32;
     steps.marked = 0..steps.len();
     let marked = &steps.bounds[sure.min(steps.bounds.len())..];
     let (Some(&first), Some(&last)) = (marked.first(), marked.last()) else { return steps };
     let longest = marked.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-    // A first step that also sets everything up is longer than the others; only one that holds many of them is divided.
+    // A first step that includes all setup is longer than the others. Divide it only if it is long enough for many steps.
     let wants_before = first > 2 * LONGEST * longest.max(1) && first > n / 4;
-    // What follows the last one is a step only if it allocates like one: a program that ends frees much.
+    // Events after the last step form a step only if they allocate like one; a program that ends mostly frees.
     let allocations = |from: u32, to: u32| allocations(device, from, to).count();
     let typical = allocations(0, last) / steps.len().max(1);
     let allocates = allocations(last, n) > typical / 2 && !ends_a_step(device, &steps, last);
     let wants_after = n - last > LONGEST * longest.max(1) && allocates;
     if longest == 0 || !(wants_before || wants_after) {
-        // Without stacks, only where it fails: what runs on after the optimizer may be an evaluation.
+        // Without stacks, count it as a step only if it fails: work after the optimizer may be an evaluation.
         let has_stacks = device.events.stack.iter().any(|stack| stack.is_some());
         let is_one = match device.events.failure_at_end() {
             Some(_) if !has_stacks => allocations(last, n) > 0,
@@ -64,7 +64,7 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     let (before, after) = best.as_ref().map_or((&[][..], &[][..]), |b| (&b.before, &b.after));
     let sure_events = u64::from(last - if wants_before { first } else { steps.bounds[0] });
     let mut bounds = before.to_vec();
-    // What is before the first annotation may be all set-up: undivided it stays with the step that the annotation ends.
+    // Events before the first annotation may all be setup; undivided, they stay part of the step that the annotation ends.
     let kept = if before.is_empty() { &steps.bounds[..] } else { &steps.bounds[sure..] };
     let shift = bounds.len() + if wants_before && before.is_empty() { sure } else { 0 };
     bounds.extend(kept);
@@ -81,7 +81,7 @@ pub(super) fn continued(mut steps: Steps, sure: usize, device: &DeviceRecording,
     steps
 }
 
-/// The call stacks of the allocations among these events.
+/// The stacks of the allocations in a range of events.
 fn allocations(device: &DeviceRecording, from: u32, to: u32) -> impl Iterator<Item = StackId> {
     let within = from as usize..to as usize;
     let actions = device.events.action.get(within.clone()).unwrap_or_default();
@@ -89,20 +89,20 @@ fn allocations(device: &DeviceRecording, from: u32, to: u32) -> impl Iterator<It
     actions.iter().zip(stacks).filter(|(action, _)| **action == Action::Alloc).map(|(_, &stack)| stack)
 }
 
-/// Whether what follows the last marked step is the end of that step: its lines ran in steps before, but not in the first, which
-/// ended with the optimizer's call as all marked steps do. O(events).
+/// True if the events after the last annotated step are the end of that step: their lines ran in earlier steps, but not in the
+/// first, which ended with the optimizer's call as all annotated steps do. O(events).
 fn ends_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
     let of = |from, to| allocations(device, from, to).filter(|stack| stack.is_some());
     let [start, first, ..] = steps.bounds[..] else { return false };
     let after: FxHashSet<StackId> = of(last, device.events.len() as u32).collect();
     let between: FxHashSet<StackId> = of(first, last).collect();
-    // What is only set up is no step.
+    // Setup alone is not a step.
     let is_step = of(start, first).any(|stack| between.contains(&stack));
     let known = after.intersection(&between).count();
     is_step && known * 2 > after.len() && !of(start, first).any(|stack| after.contains(&stack))
 }
 
-/// Whether the lines that run after the last marked step ran in steps before. O(events).
+/// True if the lines that run after the last annotated step ran in earlier steps. O(events).
 fn begins_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
     let of = |from, to| allocations(device, from, to).filter(|stack| stack.is_some());
     let Some(&start) = steps.bounds.first() else { return false };
@@ -111,17 +111,17 @@ fn begins_a_step(device: &DeviceRecording, steps: &Steps, last: u32) -> bool {
     after.intersection(&before).count() * 2 > after.len()
 }
 
-/// What a stack says of the steps outside the marked ones.
+/// Steps outside the annotated ones, as one stack shows them.
 struct Beyond {
     stack: StackId,
-    /// Bounds before the first marked one, ascending.
+    /// Bounds before the first annotated step, ascending.
     before: Vec<u32>,
-    /// Bounds after the last marked one, ascending.
+    /// Bounds after the last annotated step, ascending.
     after: Vec<u32>,
     confidence: u8,
 }
 
-/// The stack that divides what is outside most evenly, of those that allocate once in every marked step.
+/// Of the stacks that allocate once in every annotated step, the one that divides the rest most evenly.
 fn candidates(
     marked: &[u32],
     wants_before: bool,
@@ -161,7 +161,7 @@ fn candidates(
         let (mut before, mut after) = (Vec::new(), Vec::new());
         if wants_after {
             let starts = begins(&births[to..]);
-            // The first of them begins where the last marked step ends.
+            // The first extended step begins where the last annotated one ends.
             let Some(&next) = starts.first() else { continue };
             if f64::from(next.abs_diff(last)) > mean / 2.0 {
                 continue;
@@ -169,7 +169,7 @@ fn candidates(
             after.extend(starts.iter().skip(1).copied().filter(|&s| s > last));
             let open = after.last().copied().unwrap_or(last);
             let end = (f64::from(open) + mean).min(f64::from(n)) as u32;
-            // What is left after the last whole step, up to half a one, belongs to it.
+            // A remainder after the last whole step, up to half a step, is added to it.
             after.push(if f64::from(n - end) < mean / 2.0 { n } else { end });
         }
         if wants_before {
@@ -188,7 +188,7 @@ fn candidates(
         let led: Vec<u32> = before.iter().copied().chain(std::iter::once(first)).collect();
         let (long_after, uneven_after) = uneven(&joined);
         let (long_before, uneven_before) = uneven(&led);
-        // Steps outside that are much shorter or longer than the marked ones are something else.
+        // If the steps outside are much shorter or longer than the annotated ones, they are something else.
         let alike = [long_after, long_before].into_iter().map(|l| l.min(mean) / l.max(mean).max(1.0)).fold(1.0, f64::min);
         let unevenness = uneven_after.max(uneven_before);
         if alike < 0.5 || unevenness > 0.6 {

@@ -1,26 +1,25 @@
-//! Where each step is over: once `zero_grad` has freed its gradients, at the same instant of each step.
+//! Where each step is over: once `zero_grad` has freed its gradients, at the same point of every step.
 
 use crate::anatomy::{Part, Phases};
 use crate::model::DeviceRecording;
 use crate::tables::{DeviceTables, LifetimeId, Quantity};
 
-/// Without a forward pass to tell, so many allocations into the next step are its inputs.
+/// Without a forward pass to go by, up to this many allocations into the next step are its inputs.
 const INPUTS: u32 = 8;
-/// What a log or a counter keeps is less than a part in this many.
+/// Differences below 1/n are ignored; a log or a counter keeps less.
 const ODD: u64 = 1000;
 
-/// The event after which each step is over: from its last allocation to the first of the next forward pass, where least is in
-/// use. The last step is left out where it has no such instant: it is cut short, or only the next step would free its gradients.
-/// Where memory at the bounds is more even from step to step, each step is over there.
-/// O(steps + events between the passes).
+/// The event after which each step is over: the instant of least use between its last allocation and the first of the next forward
+/// pass. The last step is left out if it has no such instant: it is cut short, or only the next step would free its gradients. If
+/// memory at the step bounds is more even from step to step, uses those instead. O(steps + events between the passes).
 pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, phases: &Phases, bounds: &[u32]) -> Vec<u32> {
     let (lifetimes, events) = (&tables.lifetimes, device.events.len() as u32);
     let rows = |bound: u32| bound.checked_sub(1).map_or(lifetimes.initial_count() as u32, |event| lifetimes.born_by(event));
     let born = |row: u32| if (row as usize) < lifetimes.len() { lifetimes.born(LifetimeId(row)) } else { events };
     let at = |of: Quantity, end: u32| tables.curves.at(device, lifetimes, of, end.saturating_sub(1));
-    // The first instant of the least in use.
+    // The first instant of least use.
     let least = |from: u32, to: u32| (from..to.max(from + 1)).min_by_key(|&end| at(Quantity::Active, end)).unwrap_or(from);
-    // The same tensors may lie in blocks of other sizes.
+    // Compare requested bytes, because the same tensors may lie in blocks of other sizes.
     let tensors = |end: u32| at(Quantity::Requested, end);
     let is_alike = |a: u32, b: u32| tensors(a).abs_diff(tensors(b)) <= tensors(a) / ODD;
     let mut forwards = phases.runs.iter().filter(|run| run.part == Part::Forward).map(|run| run.rows.0).peekable();
@@ -34,7 +33,7 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
         let from = born(next - 1) + 1;
         while forwards.next_if(|&row| row < next).is_some() {}
         let pass = forwards.peek().copied().filter(|&row| row < last).unwrap_or(last.min(next + INPUTS));
-        // The next step may hold its inputs meanwhile, which are not this one's, if what it frees is not much more.
+        // Meanwhile the next step may hold its own inputs. That is acceptable if waiting would not free much more.
         let (own, any) = (least(from, born(next) + 1), least(from, born(pass) + 1));
         is_next_needed = tensors(any) < tensors(own) - tensors(own) / ODD;
         ends.push(if is_next_needed { any } else { own });
@@ -48,7 +47,7 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
     }
     let Some(&before) = ends.last() else { return vec![to] };
     let (first, next) = (rows(from), rows(to));
-    // The last step may end with the recording, and has what comes after the loop.
+    // The last step may end with the recording and include what follows the loop.
     let is_open = to >= events;
     let last = if is_open { next.min(first + usual) } else { next };
     if last == first || (is_open && (last - first) * 10 < usual * 9) {
@@ -56,7 +55,7 @@ pub(in crate::anatomy) fn find(device: &DeviceRecording, tables: &DeviceTables, 
     }
     let own = born(last - 1) + 1;
     let stop = (own + freed.0).min(born(last));
-    // The program's end frees what is older.
+    // When the program ends, it also frees older blocks.
     let gives_back = |event: u32| lifetimes.of_event(event).0 < first;
     let is_like = || !is_open && !is_next_needed && stop == own + freed.0 && !(own..stop).any(gives_back);
     if is_alike(before, stop) || is_like() {

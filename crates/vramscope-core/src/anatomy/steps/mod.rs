@@ -1,4 +1,4 @@
-//! Steps: the iterations of a program's own loop, from annotations where the recording has them, else from what its stacks say
+//! Steps: the iterations of the program's own loop, from annotations if the recording has them, otherwise from stacks
 //! ([`Anatomy`]); and what each step did to memory.
 
 use std::ops::Range;
@@ -19,29 +19,29 @@ pub(super) use ends::find as ends;
 /// How steps were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StepSource {
-    /// They were not: the recording is one stretch.
+    /// No steps were found: the recording is one stretch.
     #[default]
     None,
-    /// Ranges of this name ended them: `ProfilerStep`, `Optimizer.step`.
+    /// Each step ends with a range of this name: `ProfilerStep`, `Optimizer.step`.
     Annotation(String),
-    /// Ranges of this name, the program's own (`record_function("train_step")`), began them: they come evenly and fill the recording.
+    /// Each step begins with a range of this name (`record_function("train_step")`); they are evenly spaced and fill the recording.
     Range(String),
-    /// The optimizer ends each; where it is called: `train.py:71`.
+    /// Each step ends with the optimizer; the place that calls it: `train.py:71`.
     Optimizer(String),
-    /// Each is a forward and a backward pass.
+    /// Each step is a forward and a backward pass.
     Backward,
-    /// Each is a backward pass: the history begins behind the forward pass.
+    /// Each step is a backward pass; the history begins after the forward pass.
     BackwardAlone,
     /// Each step is this many calls of the model (0 means one), from this line: `eval.py:30`.
     Call(String, u32),
-    /// Each is one call of `generate`, or one round of a loop that generates, from here.
+    /// Each step is one call of `generate`, or one round of a generation loop, from this line.
     Generation(String),
-    /// The same requests come again in the same order. Inferred, and to be shown as such.
+    /// The same requests repeat in the same order. Inferred, and must be shown as inferred.
     Period,
 }
 
 impl StepSource {
-    /// PyTorch's own annotations of optimizers.
+    /// True for PyTorch's own annotations of optimizers.
     pub(crate) fn is_optimizer(&self) -> bool {
         matches!(self, StepSource::Annotation(name) if name == "Optimizer.step")
     }
@@ -52,28 +52,27 @@ impl StepSource {
 pub struct Steps {
     /// Step i holds events `bounds[i]..bounds[i + 1]`; empty when no steps were found.
     pub bounds: Vec<u32>,
-    /// Where they come from.
+    /// How they were found.
     pub source: StepSource,
-    /// How sure it is that these are the steps of the recording, in percent: 100 where PyTorch's own annotations say so, less
-    /// the more the distances between repetitions differ. Events outside all steps count as nothing, those of continued steps
-    /// as their repetition deserves.
+    /// Confidence in these steps, in percent: 100 for PyTorch's own annotations, less the more the distances between repetitions
+    /// vary. Events outside all steps count as 0, and extended steps count by the evenness of their repetition.
     pub confidence: u8,
-    /// The steps that annotations mark, by their index; empty where none do.
+    /// Indices of the annotated steps; empty if there are none.
     pub marked: Range<usize>,
-    /// The stack whose allocations, once in every marked step, continue the steps beyond the marked ones.
+    /// The stack that extends the steps: it allocates once in every annotated step and beyond.
     pub continued_by: Option<StackId>,
-    /// The events within each call of `Optimizer.step`, the end exclusive, where annotations tell them; they may be of several optimizers.
+    /// The events of each annotated `Optimizer.step` call, end exclusive; possibly of several optimizers.
     pub optimizer: Vec<(u32, u32)>,
-    /// Where what each step leaves behind is measured, the end exclusive: see [`Steps::over`].
+    /// Where the memory left by each step is measured (exclusive event index), see [`Steps::over`].
     pub ends: Vec<u32>,
 }
 
-/// The number of a step for people, who count from 1: that of the first is `1`. In JSON it is its index.
+/// The number of a step for display, from 1; JSON uses the index.
 pub fn number(step: usize) -> String {
     count(step as u64 + 1)
 }
 
-/// Fewest repetitions that make a pattern.
+/// Fewest repetitions that count as a pattern.
 const FEWEST: usize = 4;
 
 impl Steps {
@@ -88,12 +87,12 @@ impl Steps {
         if bounds.len() < 2 {
             return Steps::default();
         }
-        // What was measured on recordings whose steps are known; without stacks what was never measured is trusted less.
+        // Measured on recordings with known steps. Detection without stacks was never measured and gets less confidence.
         let confidence = if source == StepSource::Period { 80 } else { 95 };
         Steps { bounds, source, confidence, ..Steps::default() }
     }
 
-    /// How they were found, for a line under a title: `each ends with the optimizer's step (train.py:71)`.
+    /// How they were found, as a subtitle: `each ends with the optimizer's step (train.py:71)`.
     pub fn how(&self) -> String {
         let at = |place: &str| if place.is_empty() { String::new() } else { format!(" ({place})") };
         match &self.source {
@@ -110,7 +109,7 @@ impl Steps {
         }
     }
 
-    /// What annotations leave open, and what was made of it; `None` where they mark every step and cover the recording.
+    /// What the annotations leave open and how it was handled; `None` if they mark every step and cover the recording.
     pub fn caveat(&self, names: &crate::tables::StackNames, events: usize) -> Option<String> {
         if self.marked.is_empty() || events == 0 {
             return None;
@@ -138,8 +137,8 @@ impl Steps {
         }
     }
 
-    /// Where a step is over, the end exclusive: where `zero_grad` has freed its gradients, if it does so before the next forward
-    /// pass. `None` for a last step without an instant like those of the others.
+    /// The event (exclusive) at which a step is over: after `zero_grad` has freed its gradients, if it does so before the next
+    /// forward pass. `None` for a last step that has no instant comparable to those of the others.
     pub fn over(&self, step: usize) -> Option<u32> {
         let ends = if self.ends.is_empty() { self.bounds.get(1..)? } else { &self.ends };
         ends.get(step).copied()
@@ -150,7 +149,7 @@ impl Steps {
         self.bounds.len().saturating_sub(1)
     }
 
-    /// All of them as one.
+    /// All steps joined into one.
     pub(super) fn joined(mut self) -> Self {
         self.bounds = self.bounds.first().into_iter().chain(self.bounds.last()).copied().collect();
         self.marked = 0..self.len();
@@ -162,17 +161,17 @@ impl Steps {
         self.len() == 0
     }
 
-    /// True where neither annotations nor stacks say so, but only requests that come again.
+    /// True if the steps come only from repeating requests, not from annotations or stacks.
     pub fn is_inferred(&self) -> bool {
         self.source == StepSource::Period
     }
 
-    /// True for a step that no annotation marks: an inferred one, or one that continues the marked ones.
+    /// True for a step that is not annotated: an inferred one, or one that extends the annotated ones.
     pub fn is_inferred_at(&self, step: usize) -> bool {
         self.is_inferred() || (self.continued_by.is_some() && !self.marked.contains(&step))
     }
 
-    /// The step of an event in words: `2`, `2, inferred`, `before the first`; `None` without steps.
+    /// The step of an event in words: `2`, `2, inferred`, `before the first`; `None` if there are no steps.
     pub fn words_at(&self, event: u32) -> Option<String> {
         let (&first, true) = (self.bounds.first()?, !self.is_empty()) else { return None };
         Some(match self.of(event) {
@@ -190,7 +189,7 @@ impl Steps {
     }
 }
 
-/// The steps that annotations mark: PyTorch's, otherwise ranges of the user; `None` without any.
+/// The annotated steps: PyTorch's annotations, otherwise the user's ranges; `None` without either.
 pub(super) fn annotated(
     recording: &Recording,
     device: &DeviceRecording,
@@ -200,13 +199,13 @@ pub(super) fn annotated(
     by_annotation(recording, device, tables, has_stacks).or_else(|| by_range(recording, device, tables))
 }
 
-/// The step that the only mark of an optimizer ends; `None` where there is none or several.
+/// The step that ends with the only optimizer annotation; `None` if there is none or several.
 pub(super) fn single(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     by_annotation(recording, device, tables, false).filter(|steps| steps.source.is_optimizer() && steps.len() == 1)
 }
 
-/// A step ends where its optimizer step ends, or where the profiler's step does. The profiler's also begins: what is before the
-/// first is set-up. An optimizer step does not say where its own step began.
+/// A step ends where its annotated optimizer step ends, or where the profiler's step ends. The profiler also marks beginnings, so
+/// what comes before its first step is setup. An optimizer step does not show where its own step began.
 fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables, has_stacks: bool) -> Option<Steps> {
     if !device.events.has_time {
         return None;
@@ -237,8 +236,7 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     ranges.sort_unstable();
     let begins = ranges.first().filter(|_| key == "ProfilerStep").map(|r| r.0 as u32);
     if key == "Optimizer.step" {
-        // Optimizers that step one after the other, as Muon and AdamW do, end the same step: nothing is allocated between them, and no
-        // gradient is set to zero.
+        // Optimizers in direct succession, such as Muon and AdamW, end the same step: no allocations or zeroed gradients between.
         let allocates = |from: usize, to: usize| device.events.action.get(from..to).is_some_and(|e| e.contains(&Action::Alloc));
         let mut apart = ranges.clone();
         apart.dedup_by(|next, last| {
@@ -248,11 +246,11 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
             }
             is_same
         });
-        // On a device that does nothing between them, nothing tells.
+        // If the device does nothing between them, they cannot be distinguished this way.
         if apart.len() > 1 || ranges.len() == 2 {
             ranges = apart;
         }
-        // Of optimizers of several kinds that take turns, each after a pass of its own, the last one ends the step.
+        // If optimizers of several kinds take turns, each after its own pass, the last one ends the step.
         let turns = taking_turns(&optimizers.iter().map(|o| o.1).collect::<Vec<_>>());
         let is_apart = optimizers.windows(2).all(|w| allocates(w[0].0.1, w[1].0.0));
         if turns > 1 && is_apart && ranges.len() == optimizers.len() {
@@ -276,8 +274,8 @@ fn by_annotation(recording: &Recording, device: &DeviceRecording, tables: &Devic
     Some(beyond::continued(found, usize::from(begins.is_none()), device, tables))
 }
 
-/// The last optimizer step of each backward pass, where each parameter has an optimizer that steps in a hook: hardly anything is allocated
-/// between most of the steps, and a whole forward pass before some.
+/// The last optimizer step of each backward pass, if each parameter has its own optimizer in a hook: between most of these steps
+/// hardly anything is allocated, and between some of them a whole forward pass.
 fn last_of_each_backward(ranges: &[(usize, usize)], tables: &DeviceTables) -> Option<Vec<(usize, usize)>> {
     const FEW: std::ops::RangeInclusive<u32> = 1..=3;
     const PASS: u32 = 16;
@@ -290,25 +288,25 @@ fn last_of_each_backward(ranges: &[(usize, usize)], tables: &DeviceTables) -> Op
     is_so.then(|| ranges.iter().enumerate().filter(|&(at, _)| ends_pass(at)).map(|(_, &range)| range).collect())
 }
 
-/// After how many optimizer steps as many requests come again, where two or three optimizers of one kind take turns; 1 otherwise. Batches of other
-/// lengths make as many requests as the others.
+/// If two or three optimizers of one kind take turns: the number of optimizer steps after which the count of requests repeats;
+/// otherwise 1. Batches of other lengths make the same number of requests.
 fn by_requests(ranges: &[(usize, usize)], tables: &DeviceTables) -> usize {
     const MOST: usize = 3;
-    /// What is made in the microsecond in which one ends may count to either.
+    /// Blocks made in the microsecond in which a step ends may count for either step.
     const ODD: u32 = 2;
     let made: Vec<u32> = ranges.iter().map(|r| tables.lifetimes.born_by(r.1 as u32)).collect();
     let counts: Vec<u32> = made.windows(2).map(|w| w[1] - w[0]).collect();
     let comes_again = |turns: usize| {
-        // The first ones make workspaces and states.
+        // The first ones also make workspaces and optimizer state.
         let steady = counts.get(turns..).unwrap_or_default();
-        // What makes nothing is the replay of a CUDA graph, or a step with it.
+        // A step without allocations is the replay of a CUDA graph, or contains one.
         let makes = steady.iter().all(|&made| made > ODD);
         makes && steady.len() >= 2 * turns && steady.windows(turns + 1).all(|w| w[0].abs_diff(w[turns]) <= ODD)
     };
     (1..=MOST).find(|&turns| comes_again(turns)).unwrap_or(1)
 }
 
-/// How many different names come one after the other, again and again in the same order; 1 where they do not.
+/// The number of different names that repeat in the same order; 1 if they do not.
 fn taking_turns<T: PartialEq>(names: &[T]) -> usize {
     let turns = names.iter().skip(1).position(|name| *name == names[0]).map_or(names.len(), |at| at + 1);
     let is_round = names.len() >= 2 * turns && names.iter().zip(names.iter().skip(turns)).all(|(a, b)| a == b);
@@ -316,16 +314,16 @@ fn taking_turns<T: PartialEq>(names: &[T]) -> usize {
     if is_round && names.iter().enumerate().take(turns).all(is_new) { turns } else { 1 }
 }
 
-/// The name that ranges of one kind share: `step 12`, `step#13` and `step_14` are all `step`.
+/// The common name of ranges of one kind: `step` for `step 12`, `step#13` and `step_14`.
 pub fn kind(name: &str) -> &str {
     let cut = name.trim_end_matches(|c: char| c.is_ascii_digit() || c.is_whitespace() || "#_-:/[]()=".contains(c));
     if cut.is_empty() { name } else { cut }
 }
 
-/// How PyTorch's own ranges around compiled code begin.
+/// Prefixes of PyTorch's own ranges around compiled code.
 const COMPILED: [&str; 3] = ["## Call CompiledFxGraph", "Torch-Compiled Region", "TorchDynamo Cache Lookup"];
 
-/// The user's ranges that follow one another evenly over most of the recording; of several kinds the one that covers most of it.
+/// Steps from the user's ranges that are evenly spaced over most of the recording; of several kinds, the one that covers most.
 fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTables) -> Option<Steps> {
     if !device.events.has_time {
         return None;
@@ -336,7 +334,7 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     for a in &device.annotations {
         let Some(end) = a.end_us else { continue };
         let name = recording.stacks.text(a.name);
-        // Parts of a model that are loaded one after the other are not steps, nor are graphs that PyTorch compiled, which may be layers.
+        // Parts of a model loaded one after the other are not steps, nor are PyTorch's compiled graphs, which may be layers.
         if name.to_ascii_lowercase().contains("load") || COMPILED.iter().any(|mark| name.starts_with(mark)) {
             continue;
         }
@@ -351,7 +349,7 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
         }
         let starts: Vec<u32> = list.iter().map(|r| r.0).collect();
         let covered: u32 = list.iter().map(|r| r.1 - r.0).sum();
-        // The annotations may stop long before the events do; within their own part they have to follow one another.
+        // Annotations may stop long before the events do; check evenness only within their own part.
         let span = list[list.len() - 1].1 - list[0].0;
         let Some(uneven) = unevenness(&starts, span) else { continue };
         let better = best.is_none_or(|(c, _, other)| (covered, std::cmp::Reverse(name)) > (c, std::cmp::Reverse(other)));
@@ -366,25 +364,25 @@ fn by_range(recording: &Recording, device: &DeviceRecording, tables: &DeviceTabl
     bounds.dedup();
     let found = Steps { bounds, source: StepSource::Range(name.to_owned()), confidence: percent(uneven), ..Steps::default() };
     let steps = beyond::continued(found, 0, device, tables);
-    // Ranges in a small part of the recording, which nothing continues, are not its steps.
+    // Ranges in a small part of the recording that nothing extends are not its steps.
     let covered = steps.bounds.last()? - steps.bounds.first()?;
     (covered > n / 2).then_some(steps)
 }
 
-/// Standard deviation of the distances between places over their mean; `None` when they cannot be steps: too close, or in too
+/// Standard deviation of the distances divided by their mean. `None` if the places cannot be steps: too close together, or in too
 /// small a part of the recording's `n` events.
 fn unevenness(places: &[u32], n: u32) -> Option<f64> {
     let (first, last) = (*places.first()?, *places.last()?);
     let span = last - first;
     let mean = f64::from(span) / (places.len().max(2) - 1) as f64;
-    // A step is more than a handful of events, and steps fill most of a recording.
+    // A step has more than a handful of events, and steps fill most of a recording.
     if mean < 6.0 || f64::from(span) < 0.5 * f64::from(n) {
         return None;
     }
     Some(unevenness_of(places).1)
 }
 
-/// Mean of the distances between ascending places, at least two, and their standard deviation over it.
+/// Mean of the distances between at least two ascending places, and their standard deviation divided by it.
 fn unevenness_of(places: &[u32]) -> (f64, f64) {
     let number = (places.len().max(2) - 1) as f64;
     let mean = f64::from(places[places.len() - 1] - places[0]) / number;
@@ -392,12 +390,12 @@ fn unevenness_of(places: &[u32]) -> (f64, f64) {
     (mean, variance.sqrt() / mean.max(1.0))
 }
 
-/// Confidence in repetitions of this unevenness.
+/// The confidence for repetitions of this unevenness.
 fn percent(unevenness: f64) -> u8 {
     ((1.0 - unevenness) * 99.0).clamp(0.0, 99.0) as u8
 }
 
-/// What a step did to memory. Bytes are whole blocks, as `torch.cuda.memory_stats` counts `active_bytes`.
+/// What a step did to memory. Bytes are those of whole blocks, like `active_bytes` of `torch.cuda.memory_stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepFigures {
     /// Its first event, inclusive.
@@ -412,25 +410,24 @@ pub struct StepFigures {
     pub peak_event: u32,
     /// The fewest bytes in use within it.
     pub floor: u64,
-    /// Bytes in use when it is over: without its gradients, where `zero_grad` frees them before the next forward pass.
+    /// Bytes in use when the step is over: without its gradients, if `zero_grad` frees them before the next forward pass.
     pub after: u64,
-    /// The most reserved within it.
+    /// The most bytes reserved within it.
     pub reserved: u64,
-    /// Bytes allocated within it, freed since or not.
+    /// Bytes allocated within it, whether or not they were freed since.
     pub allocated: u64,
-    /// Number of allocations within it, freed since or not.
+    /// Number of allocations within it, whether or not they were freed since.
     pub allocations: u64,
-    /// Bytes allocated within it that outlive the next step: what that one replaces, as a loss, is not kept. `None` for the last
-    /// step.
+    /// Bytes allocated within it that outlive the next step, unlike a loss, which the next step replaces. `None` for the last step.
     pub kept: Option<u64>,
-    /// The recording does not show where it is over, as it does for the steps before it: its growth compares with nothing.
+    /// True if the recording does not show where the step is over, unlike earlier steps; its growth cannot be compared.
     pub is_open: bool,
     /// Microseconds from its first event to its last; 0 without times.
     pub micros: i64,
 }
 
 impl StepFigures {
-    /// Bytes in use after it less those before it.
+    /// Bytes in use after the step minus those before it.
     pub fn growth(&self) -> i64 {
         self.after as i64 - self.before as i64
     }

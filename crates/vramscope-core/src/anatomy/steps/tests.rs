@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::{Action, Annotation, PoolId, StackTableBuilder, StreamId};
 
-/// `steps` steps of ten allocations and ten frees, a microsecond each; in each step `kept` bytes stay.
+/// `steps` steps of ten allocations and ten frees, one microsecond apart; each step leaves `kept` bytes.
 fn training(steps: i64, kept: u64) -> DeviceRecording {
     let mut d = DeviceRecording::default();
     d.events.has_time = true;
@@ -68,7 +68,7 @@ fn what_comes_before_the_first_profiled_step_is_none_of_it() {
     assert_eq!((steps.len(), steps.bounds[0], steps.of(61), steps.of(62)), (6, 62, None, Some(0)));
     let f = figures(&r.devices[0], &tables, &steps, &Progress::new()).expect("not cancelled");
     assert!(f.iter().all(|s| s.allocations == 11 && s.growth() == 512), "{f:?}");
-    // The end of an optimizer's step says nothing of where its own step began.
+    // The end of an optimizer step does not show where its step began.
     let named: Vec<(&str, i64, i64)> = ranges.iter().map(|r| ("Optimizer.step#SGD", r.1 + 25, r.2)).collect();
     let r = recording(training(8, 512), &named);
     let tables = DeviceTables::build(&r.devices[0], &Progress::new()).expect("not cancelled");
@@ -130,8 +130,8 @@ fn ranges_that_overlap_or_cover_little_are_not_steps() {
     }
 }
 
-/// `steps` steps of training with stacks: one that allocates first in every step, one ten times in it. After step `broken`
-/// nothing comes back: every allocation has a stack of its own.
+/// `steps` training steps with stacks: one stack allocates first in every step, another ten times in it. After step `broken`
+/// nothing repeats: every allocation has its own stack.
 fn with_stacks(steps: u64, broken: u64, annotated: std::ops::Range<i64>, name: &str) -> Recording {
     let mut b = StackTableBuilder::new();
     let mut d = DeviceRecording::default();
@@ -193,7 +193,7 @@ fn steps_go_on_where_annotations_stop_and_say_so() {
         let caveat = caveat.expect("a part is annotated");
         assert!(caveat.contains("continued from zero_grad:1") && caveat.contains(" % of the events"), "{caveat}");
     }
-    // Where they cover everything there is nothing to add.
+    // If annotations cover everything, nothing is extended.
     let (steps, caveat) = found(&with_stacks(40, 40, 0..40, "ProfilerStep"));
     assert_eq!((steps.len(), steps.confidence, steps.marked.clone(), caveat), (40, 100, 0..40, None));
     assert_eq!(steps.continued_by, None);
@@ -285,8 +285,7 @@ fn what_a_program_frees_at_its_end_is_no_step() {
     assert_eq!((steps.len(), steps.bounds[8]), (8, 8 * 31));
 }
 
-/// Steps of an input, activations and gradients, without stacks. The gradients are freed after the optimizer's step, or once the
-/// next step has its input.
+/// Steps of input, activations and gradients, without stacks. Gradients are freed after the optimizer, or after the next input.
 fn with_gradients(steps: u64, zeroes_late: bool) -> Recording {
     const FREE: [Action; 2] = [Action::FreeRequested, Action::FreeCompleted];
     let mut d = DeviceRecording::default();
@@ -330,13 +329,13 @@ fn a_step_is_over_once_its_gradients_are_freed() {
     };
     let (last, after, _) = read(false);
     assert!(last.is_some() && after == [0; 5], "{after:?}");
-    // The last step has no next one that frees its gradients.
+    // The gradients of the last step are not freed by a next step.
     let (last, after, is_open) = read(true);
     assert_eq!((last, &after[..4], &is_open[3..]), (None, &[512; 4][..], &[false, true][..]), "{after:?}");
 }
 
-/// Iterations of a forward pass, a backward pass and gradients that a `GradScaler` unscales. Of those in `skipped` the gradients overflow, and
-/// the optimizer does nothing.
+/// Iterations of a forward pass, a backward pass and gradients that a `GradScaler` unscales. In those listed in `skipped` the
+/// gradients overflow, and the optimizer does nothing.
 fn scaled(iterations: u64, skipped: &[u64]) -> Recording {
     let mut stacks = StackTableBuilder::new();
     let mut stack = |frames: &[(&str, &str)]| {

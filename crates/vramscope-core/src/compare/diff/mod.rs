@@ -172,12 +172,12 @@ impl Comparison {
         row.stack.is_some() || self.blocks.is_some()
     }
 
-    /// The part of [`Self::common_without_stack`] that a row has: blocks alone are matched by their sizes.
+    /// The part of [`Self::common_without_stack`] that belongs to a row; only the row without a stack has one.
     pub(super) fn common_in(&self, row: &Row) -> impl Iterator<Item = (Role, Held)> {
         self.common_without_stack.iter().copied().filter(|_| row.stack == StackId::NONE)
     }
 
-    /// Bytes by whole stack: only in A, in both, only in B. Blocks without a stack are in both according to [`Self::common_without_stack`].
+    /// Bytes by whole stack: only in A, in both, only in B. [`Self::common_without_stack`] has the blocks without a stack in both.
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
         let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();
@@ -210,9 +210,8 @@ impl Group {
 }
 
 impl Comparison {
-    /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs of one
-    /// program rarely share whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows ×
-    /// depth).
+    /// Groups rows that allocate at the same line for the same line of the user's code; largest change first. Two runs rarely share
+    /// whole stacks, because their outermost lines differ. `own` is the table of B's recording. O(rows × depth).
     pub fn by_place(&self, own: &StackTable) -> Vec<Group> {
         let stacks = self.stacks(own);
         let mut groups: FxHashMap<(Option<FrameId>, Option<FrameId>, Option<StackId>), Group> = FxHashMap::default();
@@ -372,7 +371,6 @@ fn intern(
     builder.stack(&frames)
 }
 
-/// The blocks without a stack that count as common, see [`Comparison::common_without_stack`].
 fn common_without_stack(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[LifetimeId]) -> Vec<(Role, Held)> {
     let without_stack = |at: &Instant<'_>, ids: &[LifetimeId]| -> Vec<LifetimeId> {
         ids.iter()
@@ -475,8 +473,8 @@ mod tests {
         (Recording { devices: vec![d], stacks: b.finish(), ..Recording::default() }, tables)
     }
 
-    /// Two programs share places but no whole stack. Sentence, rows and flame graph must match them the same way, and compare
-    /// blocks without a stack with nothing.
+    /// Two programs share places but no whole stack. Sentence, rows and flame graph must match them alike, and never match blocks
+    /// without a stack.
     #[test]
     fn two_programs_are_matched_by_place_everywhere() {
         use super::super::flame::{Flame, Shape, entries_of};
@@ -546,8 +544,7 @@ mod tests {
         assert_eq!(weights, [(Role::Activations, 180), (Role::Workspaces, 33)]);
     }
 
-    /// A trace's own total has more than its blocks: it is named, in rows, by place and in the flame graph, and not matched between
-    /// two recordings.
+    /// A trace's own total has more than its blocks: rows, places and flame graph name it, but it is never matched.
     #[test]
     fn what_a_trace_held_before_profiling_is_a_row_of_its_own() {
         use super::super::flame::{Flame, Measure, Shape, Size, node_name, weigh};

@@ -23,8 +23,7 @@ pub struct Parts {
 }
 
 impl Comparison {
-    /// Bytes by place: only in A, in both and only in B, as the rows show them. `groups` come from [`by_place`](Self::by_place).
-    /// O(groups).
+    /// Bytes by place: only in A, in both, only in B, as in the rows. `groups` come from [`by_place`](Self::by_place). O(groups).
     pub fn parts(&self, groups: &[Group]) -> Parts {
         let mut parts = Parts::default();
         for group in groups {
@@ -47,8 +46,8 @@ impl Comparison {
         if group.is_comparable(self) { group.a.bytes.min(group.b.bytes) } else { self.common_of(group).bytes }
     }
 
-    /// Makes one of what only A has and what only B has at the same lines: a function in between was renamed, and nothing grew from
-    /// nothing. Where no line is known, names alone tell.
+    /// Merges groups that only A has with groups that only B has at the same lines: a function in between was renamed, and
+    /// nothing really grew. If no line is known, compares names only.
     pub(super) fn renamed(&self, groups: Vec<Group>, stacks: &StackTable) -> Vec<Group> {
         let line =
             |frame: Option<FrameId>| frame.and_then(|id| stacks.frame(id)).filter(|f| f.line > 0).map(|f| (f.file, f.line));
@@ -82,7 +81,7 @@ impl Comparison {
         sum
     }
 
-    /// What has no stack and is not known to be in both.
+    /// Blocks without a stack that are not known to be in both.
     fn apart_in(&self, group: &Group) -> [Held; 2] {
         let alike = self.common_of(group);
         let less = |of: Held| Held {

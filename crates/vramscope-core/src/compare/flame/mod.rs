@@ -52,8 +52,7 @@ pub struct Entry {
     pub count: u64,
 }
 
-/// Weighs stacks, ordered by stack, role and phase. Without `roles` neither role nor phase is known. O(lifetimes), or O(live) for
-/// [`Measure::LiveAt`].
+/// Weighs stacks, ordered by stack, role and phase (unknown without `roles`). O(lifetimes), or O(live) for [`Measure::LiveAt`].
 pub fn weigh(device: &DeviceRecording, tables: &DeviceTables, roles: Option<&Roles>, measure: Measure, size: Size) -> Vec<Entry> {
     weigh_some(device, tables, roles, measure, size, None)
 }
@@ -153,8 +152,7 @@ pub fn entries_of_some(comparison: &Comparison, held: [&FxHashMap<StackId, u64>;
     entries
 }
 
-/// One entry per role of a row. Between two recordings, blocks without a stack that cannot be matched are not compared: A and B
-/// get separate entries.
+/// One entry per role of a row. Between two recordings, unmatched blocks without a stack get separate entries for A and B.
 fn of_purposes(comparison: &Comparison, row: &Row) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(row.purposes.len());
     for &(role, a, b) in &row.purposes {
@@ -306,7 +304,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The role, with "probably" where that of most of it is inferred.
+    /// The role, with "probably" if it is inferred for most of the weight.
     pub fn words(&self) -> String {
         self.role.words(self.probable.saturating_mul(2) > self.weight)
     }
@@ -467,8 +465,8 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     let mut folded = 0;
     if shape.folds_framework {
         let is_own = |f: &FrameId| stacks.frame(*f).is_some_and(|f| !is_framework(stacks, f));
-        // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it.
-        // Code that the compiler wrote says nothing: keep the line that calls the compiled function instead.
+        // Keep the allocating frame, even a framework's: `cross_entropy` says more than the line that calls it. Code that the
+        // compiler generated says nothing; keep the line that calls the compiled function instead.
         let is_written = |f: &FrameId| stacks.frame(*f).is_none_or(|f| !is_generated(stacks.text(f.file)));
         let innermost = innermost(stacks, entry.stack).filter(|f| is_written(f) || !frames.iter().any(is_own));
         kept.retain(|f| Some(*f) == innermost || is_own(f));
@@ -484,7 +482,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
         By::Module => {
             let module = |f: &FrameId| {
                 let (file, name) = stacks.frame(*f).map_or(("", ""), |f| (stacks.text(f.file), stacks.text(f.name)));
-                // Autograd's and the compiler's functions of this name are no modules.
+                // Functions with this name in autograd and in the compiler are not modules.
                 let is_function = file.contains("torch/_functorch/") || file.contains("torch/autograd/");
                 (name == "forward" && !is_function) || name.starts_with("nn.Module: ")
             };
@@ -506,8 +504,7 @@ fn path(stacks: &StackTable, entry: &Entry, shape: Shape) -> (Vec<What>, u64) {
     (path, folded)
 }
 
-/// Short name and place of a frame: `forward` and `model.py:71`. The place may be empty. The role has "probably" where it is inferred
-/// for most of the weight.
+/// Name and place of a frame: `forward` and `model.py:71`. The place may be empty. A role has "probably" if most of it is inferred.
 pub fn node_text(stacks: &StackTable, node: &Node) -> (String, String) {
     match node.what {
         What::All => ("all".to_owned(), String::new()),

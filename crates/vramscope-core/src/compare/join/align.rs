@@ -1,10 +1,9 @@
-//! Aligns two lists of memory events: finds pairs of rows for the same event, and the offset of the clocks. Works on times and
-//! keys only.
+//! Aligns two lists of memory events: finds pairs of rows for the same event, and the clocks' offset. Works on times and keys only.
 //!
-//! Both clocks count from the epoch but are derived differently (Kineto and the allocator each convert the same cycle counter),
-//! so times of one event differ by microseconds, and by hundreds when a thread was interrupted in between. The order is certain:
-//! an allocator serves one request at a time, so two records of one run have the same addresses in the same order. A vote of
-//! equal keys gives the offset; then both lists are walked together in order.
+//! Both clocks count from the epoch, but Kineto and the allocator convert the cycle counter separately. So times of one event
+//! differ by microseconds, or by hundreds of them when a thread was interrupted in between. The order is certain: an allocator
+//! serves one request at a time, so two records of one run have the same addresses in the same order. A vote of equal keys gives
+//! the offset; then both lists are walked together in order.
 
 use rustc_hash::FxHashMap;
 
@@ -36,7 +35,6 @@ pub(super) struct Fit {
     pub widest_us: i64,
 }
 
-/// Why two lists cannot be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
     /// Too few rows to compare.
@@ -207,7 +205,6 @@ fn lay(a: &[Row], b: &[Row], index: &FxHashMap<u64, Vec<u32>>, offset: i64) -> O
     })
 }
 
-/// Number of rows of `a` within the time of `b`.
 fn within(a: &[Row], b: &[Row], offset: i64) -> u64 {
     let times = b.iter().map(|r| r.time_us);
     let (Some(first), Some(last)) = (times.clone().min(), times.max()) else { return 0 };

@@ -109,8 +109,7 @@ fn refuse<T>(sentence: String) -> Result<T, NotJoined> {
     Err(NotJoined(sentence))
 }
 
-/// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any of
-/// them.
+/// Whether `extra` can be added to `base`: a trace or a timeline to a snapshot, a timeline to a trace, a live session to any.
 pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     let rank = |r: &Recording| match r.source.format {
         Format::SnapshotPickle | Format::SnapshotJson | Format::SnapshotHtml => 2,
@@ -121,8 +120,8 @@ pub fn can_join(base: &Recording, extra: &Recording) -> bool {
     rank(base) <= 2 && (rank(extra) < rank(base) || is_watch(extra))
 }
 
-/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`. Fails with one sentence: they are not
-/// of the same run, or one of them lacks what the match needs.
+/// Adds `extra` (a profiler trace, a memory timeline in its raw form, or a live session) to `base`. Fails with one sentence: they
+/// are not of the same run, or one of them lacks what the match needs.
 pub fn join(mut base: Recording, extra: &Recording, progress: &Progress) -> Result<(Recording, Join), NotJoined> {
     let (name, base_name) = (&extra.source.name, base.source.name.clone());
     if !can_join(&base, extra) {
@@ -278,7 +277,6 @@ fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
     e.action.iter().enumerate().filter_map(keyed).collect()
 }
 
-/// Allocations and frees by block size.
 fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
     let e = &device.events;
     let tables = if e.sizes_are_blocks { None } else { DeviceTables::build(device, progress).ok() };
@@ -419,8 +417,7 @@ fn slot_of(kind: NoteKind) -> Option<usize> {
     }
 }
 
-/// The final category of each allocation, by its event. The profiler changes categories as it learns how a tensor is used; the
-/// last one is right.
+/// Each allocation's final category, by event. The profiler changes them as it learns how a tensor is used; the last is right.
 fn last_categories(device: &DeviceRecording, texts: &StackTable) -> FxHashMap<u32, StrId> {
     let e = &device.events;
     let mut live: FxHashMap<u64, u32> = FxHashMap::default();

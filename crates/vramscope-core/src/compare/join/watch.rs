@@ -1,5 +1,4 @@
-//! Adds the samples of a live session to a snapshot of one of its processes. Both have wall-clock times, so nothing is aligned,
-//! only checked.
+//! Adds the samples of a live session to a snapshot of one of its processes. Both have wall-clock times, which are checked.
 
 use super::{NotJoined, is_same_device, refuse};
 use crate::model::{Clock, DeviceRecording, Format, LiveTrack, ProcessTrack, Recording, Sample};
@@ -43,8 +42,8 @@ pub(super) fn is_watch(r: &Recording) -> bool {
     r.source.format == Format::Session
 }
 
-/// Adds the samples of `watch` to the devices of `base`. Cost: the samples of each device, times the logarithm of its points if several
-/// processes with a helper share it. Fails with one sentence: no common device, or another time.
+/// Adds the samples of `watch` to the devices of `base`. Cost: the samples of each device, times the logarithm of its points if
+/// several processes with a helper share it. Fails with one sentence: no common device, or another time.
 pub fn lay_under(base: &mut Recording, watch: &Recording, process: &SnapshotProcess) -> Result<Laid, NotJoined> {
     let (name, base_name) = (watch.source.name.clone(), base.source.name.clone());
     let only = if watch.devices.len() == 1 { watch.devices.first() } else { None };
@@ -109,8 +108,7 @@ fn only_helper(devices: &[(usize, &DeviceRecording)]) -> Option<u32> {
     if let [pid] = pids[..] { Some(pid) } else { None }
 }
 
-/// The samples from the view of one process: its own bytes as `process`, those of all others as `others`. `None` if it was never
-/// seen on the device.
+/// The samples from the view of one process: its bytes as `process`, all others' as `others`. `None` if it was never on the device.
 fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
     let track: &LiveTrack = device.live.as_deref()?;
     let own: Vec<&ProcessTrack> = track.processes.iter().filter(|t| t.pid == pid).collect();
@@ -118,8 +116,7 @@ fn seen_from(device: &DeviceRecording, pid: u32) -> Option<Vec<Sample>> {
         return None;
     }
     let is_split = |t: &&ProcessTrack| t.points.iter().any(|p| p.torch.is_some());
-    // The only process with a helper: the session's own sum is already this process, and is up to date between two lists of the
-    // driver.
+    // The only process with a helper: the session's sum is already this process, and current between two lists of the driver.
     if own.iter().any(&is_split) && track.processes.iter().filter(is_split).all(|t| t.pid == pid) {
         return Some(device.samples.clone());
     }

@@ -121,8 +121,7 @@ fn across_folders(mut loose: Loose) -> Loose {
     loose
 }
 
-/// A folder with one part of its path replaced; `None` if it lacks this part, or if the part counts steps, because each step is a
-/// job of its own.
+/// A folder with one part of its path replaced; `None` if it lacks this part, or if the part counts steps, which are separate jobs.
 fn with_part(folder: &Path, from_end: usize, of_name: impl Fn(&str) -> String) -> Option<PathBuf> {
     let mut parts: Vec<String> = folder.iter().map(|part| part.to_string_lossy().into_owned()).collect();
     let at = parts.len().checked_sub(1 + from_end)?;
@@ -170,8 +169,7 @@ pub fn headline(jobs: &[Job]) -> String {
 /// Number of other jobs that [`beside`] names.
 const OTHERS_NAMED: usize = 3;
 
-/// The state of the other jobs, for a view of one of several: those that ran out of memory by name, the others as a count. Empty
-/// if there is only one.
+/// The state of the other jobs, for a view of one: those that ran out of memory by name, the rest as a count. Empty without others.
 pub fn beside(jobs: &[Job], shown: usize) -> String {
     let others = || jobs.iter().enumerate().filter(|(i, _)| *i != shown).map(|(_, job)| job);
     let called = |job: &Job| if job.is_one { job.name.clone() } else { "recordings on their own".to_owned() };

@@ -124,8 +124,7 @@ fn counter_rows(recording: &Recording, path: &Path) -> Vec<RankRow> {
         .collect()
 }
 
-/// Attaches counters to the recording of their rank: in the same folder, with the same rank in the name. Counters without a
-/// recording stay rows of their own.
+/// Attaches counters to the recording with the same folder and rank. Counters without a recording stay separate rows.
 fn lay_counters_beside(rows: &mut Vec<RankRow>) {
     let (counters, mut others): (Vec<RankRow>, Vec<RankRow>) = std::mem::take(rows).into_iter().partition(|r| r.is_counters);
     for row in counters {

@@ -10,7 +10,7 @@ pub fn rank_of_name(file: &str) -> Option<u32> {
     file.get(rank_span(file)?)?.parse().ok()
 }
 
-/// The ranks of neighbouring files. The first of these that tells one decides:
+/// The ranks of neighbouring files. For each file, the first of these sources that names a rank decides:
 ///
 /// * the file's name by itself ([`rank_of_name`]);
 /// * the folder's name, for one folder per rank, or that above it: `rank_0/snapshot.pickle`, `rank0/step5/pid401.pickle`;
@@ -36,7 +36,7 @@ pub fn ranks_of_names(files: &[PathBuf]) -> Vec<Option<u32>> {
     ranks
 }
 
-/// Makes the number of each file its rank, for groups of files numbered from 0 without large gaps. `of` gives a file's group and number.
+/// Makes each file's number its rank, for groups of files numbered from 0 without large gaps. `of` gives a file's group and number.
 fn number(ranks: &mut [Option<u32>], of: impl Fn(usize) -> Option<(PathBuf, String, u32)>) {
     let mut alike: BTreeMap<(PathBuf, String), Vec<(usize, u32)>> = BTreeMap::new();
     for i in (0..ranks.len()).filter(|&i| ranks[i].is_none()) {
@@ -85,7 +85,7 @@ pub(super) fn rank_span(file: &str) -> Option<Range<usize>> {
     })
 }
 
-/// The position of the last number in a name, unless the word before it says that it counts something else.
+/// The position of the last number in a name, unless the word before it shows that it counts something else.
 pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     let end = file.rfind(|c: char| c.is_ascii_digit())? + 1;
     let from =
@@ -96,14 +96,13 @@ pub(super) fn last_span(file: &str) -> Option<Range<usize>> {
     (!OTHERS.contains(&word)).then_some(from..end)
 }
 
-/// The name without a compression ending.
 pub(super) fn unpacked_name(file: &str) -> &str {
     let end = [".gz", ".zst"].into_iter().find(|end| file.to_ascii_lowercase().ends_with(end));
     end.map_or(file, |end| &file[..file.len() - end.len()])
 }
 
-/// The name without the first word that `vramscope run --at-oom` writes: the cause at each rank. One rank runs out of memory, the
-/// others are told to end. Other names are unchanged.
+/// The name without its first word if `vramscope run --at-oom` wrote it: the cause at each rank, because one rank runs out of
+/// memory and the others are told to end. Other names are unchanged.
 pub(super) fn without_cause(file: &str) -> &str {
     const CAUSES: [&str; 5] = ["oom", "exception", "sigterm", "sigint", "asked"];
     let rest = file.split_once('_').filter(|(word, rest)| CAUSES.contains(word) && rest.starts_with("rank"));

@@ -66,8 +66,7 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     outliers.sort_unstable();
     let is_nobodys = outliers.len() * 2 > whole.len();
     let (divided, apart) = divide(rows, &whole);
-    // Two large groups count also if the median lies near one of them: otherwise the many ranks of the other would hide true
-    // outliers.
+    // Two large groups count also if the median lies near one of them: otherwise the other one would hide true outliers.
     let are_crowds = |division: &Division| match division {
         Division::Groups(groups) => {
             groups.len() > 1 && groups.iter().all(|group| group.len() > 1 && group.len() * 4 > whole.len())
@@ -98,8 +97,7 @@ pub fn overview(rows: &[RankRow]) -> Overview {
     overview
 }
 
-/// The median of the peaks of some rows (the mean of the middle two if their number is even; 0 without rows). Sorts the rows by
-/// peak.
+/// The median peak of some rows (of an even number, the mean of the middle two; 0 without rows). Sorts the rows by peak.
 fn median(rows: &[RankRow], which: &mut [usize]) -> u64 {
     which.sort_by_key(|&i| (rows[i].peak_reserved, i));
     let at = |i: usize| which.get(i).map_or(0, |&i| rows[i].peak_reserved);

@@ -12,8 +12,8 @@ use crate::model::{Cancelled, Progress, Recording};
 pub const READ_BUDGET: u64 = 4 << 30;
 
 /// Reads many files with one thread per core and passes each file's rows to `each`, in any order. `weigh` returns the bytes that
-/// a file needs while it is read. Files that are read at the same time weigh at most `budget` together (a heavier one is read
-/// alone), so memory depends on the budget and not on the number of ranks. Stops between files when cancelled.
+/// a file needs while it is read. Files read at the same time weigh at most `budget` together, so memory does not depend on the
+/// number of ranks. A heavier file is read alone. Stops between files when cancelled.
 pub fn read_all<E: Send>(
     files: &[PathBuf],
     budget: u64,

@@ -1,11 +1,11 @@
-//! A finding: what is wrong, with its numbers, its place, its remedy and how to check it.
+//! A finding: what is wrong, with its figures, its place, its remedy and how to check it.
 
 use crate::diagnose::counterfactual::Saving;
 use crate::model::StackId;
 use crate::tables::LifetimeId;
 use crate::units::Bytes;
 
-/// What kind of trouble a finding is.
+/// The kind of problem that a finding reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Class {
@@ -28,27 +28,27 @@ impl Class {
     }
 }
 
-/// What a finding is about: a click takes every view there.
+/// What a finding is about; clicking the finding shows it in every view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The event whose state to show; `None` if it is about no single instant.
+    /// The event whose state to show; `None` if no single instant is meant.
     pub event: Option<u32>,
-    /// The range of events to show: first and last, both inclusive; `None` if it is about no range.
+    /// The events to show, first and last inclusive; `None` if no range is meant.
     pub range: Option<(u32, u32)>,
     /// The call stack to select.
     pub stack: Option<StackId>,
-    /// The allocations to select; empty when it is about no single one.
+    /// The allocations to select; empty if no single ones are meant.
     pub lifetimes: Vec<LifetimeId>,
 }
 
 /// One line of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// Name of the figure, as at the beginning of a line.
+    /// Name of the figure, at the beginning of a line.
     pub label: String,
     /// Its figure, with unit.
     pub value: String,
-    /// True for the figure that failed.
+    /// True for the figure that shows the problem.
     pub is_red: bool,
 }
 
@@ -57,47 +57,46 @@ pub struct Evidence {
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// Kind of trouble; ranks findings, [`Class::OutOfMemory`] first.
+    /// Kind of problem; findings of [`Class::OutOfMemory`] rank first.
     pub class: Class,
     /// Title of a few words, without a full stop.
     pub title: String,
-    /// The bytes that its sentence names.
+    /// The bytes that the sentence names.
     pub bytes: u64,
-    /// What its remedy would do to the peak of active bytes; `None` if the recorded events do not show it.
+    /// The effect of its remedy on the peak of active bytes; `None` if the recorded events do not show it.
     pub saving: Option<Saving>,
-    /// One or two sentences with numbers.
+    /// One or two sentences with figures.
     pub sentence: String,
-    /// The figures that it is based on.
+    /// The figures that the finding is based on.
     pub evidence: Vec<Evidence>,
-    /// Where the window goes when the finding is clicked.
+    /// What the window shows when the finding is clicked.
     pub place: Place,
     /// A setting or a line of code to copy; `None` if there is none.
     pub remedy: Option<String>,
-    /// How the remedy is applied, in words.
+    /// How to apply the remedy, in words.
     pub advice: String,
-    /// How to check that it helped.
+    /// How to check that the remedy helped.
     pub verify: String,
 }
 
 impl Finding {
-    /// True where something outlives the run or the copy that it was made for, so that memory grows with each.
+    /// True if memory outlives the run or copy it was made for, so that memory grows with each.
     pub fn is_left_over(&self) -> bool {
         super::rules::LEFT_OVER.contains(&self.rule)
     }
 
-    /// True for a failure, or what one left behind.
+    /// True for a failure, or for memory that a failure left behind.
     pub fn is_of_failure(&self) -> bool {
         self.class == Class::OutOfMemory || self.rule == super::rules::HELD
     }
 
-    /// Bytes that its remedy would take off the peak of allocated memory, if a replay of the events shows it; otherwise
-    /// [`bytes`](Self::bytes).
+    /// Bytes by which its remedy lowers the active peak in a replay of the events; without a replay, [`bytes`](Self::bytes).
     pub fn at_stake(&self) -> u64 {
         self.saving.map_or(self.bytes, |s| if s.is_nothing() { 0 } else { s.bytes() })
     }
 }
 
-/// Rules write their findings piece by piece.
+/// Builder methods, with which rules compose their findings.
 impl Finding {
     pub(super) fn new(rule: &'static str, class: Class, title: &str, bytes: u64) -> Self {
         Finding {
@@ -120,7 +119,7 @@ impl Finding {
         self
     }
 
-    /// Adds what a change, named in a few words ("In 8 chunks"), would do to the peak.
+    /// Adds the effect of a change on the peak. `change` names it in a few words ("In 8 chunks").
     pub(super) fn saves(mut self, change: &str, saving: Saving) -> Self {
         self.sentence.push(' ');
         self.sentence.push_str(&if saving.is_nothing() {

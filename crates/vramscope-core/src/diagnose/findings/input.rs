@@ -1,4 +1,4 @@
-//! What the rules look at.
+//! The input of the rules.
 
 use std::sync::OnceLock;
 
@@ -13,38 +13,38 @@ use crate::diagnose::vendor::Words;
 use crate::model::{DeviceRecording, Recording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, Quantity, StackNames, State};
 
-/// One device with everything that is computed before the rules run.
+/// One device, with everything that is computed before the rules run.
 pub struct RuleInput<'a> {
     /// The recording with all its devices and stacks.
     pub recording: &'a Recording,
-    /// The device that the rules look at, one of the recording's.
+    /// The device to examine, one of the recording's.
     pub device: &'a DeviceRecording,
-    /// The words of its vendor, which every sentence uses.
+    /// Vendor-specific names, used in every sentence.
     pub words: &'static Words,
     /// Lifetimes, curves and states of the device.
     pub tables: &'a DeviceTables,
     /// Short names of stacks.
     pub names: &'a StackNames,
-    /// Its steps; empty when none were found.
+    /// The device's steps; empty if none were found.
     pub steps: Steps,
     /// The state at the peak of active memory.
     pub at_peak: State,
-    /// The event after which [`at_peak`](Self::at_peak) holds.
+    /// The event of [`at_peak`](Self::at_peak).
     pub peak_event: u32,
-    /// The autopsies of its out-of-memory events.
+    /// The examined out-of-memory events.
     pub ooms: Vec<Autopsy>,
-    /// What each allocation is for.
+    /// The role of each allocation.
     pub roles: Roles,
-    /// What grows, by stack, most bytes first.
+    /// Growing memory by stack, most bytes first.
     pub growth: Vec<Growth>,
     /// Marks of each stack.
     pub(super) marks: Vec<u16>,
-    /// The requests, for what changes do to them; read when first asked for.
+    /// The requests, on which changes are tried; read on first use.
     pub(super) recorded: OnceLock<Recorded>,
 }
 
 impl RuleInput<'_> {
-    /// The marks of a stack: see the rules.
+    /// The marks of a stack, see `rules/shared.rs`.
     pub(super) fn flags(&self, stack: StackId) -> u16 {
         self.marks.get(stack.0 as usize).copied().unwrap_or(0)
     }
@@ -57,17 +57,16 @@ impl RuleInput<'_> {
         Some(self.tables.lifetimes.stack(self.device, id)).filter(|s| s.is_some())
     }
 
-    /// What a change to the program does to the peak, by the same transformation as a plan's, and what it changes. `None` where
-    /// it does nothing.
+    /// The effect of a change on the peak, and the changed allocations, computed as in a plan. `None` if the change does nothing.
     pub(super) fn with_change(&self, change: Change) -> Option<(Saving, Answer)> {
         self.with_changes(&[change])
     }
 
-    /// The same for several changes at once.
+    /// Like [`with_change`](Self::with_change), for several changes at once.
     pub(super) fn with_changes(&self, changes: &[Change]) -> Option<(Saving, Answer)> {
         let recorded = self.recorded.get_or_init(|| Recorded::of(self.device, self.tables, &self.roles));
         let answer = recorded.with(&self.recording.stacks, changes).ok()?;
-        // What the source reports beyond its allocations stays as it is.
+        // Bytes that the source reports beyond its allocations stay unchanged.
         let peak = self.tables.curves.peak(Quantity::Active).0;
         Some((Saving { before: peak, after: peak.saturating_add(answer.after).saturating_sub(answer.before) }, answer))
     }

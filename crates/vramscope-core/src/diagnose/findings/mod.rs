@@ -1,7 +1,6 @@
-//! The diagnosis rules: what is wrong with a recording, each with its numbers, its place, its remedy and how to check it.
+//! The diagnosis rules: each reports a problem of a recording with its figures, its place, its remedy and how to check it.
 //!
-//! A rule fires on numbers alone. Failures come first and leaks second; the rest is ordered by what the remedy would take off the
-//! peak.
+//! A rule decides by figures alone. Failures come first, then leaks; the rest is ordered by how far the remedy lowers the peak.
 
 mod finding;
 mod input;
@@ -28,40 +27,39 @@ pub use self::finding::{Class, Evidence, Finding, Place};
 pub use self::input::RuleInput;
 pub use self::rules::{RULES, Rule, as_table};
 
-/// The result of the rules, with what was computed for them.
+/// The result of the rules, and data computed for them.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// The most important first.
+    /// The findings, most important first.
     pub findings: Vec<Finding>,
-    /// One per out-of-memory event, in order; only the last ones if there are very many.
+    /// One per examined out-of-memory event, in order; only the last ones if there are very many.
     pub ooms: Vec<Arc<Autopsy>>,
-    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, and those without the device's free
-    /// bytes.
+    /// Number of out-of-memory events that were not examined: those before [`examined`]'s, or without the device's free bytes.
     pub ooms_left_out: usize,
-    /// Number of these events without the device's free bytes.
+    /// How many of these lack the device's free bytes.
     pub ooms_without_figures: usize,
-    /// The steps the rules used.
+    /// The steps that the rules used.
     pub steps: Steps,
-    /// Allocations that the user's own rules put into another role.
+    /// Allocations whose role the user's own rules changed.
     pub changed_by_rules: Tally,
-    /// The bytes at the peak of which nothing shows what they are for, and all bytes there.
+    /// Bytes at the peak with unknown role, and all bytes at the peak.
     pub untold: (u64, u64),
-    /// The program ran on a GPU, and the trace has only the memory of the CPU.
+    /// True if the program ran on a GPU but the trace contains only CPU memory.
     pub lacks_gpu_memory: bool,
-    /// The bytes at the peak that are weights, gradients and optimizer state.
+    /// Bytes at the peak of weights, of gradients, and of optimizer state.
     pub of_model: [u64; 3],
-    /// Of a file that has no allocations, only what was live when it was written: the bytes that were reserved then.
+    /// For a file without allocations, which only shows what was live when it was written: the bytes reserved then.
     pub reserved_then: Option<u64>,
-    /// Nothing but the building or loading of a model was recorded.
+    /// True if only the building or loading of a model was recorded.
     pub only_loads: bool,
 }
 
-/// Maximum number of failures examined; a program that fails this often fails for the same reasons.
+/// Most failures to examine; a program that fails more often fails for the same reasons.
 pub const EXAMINED: usize = 256;
-/// Maximum number of blocks and segments looked at for all examined failures together.
+/// Most blocks and segments to inspect, for all examined failures together.
 const LOOKED_AT: usize = 1_000_000;
 
-/// The failures that are examined: the last ones; fewer if each takes long because very much is live.
+/// The failures to examine: the last ones; fewer if each takes long because very much is live.
 pub fn examined<'a>(device: &DeviceRecording, tables: &DeviceTables, failures: &'a [EventId]) -> &'a [EventId] {
     let Some(&last) = failures.last() else { return failures };
     let state = tables.states.at(device, &tables.lifetimes, last);
@@ -91,7 +89,7 @@ pub fn diagnose(
         .iter()
         .filter_map(|&event| examine(device, tables, event, &tables.states.at(device, &tables.lifetimes, event), &caps))
         .collect();
-    // `ooms` lists every failure, also of those that cannot be examined.
+    // `ooms` lists every failure, including those that cannot be examined.
     let ooms_left_out = failures.len() - ooms.len();
     let ooms_without_figures = told.len() - ooms.len();
     progress.check()?;
@@ -121,7 +119,7 @@ pub fn diagnose(
         progress.check()?;
         findings.extend((rule.run)(&input));
     }
-    // What a more particular rule is about is not told again as short-lived.
+    // If a more specific rule covers these blocks, do not report them again as short-lived.
     for general in [self::rules::SPIKE, self::rules::TEMPORARIES] {
         let is_general = |f: &Finding| [general, self::rules::TEMPORARIES, self::rules::BATCH].contains(&f.rule);
         let particular = findings.iter().filter(|f| f.class == Class::Peak && !is_general(f));
@@ -129,21 +127,21 @@ pub fn diagnose(
         let is_told = |f: &Finding| f.place.lifetimes.first().is_some_and(|id| told.contains(id));
         findings.retain(|f| f.rule != general || !is_told(f));
     }
-    // What a leak keeps, or a graph that nothing needs, is not to be checkpointed.
+    // Memory that a leak or a needless graph keeps should not be checkpointed.
     let is_needless = |f: &&Finding| f.class == Class::Leak || f.rule == self::rules::UNTRAINED;
     let needless: u64 = findings.iter().filter(is_needless).map(|f| f.bytes).sum();
     findings.retain(|f| f.rule != "activations" || needless.saturating_mul(2) < f.bytes);
-    // What was never in use at once did not stop being used.
+    // Memory that was never in use at once cannot be called idle.
     let is_never_used = |f: &Finding| ["unfilled_gaps", "variable_sizes"].contains(&f.rule);
     let never_used = findings.iter().find(|f| is_never_used(f)).map(|f| f.bytes);
     findings.retain(|f| {
         f.rule != "idle_cache" || never_used.is_none_or(|bytes| f.bytes.saturating_mul(10) > bytes.saturating_mul(11))
     });
-    // What is told as results that are held is not freed soon after.
+    // Blocks reported as held results are not freed soon after.
     leave_out(&mut findings, self::rules::TEMPORARIES, "kept_results");
-    // The optimizer's zero_grad() does not reach gradients of weights that it does not update.
+    // The optimizer's zero_grad() does not free gradients of weights that it does not update.
     leave_out(&mut findings, "gradients_kept", self::rules::UNTRAINED);
-    // What each step makes again and nothing frees is told as a leak.
+    // Memory that each step makes again and nothing frees is reported as a leak.
     let has_leak = findings.iter().any(|f| f.class == Class::Leak);
     findings
         .retain(|f| !["earlier_optimizer", "kept_copies", "kept_results", "untrained_gradients"].contains(&f.rule) || !has_leak);
@@ -152,15 +150,14 @@ pub fn diagnose(
         findings.retain(|f| f.rule != self::rules::BATCH);
     }
     together::add_pairs(&mut findings, &input);
-    // The last failure comes first: it is the one that the program printed when it ended. Before it comes what caused it: an earlier
-    // attempt that was held.
+    // The failure that ended the program comes first, preceded only by its cause: an earlier attempt that was still held.
     let causes = |f: &Finding| f.rule == self::rules::HELD && f.place.event < failures.last().copied();
     let is_last = |f: &Finding| f.rule == "out_of_memory" && f.place.event.is_some() && f.place.event == failures.last().copied();
     let peak = tables.curves.peak(Quantity::Active).0;
     findings.sort_by_key(|f| {
         let saved = std::cmp::Reverse((f.at_stake(), f.bytes));
         let is_limit = [self::rules::TRUNCATED, self::rules::FIRST_STEP, self::rules::ZERO_BEFORE_STEP].contains(&f.rule);
-        // A short-lived block with a line to paste is cuDNN's search, which one line ends.
+        // A short-lived block with a line to paste is cuDNN's search, which one line turns off.
         let is_search = f.rule == self::rules::SPIKE && f.remedy.is_some();
         let is_mistake = (self::rules::MISTAKES.contains(&f.rule) || is_search) && f.at_stake().saturating_mul(10) >= peak;
         let rank = if causes(f) { Class::OutOfMemory } else { rank(f, &input) };
@@ -197,7 +194,7 @@ pub fn diagnose(
     })
 }
 
-/// Leaves out a rule's finding if most of its blocks are another rule's.
+/// Removes a rule's finding if most of its blocks belong to another rule's finding.
 fn leave_out(findings: &mut Vec<Finding>, rule: &str, other: &str) {
     let others = findings.iter().filter(|f| f.rule == other);
     let told: FxHashSet<LifetimeId> = others.flat_map(|f| f.place.lifetimes.iter().copied()).collect();
@@ -205,16 +202,16 @@ fn leave_out(findings: &mut Vec<Finding>, rule: &str, other: &str) {
     findings.retain(|f| f.rule != rule || is_new(f));
 }
 
-/// A peak of what was recorded is no promise of what was not: where the recording ends in a failure its request comes on top.
+/// If the recording ends in a failure, the failed request comes on top of the recorded peak, so the promised peak must include it.
 fn with_failed_request(findings: &mut [Finding], request: u64, is_same_line: impl Fn(LifetimeId) -> bool) {
     let mut is_first = true;
     for finding in findings {
         let Some(saving) = finding.saving.filter(|s| !s.is_nothing()) else { continue };
-        // Without the attempt that is held the request that failed has much more room than that.
+        // Without the held attempt, the failed request has far more room.
         if finding.rule == self::rules::HELD {
             continue;
         }
-        // The remedy sends to the CPU what the library gathers: the request that failed, of the same line, is not made then.
+        // The remedy moves what the library gathers to the CPU. The failed request, from the same line, is then not made.
         if finding.rule == self::rules::GATHERED && finding.place.lifetimes.first().is_some_and(|&id| is_same_line(id)) {
             is_first = false;
             finding.verify = format!("The run gets past the request of {}.", Bytes(request));
@@ -230,7 +227,7 @@ fn with_failed_request(findings: &mut [Finding], request: u64, is_same_line: imp
     }
 }
 
-/// Bytes at the peak of unknown role, with what a trace reports from before profiling, and all.
+/// Bytes at the peak with unknown role, including what a trace reports from before profiling; and all bytes at the peak.
 fn untold(p: &RuleInput<'_>) -> (u64, u64) {
     let live = || p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
     let all: u64 = live().map(|b| b.size).sum();
@@ -239,29 +236,28 @@ fn untold(p: &RuleInput<'_>) -> (u64, u64) {
     (unknown.saturating_add(before), all.saturating_add(before))
 }
 
-/// Bytes at the peak of weights, gradients and the optimizer's state.
+/// Bytes at the peak of weights, gradients and optimizer state.
 fn of_model(p: &RuleInput<'_>) -> [u64; 3] {
     let live = || p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive);
     let of = |role: Role| live().filter(|b| p.roles.of(b.lifetime) == role).map(|b| b.size).sum();
     [Role::Weights, Role::Gradients, Role::OptimizerState].map(of)
 }
 
-/// The class that a finding is ranked with. Structure and peak are one list, and so is a failure that the program survived unless
-/// it is the last.
+/// The class by which a finding is ranked. Structure, peak, and a survived failure that is not the last rank together.
 fn rank(finding: &Finding, input: &RuleInput<'_>) -> Class {
     let last = input.ooms.last().map(|a| a.event);
     let is_survived = || input.ooms.iter().any(|a| a.survived && Some(a.event) == finding.place.event && Some(a.event) != last);
     match finding.class {
         Class::Peak => Class::Structure,
         Class::OutOfMemory if is_survived() => Class::Structure,
-        // Wrong results matter more than a lower peak.
+        // Wrong results are more important than a lower peak.
         _ if finding.rule == self::rules::STALE_COPIES => Class::Leak,
         class => class,
     }
 }
 
 impl Findings {
-    /// Why failures were not examined, one sentence per cause; empty if all were.
+    /// Why some failures were not examined, one sentence per cause; empty if all were.
     pub fn left_out(&self) -> Vec<String> {
         let beyond = self.ooms_left_out.saturating_sub(self.ooms_without_figures);
         let failures = |n: usize| counted(n as u64, "failure was", "failures were");
@@ -282,9 +278,9 @@ impl Findings {
         told
     }
 
-    /// Said where no rule found a problem and the recording does not show what most of the peak is for: most rules judge that alone.
+    /// Shown if no rule found a problem but the role of most of the peak is unknown, because most rules need roles.
     pub fn untold_sentence(&self) -> Option<String> {
-        /// Less is not worth a sentence.
+        /// Fewer bytes are not worth a sentence.
         const LEAST: u64 = 64 * MEBIBYTE;
         if self.lacks_gpu_memory {
             return Some("The program ran on a GPU, and the trace has no memory of it.".to_owned());
@@ -302,7 +298,7 @@ impl Findings {
         })
     }
 
-    /// Said where no rule found a problem and the model itself, not what a step makes, is three quarters of the peak or more.
+    /// Shown if no rule found a problem and the model itself, not what a step makes, is at least three quarters of the peak.
     #[must_use]
     pub fn model_sentence(&self) -> Option<String> {
         let [weights, gradients, state] = self.of_model;
@@ -317,7 +313,7 @@ impl Findings {
             ),
             _ => ("Weights and gradients are", weights + gradients, "sharding (FSDP) or lower precision lowers it"),
         };
-        // Gradients that are larger than the weights were taken for some: another profiler's categories are often wrong.
+        // Gradients larger than the weights were misclassified: the categories of other profilers are often wrong.
         let is_most = share(bytes) >= 75.0 && bytes >= 64 * MEBIBYTE && gradients <= weights + weights / 10;
         is_most.then(|| match self.reserved_then {
             _ if self.only_loads => format!(
@@ -334,18 +330,17 @@ impl Findings {
         })
     }
 
-    /// A sentence about what the user's own rules changed; `None` if nothing.
+    /// A sentence about what the user's own rules changed; `None` if they changed nothing.
     pub fn rules_sentence(&self) -> Option<String> {
         self.changed_by_rules.rules_sentence()
     }
 
-    /// Whether a remedy of some finding is chosen by trying settings on the recorded requests.
+    /// True if the remedy of some finding is chosen by trying settings on the recorded requests.
     pub fn depend_on_settings(&self) -> bool {
         self.findings.iter().any(|f| f.class == Class::OutOfMemory || f.depends_on_settings())
     }
 
-    /// Adds the settings that were tried on the recording: to failures those that pass, to findings about reserved memory those
-    /// that reserve less.
+    /// Adds the tried settings: to failures those that pass, to findings on reserved memory those that reserve less.
     pub fn prescribe(&mut self, helped: &Helped) {
         for finding in &mut self.findings {
             if let Some((advice, remedy)) = finding.by_settings(helped) {
@@ -363,13 +358,13 @@ impl Findings {
 }
 
 impl Finding {
-    /// True if other settings may help and only a replay shows which.
+    /// True if other settings may help and only a replay can show which.
     pub fn depends_on_settings(&self) -> bool {
         rules::in_code(self.rule).is_some()
     }
 
-    /// The advice from serving the recorded requests again under other settings, and the line to copy. `None` if settings do not
-    /// matter, or if the finding already names those that serve a failed request.
+    /// The advice from replaying the recorded requests under other settings, and the line to copy. `None` if settings are
+    /// irrelevant, or if the finding already names settings that serve a failed request.
     pub fn by_settings(&self, helped: &Helped) -> Option<(String, Option<String>)> {
         rules::by_settings(self, helped)
     }

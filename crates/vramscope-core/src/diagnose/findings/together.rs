@@ -1,11 +1,11 @@
-//! Changes that lower the peak only together: where two moments are about as high, one change alone leaves the other.
+//! Changes that lower the peak only together: if two moments are about equally high, one change alone leaves the other.
 
 use super::finding::Finding;
 use super::input::RuleInput;
 use crate::changes::Change;
 use crate::diagnose::counterfactual::Saving;
 
-/// A rule, the change that its finding advises, and what a sentence calls it.
+/// A rule, the change that its finding advises, and the change's name in a sentence.
 const CHANGES: [(&str, Change, &str); 6] = [
     ("activations", Change::Checkpoint(None), "checkpointing"),
     ("foreach_optimizer", Change::Fused, "fused=True"),
@@ -15,26 +15,26 @@ const CHANGES: [(&str, Change, &str); 6] = [
     ("autocast_copies", Change::CacheOff, "cache_enabled=False"),
 ];
 
-/// The same for rules whose change does nothing more with another one.
+/// The same for rules whose change gains nothing from another one.
 const ALONE: [(&str, Change); 3] =
     [("unused_graph", Change::NoGrad), ("leak", Change::Release), ("optimizer_state", Change::EightBit)];
 
 impl Finding {
-    /// The change to the program that the finding advises, as a plan makes it; `None` where it is none of a plan's.
+    /// The change that the finding advises, in the form that a plan uses; `None` if plans do not have it.
     pub fn change(&self) -> Option<Change> {
         let paired = CHANGES.iter().find(|(rule, ..)| *rule == self.rule).map(|(_, change, _)| change);
         let change = paired.or_else(|| ALONE.iter().find(|(rule, _)| *rule == self.rule).map(|(_, change)| change))?;
-        // Activations are advised upon in other ways too.
+        // Findings about activations may advise something else.
         let is_other = matches!(change, Change::Checkpoint(_)) && !self.sentence.contains("checkpointed");
         (!is_other).then(|| change.clone())
     }
 }
 
-/// Adds to findings whose change alone does little what it does with the best of the others. O(requests) a pair.
+/// For findings whose change alone does little: adds its effect together with the best of the other changes. O(requests) per pair.
 pub(super) fn add_pairs(findings: &mut [Finding], p: &RuleInput<'_>) {
     let change_of = |rule: &str| CHANGES.iter().find(|c| c.0 == rule);
     let advised: Vec<&str> = findings.iter().map(|f| f.rule).collect();
-    // Checkpointing has a finding only where it lowers the peak by itself.
+    // Checkpointing has a finding only if it lowers the peak on its own.
     let partners = || CHANGES.iter().filter(|c| advised.contains(&c.0) || (c.0 == "activations" && p.trains()));
     let saved = |changes: &[Change]| p.with_changes(changes).map(|(saving, _)| saving);
     for finding in findings {

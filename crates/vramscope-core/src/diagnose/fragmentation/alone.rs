@@ -1,4 +1,4 @@
-//! Single blocks that would be enough to free.
+//! Single blocks whose free alone would make enough room.
 
 use super::release::{HeldAlone, held_alone};
 use super::room_plan::RoomKind;
@@ -6,12 +6,12 @@ use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
 use crate::tables::{BlockAt, State};
 
-/// Single live blocks: freeing any one of them lets the request succeed.
+/// Live blocks such that freeing any one of them lets the request succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Alone {
-    /// How many there are.
+    /// Number of such blocks.
     pub count: usize,
-    /// The one with the fewest bytes.
+    /// The smallest of them.
     pub smallest: Option<Single>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Display for Alone {
     }
 }
 
-/// One live block that is enough alone.
+/// A live block whose free alone is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Single {
     /// Index into [`State::blocks`] of the whole state, not of its segment.
@@ -37,8 +37,8 @@ pub struct Single {
     pub kind: RoomKind,
 }
 
-/// Tries every live block alone: does freeing it make a hole for `request`, or empty a segment or pages so that `need` bytes
-/// return to the device? `need` is 0 when none has to. O(blocks + pages).
+/// Tries each live block: would freeing it make a hole for `request`, or empty a segment or pages so that `need` bytes return to
+/// the device? `need` is 0 if nothing has to return. O(blocks + pages).
 pub fn enough_alone(device: &DeviceRecording, state: &State, servers: &Servers, request: u64, need: u64) -> Alone {
     let mut found = Alone::default();
     let is_live = |b: &BlockAt| b.state != BlockState::Inactive;

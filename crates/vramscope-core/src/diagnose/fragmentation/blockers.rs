@@ -1,11 +1,11 @@
-//! Live blocks that keep holes from growing, and segments from going back.
+//! Live blocks that keep holes small and prevent segments from being released.
 
 use super::release::held_alone;
 use super::servers::Servers;
 use crate::model::{BlockState, DeviceRecording};
 use crate::tables::State;
 
-/// A live block that keeps a hole from growing, or a segment from going back to the device.
+/// A live block that keeps a hole small, or prevents the release of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// Index into [`State::blocks`] of the whole state, not of its segment.
@@ -18,33 +18,32 @@ pub struct Blocker {
     pub after: u64,
     /// Size of the block in bytes, rounded by the allocator.
     pub size: u64,
-    /// True when it is all that is live in its segment: without it the whole segment could go back to the device.
+    /// True if it is the only live block in its segment, so that freeing it would release the whole segment.
     pub is_last_in_segment: bool,
-    /// True if its segment can serve the request; otherwise only what returns to the device without it helps.
+    /// True if its segment can serve the request; otherwise freeing it helps only by what returns to the device.
     pub serves: bool,
-    /// Bytes of the segment or pages that would return to the device without it; 0 unless asked for with
-    /// [`blockers_with_segments`].
+    /// Bytes of the segment or pages that freeing it returns to the device; 0 unless requested with [`blockers_with_segments`].
     pub returns: u64,
 }
 
 impl Blocker {
-    /// Bytes of free memory beside it.
+    /// Bytes of the holes next to it.
     pub fn strands(&self) -> u64 {
         self.before + self.after
     }
 
-    /// Size of the one hole that there would be without it.
+    /// Size of the single hole that freeing it would make.
     pub fn hole_if_freed(&self) -> u64 {
         self.before + self.size + self.after
     }
 
-    /// Bytes of the hole or the segment that would appear without it, whichever helps the request.
+    /// Bytes of the hole or segment that freeing it would provide, whichever helps the request.
     pub fn appears(&self) -> u64 {
         if self.serves { self.hole_if_freed() } else { self.returns }
     }
 }
 
-/// Live blocks that touch a hole, those that strand most bytes first. O(blocks log blocks).
+/// Live blocks next to a hole, those with the largest adjacent holes first. O(blocks log blocks).
 pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     let mut found = facts(state, servers);
     found.retain(|b| b.serves && b.strands() > 0);
@@ -52,8 +51,8 @@ pub fn blockers(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     found
 }
 
-/// The same, and blocks of other streams and pools that alone hold a segment, or pages of an expandable one: what returns to the
-/// device without them can serve the request. O(blocks log blocks + pages).
+/// Like [`blockers`], plus blocks of other streams and pools that alone hold a segment or pages: what returns to the device
+/// without them can serve the request. O(blocks log blocks + pages).
 pub fn blockers_with_segments(device: &DeviceRecording, state: &State, servers: &Servers) -> Vec<Blocker> {
     let held = held_alone(device, state);
     let mut found = facts(state, Some(servers));
@@ -69,8 +68,8 @@ fn rank(found: &mut [Blocker]) {
     found.sort_by_key(|b| (std::cmp::Reverse(b.strands()), b.block));
 }
 
-/// The same facts of given blocks, by their places in [`State::blocks`] in ascending order; also of those that touch no hole.
-/// O(blocks + pages).
+/// The same facts for given blocks, including blocks without adjacent holes. `blocks` are ascending indices into
+/// [`State::blocks`]. O(blocks + pages).
 pub fn facts_of(device: &DeviceRecording, state: &State, servers: &Servers, blocks: &[usize]) -> Vec<Blocker> {
     let held = held_alone(device, state);
     let mut found = facts(state, Some(servers));
@@ -81,7 +80,7 @@ pub fn facts_of(device: &DeviceRecording, state: &State, servers: &Servers, bloc
     found
 }
 
-/// What every live block keeps apart, by address.
+/// For every live block, by address: the holes next to it and what else it prevents.
 fn facts(state: &State, servers: Option<&Servers>) -> Vec<Blocker> {
     let mut found = Vec::new();
     for (at, segment) in state.segments.iter().enumerate() {

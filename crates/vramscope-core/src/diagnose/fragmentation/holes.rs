@@ -1,4 +1,4 @@
-//! Holes, in all and by pool.
+//! Totals of holes, over all segments or over those that can serve a request.
 
 use super::servers::Servers;
 use crate::model::BlockState;
@@ -7,19 +7,19 @@ use crate::tables::State;
 /// Free memory inside reserved memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holes {
-    /// Number of inactive blocks; those that are a whole segment count too.
+    /// Number of inactive blocks, including whole free segments.
     pub count: u64,
     /// Bytes of these blocks.
     pub bytes: u64,
-    /// The largest of them, in bytes.
+    /// The size of the largest, in bytes.
     pub largest: u64,
-    /// Where the largest begins; 0 without holes.
+    /// The address of the largest; 0 without holes.
     pub largest_address: u64,
 }
 
 impl Holes {}
 
-/// The holes of the segments that can serve a request, or of all. O(blocks).
+/// The holes in segments that can serve a request, or in all segments. O(blocks).
 pub fn holes(state: &State, servers: Option<&Servers>) -> Holes {
     let mut found = Holes::default();
     for segment in state.segments.iter().filter(|s| servers.is_none_or(|v| v.take(s))) {

@@ -1,4 +1,4 @@
-//! Free memory inside reserved memory: the holes, what keeps them from growing, and the cheapest way to make room for a request.
+//! Free memory inside reserved memory: the holes, what keeps them small, and the cheapest way to make room for a request.
 
 mod alone;
 mod blockers;

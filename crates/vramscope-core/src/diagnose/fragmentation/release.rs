@@ -1,9 +1,9 @@
-//! What can go back to the device: whole segments, and pages of expandable ones; and the cheapest choice of them.
+//! Memory that can return to the device (whole segments, and pages of expandable segments), and the cheapest choice of it.
 //!
-//! A page goes back when no live block touches it, so a block that reaches over many pages holds all of them and a page may be
-//! held by many blocks. Pages that the same block holds, or the same hole covers, go together: a segment that claims a hundred
-//! terabytes is a handful of pieces. They lie in order of address: whether a page is worth it depends on the one before it alone, and the
-//! choice is a knapsack over a chain.
+//! A page returns when no live block touches it. A block may span many pages and hold all of them, and a page may be held by
+//! several blocks. Pages held by the same block, or covered by the same hole, form one piece, so that a segment of a hundred
+//! terabytes is only a handful of pieces. Pieces are in address order. The cost of a piece depends only on the piece before it,
+//! so the choice is a knapsack over a chain.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -13,7 +13,7 @@ use super::servers::can_go;
 use crate::model::{BlockState, DeviceRecording};
 use crate::tables::State;
 
-/// Bytes and number of live blocks that have to go: fewer bytes first, then fewer blocks.
+/// Bytes and number of live blocks to free; fewer bytes are better, then fewer blocks.
 type Cost = (u64, u32);
 
 const NEVER: Cost = (u64::MAX, 0);
@@ -22,18 +22,18 @@ fn plus(a: Cost, b: Cost) -> Cost {
     (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }
 
-/// What goes back as one: a segment, or pages of an expandable segment.
+/// A unit that returns as a whole: a segment, or pages of an expandable segment.
 pub(super) struct Piece {
     /// Index into [`State::segments`].
     segment: usize,
-    /// The blocks that touch it, as indices into [`State::blocks`].
+    /// The blocks that touch it, as a range of [`State::blocks`].
     blocks: Range<usize>,
     size: u64,
     /// Number of pages; 0 for a segment.
     pages: u64,
-    /// What has to go for it.
+    /// What must be freed to release it.
     all: Cost,
-    /// What has to go for it in addition to what goes for the piece before.
+    /// What must be freed in addition, if the piece before it is released too.
     new: Cost,
 }
 
@@ -43,13 +43,12 @@ impl Piece {
         self.blocks.clone().filter(|&i| state.blocks[i].state != BlockState::Inactive)
     }
 
-    /// Number of its live blocks.
     fn live_count(&self) -> u32 {
         self.all.1
     }
 }
 
-/// Everything that can go back, in order of address within each segment. O(blocks).
+/// Everything that can be released, in address order within each segment. O(blocks).
 fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
     let mut found = Vec::new();
     for (at, segment) in state.segments.iter().enumerate().filter(|(_, s)| can_go(device, s)) {
@@ -65,8 +64,7 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
         }
         let page = device.settings.conf.page_size(segment.class);
         let mut first = all.start;
-        // What is mapped begins and ends with a page. A last one that is not whole is left out: a trace that breaks off may know
-        // only a part of it.
+        // Mapped memory consists of whole pages. Leaves out a last page that is not whole: a truncated trace may know only a part.
         let mut n = 0;
         while n < segment.size / page {
             let (from, to) = (segment.address + n * page, segment.address + (n + 1) * page);
@@ -78,7 +76,7 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
             let whole = cost(blocks.clone(), 0);
             let new = if n == 0 { whole } else { cost(blocks.clone(), from) };
             let only = state.blocks[blocks.clone()].first().filter(|_| blocks.len() == 1);
-            // The pages up to where the one block ends that covers this one.
+            // The pages up to the end of the only block that covers this one.
             let last = only.map_or(0, |b| (b.address + b.size).min(segment.address + segment.size) - segment.address) / page;
             let pages = last.saturating_sub(n).max(1);
             found.push(Piece { segment: at, blocks, size: pages * page, pages, all: whole, new });
@@ -88,15 +86,15 @@ fn pieces(device: &DeviceRecording, state: &State) -> Vec<Piece> {
     found
 }
 
-/// What one live block alone keeps from the device.
+/// Memory that a single live block keeps from returning to the device.
 pub(super) struct HeldAlone {
-    /// By block of [`State::blocks`]: bytes of the segments and pages that go back without it.
+    /// Bytes of segments and pages that would return without it, by index in [`State::blocks`].
     pub(super) by_block: Vec<u64>,
-    /// Bytes that nothing holds. At a failure they have gone back already.
+    /// Bytes that no block holds. At a failure they have already returned.
     pub(super) spare: u64,
 }
 
-/// Segments and pages by the one live block that holds them. O(blocks).
+/// Assigns segments and pages to the single live block that holds them. O(blocks).
 pub(super) fn held_alone(device: &DeviceRecording, state: &State) -> HeldAlone {
     let mut held = HeldAlone { by_block: vec![0; state.blocks.len()], spare: 0 };
     for piece in pieces(device, state) {
@@ -109,17 +107,17 @@ pub(super) fn held_alone(device: &DeviceRecording, state: &State) -> HeldAlone {
     held
 }
 
-/// Maximum number of cells of the table for the exact choice; beyond that the choice is by price.
+/// Most cells of the table for the exact choice. Beyond it, the choice is made by price.
 const TABLE: usize = 40_000_000;
 
-/// The cheapest segments and pages to give back so that `need` bytes return to the device: a knapsack over them in order of
-/// address, exact in steps of what all their sizes are multiples of. `None` where nothing has to return, or all of it is not
-/// enough. O(pieces · need / step) up to a bound, beyond it O(pieces) and not exact.
+/// The cheapest segments and pages to release so that `need` bytes return to the device: a knapsack in address order, exact in
+/// steps of the common divisor of all sizes. `None` if nothing has to return, or if releasing everything is not enough. O(pieces
+/// · need / step) up to a bound; beyond it O(pieces) and not exact.
 pub fn cheapest_release(device: &DeviceRecording, state: &State, need: u64) -> Option<RoomPlan> {
     release_most(device, state, need, need)
 }
 
-/// As [`cheapest_release`]; of equally cheap choices the one that returns most, up to `most` bytes.
+/// Like [`cheapest_release`]; among equally cheap choices, takes the one that returns most, up to `most` bytes.
 pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, most: u64) -> Option<RoomPlan> {
     let pieces = pieces(device, state);
     if need == 0 || pieces.iter().map(|p| p.size).sum::<u64>() < need {
@@ -138,14 +136,14 @@ pub(super) fn release_most(device: &DeviceRecording, state: &State, need: u64, m
     Some(plan_of(state, &pieces, &chosen, is_exact))
 }
 
-/// What is chosen by price, however few choices there are.
+/// The choice by price, even if there are few choices.
 #[cfg(test)]
 pub(super) fn by_price(device: &DeviceRecording, state: &State, need: u64) -> RoomPlan {
     let pieces = pieces(device, state);
     plan_of(state, &pieces, &choose_by_price(&pieces, need), false)
 }
 
-/// The plan that gives the chosen pieces back. Freeing a block may also empty pages that were not asked for: they go back too.
+/// The plan that releases the chosen pieces. Freeing a block may empty further pages, which then return too.
 fn plan_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) -> RoomPlan {
     let mut blocks: Vec<usize> = Vec::new();
     for (piece, _) in pieces.iter().zip(chosen).filter(|(_, chosen)| **chosen) {
@@ -180,11 +178,11 @@ fn plan_of(state: &State, pieces: &[Piece], chosen: &[bool], is_optimal: bool) -
     }
 }
 
-/// The cheapest pieces of the first of `wanted` steps in all, and as many more steps as the same cost gives; true for each piece
-/// that is one of them.
+/// The cheapest pieces that give at least the first number of `wanted` steps, and as many more steps as the same cost gives.
+/// Returns one flag per piece.
 fn choose_exactly(pieces: &[Piece], wanted: RangeInclusive<usize>, step: u64) -> Vec<bool> {
-    // kept[j], gone[j]: the cheapest way to free at least j steps when the last piece stays, or goes. Bits of a cell of `from`:
-    // 1 when the piece before it went where this one stays, 2 when it went where this one goes.
+    // kept[j], gone[j]: the lowest cost to free at least j steps if the last piece stays, or is released. Bits of a cell of
+    // `from`: 1 if the piece before it was released in the case where this one stays, 2 in the case where this one is released.
     let (steps, width) = (*wanted.start(), wanted.end() + 1);
     let (mut kept, mut gone) = (vec![NEVER; width], vec![NEVER; width]);
     kept[0] = (0, 0);
@@ -192,7 +190,7 @@ fn choose_exactly(pieces: &[Piece], wanted: RangeInclusive<usize>, step: u64) ->
     let gain = |p: &Piece| usize::try_from(p.size / step).unwrap_or(width);
     for (piece, from) in pieces.iter().zip(from.chunks_exact_mut(width)) {
         let gain = gain(piece);
-        // From the most steps down: what is read lies below what is written, or is the same cell.
+        // Go from the most steps down, so that cells are read before they are overwritten.
         for j in (0..width).rev() {
             let before = j.saturating_sub(gain);
             let (alone, joined) = (plus(kept[before], piece.all), plus(gone[before], piece.new));
@@ -218,8 +216,8 @@ fn choose_exactly(pieces: &[Piece], wanted: RangeInclusive<usize>, step: u64) ->
     chosen
 }
 
-/// Pieces that are worth a price per byte, at the lowest price at which they are enough (Lagrangian relaxation). If that is too
-/// much, the dearest pieces are left out.
+/// Chooses the pieces that are worth a price per byte, at the lowest price that gives enough (Lagrangian relaxation). If that
+/// gives too much, the most expensive pieces are dropped.
 fn choose_by_price(pieces: &[Piece], need: u64) -> Vec<bool> {
     let size = |chosen: &[bool]| pieces.iter().zip(chosen).filter(|(_, c)| **c).map(|(p, _)| p.size).sum::<u64>();
     let (mut low, mut high) = (0.0, 1.0 + pieces.iter().map(|p| p.all.0 as f64).sum::<f64>());
@@ -243,7 +241,7 @@ fn choose_by_price(pieces: &[Piece], need: u64) -> Vec<bool> {
     chosen
 }
 
-/// The pieces whose going costs least when each byte that returns is worth `price`.
+/// The cheapest set of pieces if each byte that returns is worth `price`.
 fn worth(pieces: &[Piece], price: f64) -> Vec<bool> {
     let (mut kept, mut gone) = (0.0f64, f64::INFINITY);
     let mut from = Vec::with_capacity(pieces.len());

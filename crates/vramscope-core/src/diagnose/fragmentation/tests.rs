@@ -3,7 +3,7 @@ use crate::model::{BlockState, DeviceRecording, PoolId, SizeClass, StackId, Stre
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, SegmentAt, State};
 use crate::units::MEBIBYTE;
 
-/// Segments as text: digits are live MiB, `.` a free MiB; one string a segment.
+/// Segments as text, one string each: a digit is that many live MiB, a `.` one free MiB.
 fn state(segments: &[&str]) -> State {
     let mut s = State { event: NO_EVENT, ..State::default() };
     let mut address = 1 << 40;
@@ -59,7 +59,7 @@ fn blockers_rank_by_what_they_strand() {
     assert_eq!(b.len(), 3);
 }
 
-/// Random small states, each block really taken out: the hole around its place, and whether its segment is then empty.
+/// Random small states. Each block is really removed; then compares the hole at its place, and whether its segment is empty.
 #[test]
 fn blockers_are_what_taking_each_block_out_shows() {
     use proptest::prelude::*;
@@ -135,7 +135,7 @@ fn the_cheapest_release_is_the_cheapest_of_all_subsets() {
         let mut best: Option<u64> = None;
         for set in 0u32..1 << s.segments.len() {
             let chosen = || (0..s.segments.len()).filter(|i| set >> i & 1 == 1).map(|i| &s.segments[i]);
-            // Steps of 2 MiB: a segment of odd MiB frees only whole steps.
+            // In steps of 2 MiB: a segment with an odd number of MiB frees only whole steps.
             let freed: u64 = chosen().map(|x| x.size / (2 * MEBIBYTE)).sum();
             if freed >= (need * MEBIBYTE).div_ceil(2 * MEBIBYTE) {
                 let cost =
@@ -149,7 +149,7 @@ fn the_cheapest_release_is_the_cheapest_of_all_subsets() {
     }
 }
 
-/// Whether a request succeeds once some live blocks are gone. Expandable segments give pages of `page` back.
+/// Whether a request succeeds without some live blocks. Expandable segments release pages of `page` bytes.
 fn succeeds(s: &State, gone: &[usize], request: u64, need: u64, page: u64) -> bool {
     let is_free = |i: usize| s.blocks[i].state == BlockState::Inactive || gone.contains(&i);
     let (mut fits, mut released) = (false, 0);
@@ -174,8 +174,7 @@ fn succeeds(s: &State, gone: &[usize], request: u64, need: u64, page: u64) -> bo
     fits || released >= need
 }
 
-/// Small states at random, whole segments and expandable ones, and every subset of their live blocks: does the request succeed
-/// without them?
+/// Random small states with whole and expandable segments: for every subset of live blocks, does the request succeed without it?
 #[test]
 fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
     use proptest::prelude::*;
@@ -191,7 +190,7 @@ fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
             .map(|(pieces, is_expandable)| {
                 let mut text: String =
                     pieces.iter().map(|&p| if p == 0 { "..".to_owned() } else { (2 * p).to_string() }).collect();
-                // What is mapped is whole pages.
+                // Mapped memory consists of whole pages.
                 let over = pieces.iter().map(|&p| p.max(1)).sum::<u64>() % 3;
                 if *is_expandable && over > 0 {
                     text.push_str(&"..".repeat(3 - over as usize));
@@ -218,7 +217,7 @@ fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
         }
         if !succeeds(&s, &[], request, need, PAGE) {
             let alone = enough_alone(&device, &s, &LARGE, request, need);
-            // Of the blockers, those without which enough appears are among them.
+            // Blockers whose removal is sufficient must be found.
             let spare = super::release::held_alone(&device, &s).spare;
             for b in blockers_with_segments(&device, &s, &LARGE) {
                 let is_enough = b.hole_if_freed() >= request || (b.returns > 0 && b.returns + spare >= need);
@@ -235,14 +234,14 @@ fn the_cheapest_way_out_is_the_cheapest_of_all_sets_of_blocks() {
             prop_assert_eq!(plan.blocks.iter().map(|&i| s.blocks[i].size).sum::<u64>(), plan.bytes);
             prop_assert!(succeeds(&s, &plan.blocks, request, need, PAGE));
             if plan.kind == RoomKind::Release {
-                // The room told is what really returns: so much and no more.
+                // The plan's `room` must be exactly what returns.
                 prop_assert!(succeeds(&s, &plan.blocks, u64::MAX, plan.room, PAGE));
             }
         }
     });
 }
 
-/// What is chosen by price, where there are too many choices, is enough; and it is the cheapest wherever its bytes are met exactly.
+/// The choice by price, used when there are too many choices, is sufficient; it is the cheapest if its bytes are met exactly.
 #[test]
 fn what_is_chosen_by_price_is_enough() {
     let s = state(&["1.1.", "4..4", "2......1.", "9.", "1.2.3.2.......", "......", "1.1.", "1.1.", "1.1."]);
@@ -260,7 +259,7 @@ fn what_is_chosen_by_price_is_enough() {
     }
 }
 
-/// Segments that serve other requests count by what goes back of them: a private pool's never does.
+/// Segments that serve other requests count by what they return; a private pool's segment never returns.
 #[test]
 fn blockers_elsewhere_are_those_that_alone_hold_a_segment() {
     let mut s = state(&["1...", "2.......", "1.1.....", "3..", "1......."]);
@@ -299,7 +298,7 @@ fn a_request_of_nothing_is_answered() {
 
 #[test]
 fn pages_of_one_block_or_hole_are_one_piece_however_many() {
-    // 128 TiB in three blocks: what is claimed costs nothing.
+    // 128 TiB in three blocks: the size must not affect the cost.
     let mut s = state(&["1.1"]);
     let segment = &mut s.segments[0];
     segment.is_expandable = true;

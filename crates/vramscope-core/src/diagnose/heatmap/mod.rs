@@ -1,7 +1,7 @@
 //! [`heatmap()`]: device memory by address over time, and [`hole_sizes`]: free memory by the size of its holes over time.
 //!
-//! A column stands for the instant at which requested bytes peak inside it, as in [`strata`](crate::tables::strata()), so the pictures
-//! agree. The live set is carried from column to column: what was born and gone in between is never placed.
+//! A column shows the instant within it at which requested bytes peak, as in [`strata`](crate::tables::strata()), so the pictures
+//! agree. The live set is carried from column to column; blocks that live only between two instants are never placed.
 
 mod sweep;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use super::fragmentation::Servers;
 use crate::model::{Cancelled, DeviceRecording, Progress};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity, SegmentAt};
 
-/// What the shade of a cell says.
+/// The meaning of a cell's shade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Shade {
     /// Share of the cell's reserved bytes that blocks hold, 0 to 1.
@@ -32,21 +32,20 @@ pub enum Shade {
 /// Size, shade and filters of a heatmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeatmapSpec {
-    /// The most rows wanted; fewer come back when there are fewer units of 512 bytes.
+    /// Most rows to return; fewer are returned if there are fewer units of 512 bytes.
     pub rows: u32,
-    /// What the shade says.
+    /// The meaning of the shade.
     pub shade: Shade,
     /// Only segments that serve these requests; `None` is all.
     pub servers: Option<Servers>,
-    /// Only addresses from the first up to the second; `None` is all.
+    /// Only this range of addresses (end exclusive); `None` for all.
     pub addresses: Option<(u64, u64)>,
 }
 
-/// Which blocks a shade is about, by allocation and instant.
+/// Selects the blocks that a shade shows, by allocation and event.
 pub type Chosen<'a> = &'a (dyn Fn(LifetimeId, u32) -> bool + Sync);
 
-/// A range of addresses that was reserved at some time in the window. Extents follow each other without gaps on the vertical
-/// axis.
+/// A range of addresses that was reserved at some time in the window. On the vertical axis, extents follow each other without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Address of the first byte.
@@ -62,9 +61,9 @@ pub struct Extent {
 pub struct HeatmapColumn {
     /// The instant shown: the state after this event; [`NO_EVENT`] before the first.
     pub event: u32,
-    /// Bytes of the segments of [`HeatmapSpec::servers`], also outside the addresses shown.
+    /// Bytes of the segments selected by [`HeatmapSpec::servers`], including those outside the addresses shown.
     pub reserved: u64,
-    /// Bytes blocks hold, pending frees among them.
+    /// Bytes held by blocks, including pending frees.
     pub occupied: u64,
     /// Free bytes inside reserved memory.
     pub free: u64,
@@ -72,24 +71,24 @@ pub struct HeatmapColumn {
     pub holes: u32,
     /// The largest hole in bytes, 0 without holes.
     pub largest_hole: u64,
-    /// Where the largest begins, 0 without holes.
+    /// The address of the largest hole, 0 without holes.
     pub largest_hole_address: u64,
 }
 
-/// Address by time. Empty when no segment was reserved in the window (profiler traces have none).
+/// Addresses over time. Empty if no segment was reserved in the window, as in profiler traces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heatmap {
     /// The vertical axis, by address.
     pub extents: Vec<Extent>,
-    /// Bytes of the axis.
+    /// Length of the axis in bytes.
     pub total: u64,
-    /// The part of the axis that the rows show, in bytes of it.
+    /// The range of axis positions that the rows show, in bytes.
     pub shown: (u64, u64),
     /// Bytes per row; the last row may have fewer.
     pub row_bytes: u64,
     /// Number of rows; at most [`HeatmapSpec::rows`].
     pub rows: usize,
-    /// One entry a column.
+    /// One entry per column.
     pub columns: Vec<HeatmapColumn>,
     /// `cells[row * columns.len() + column]`, row 0 at the lowest address. NaN where nothing was reserved at that instant.
     pub cells: Vec<f32>,
@@ -102,20 +101,20 @@ impl Heatmap {
         inside.then(|| self.cells[row * self.columns.len() + column]).filter(|v| !v.is_nan())
     }
 
-    /// The addresses of a row: its first and the one after its last. A row can jump from one segment to the next.
+    /// The address range of a row (end exclusive). A row can span from one segment to the next.
     pub fn addresses_of(&self, row: usize) -> Option<(u64, u64)> {
         let from = (row as u64).checked_mul(self.row_bytes)?.checked_add(self.shown.0).filter(|&o| o < self.shown.1)?;
         let last = (from + self.row_bytes).min(self.shown.1) - 1;
         Some((address_at(&self.extents, from)?, address_at(&self.extents, last)? + 1))
     }
 
-    /// The row of a place of the axis, in bytes; the nearest when it lies outside what is shown.
+    /// The row at a position of the axis, in bytes; the nearest row if the position is not shown.
     pub fn row_at(&self, offset: u64) -> usize {
         let row = (offset.saturating_sub(self.shown.0) / self.row_bytes.max(1)) as usize;
         row.min(self.rows.saturating_sub(1))
     }
 
-    /// The part of the axis between two addresses, in bytes of it; all of it when they hold nothing that was reserved.
+    /// The range of axis positions between two addresses, in bytes; the whole axis if nothing between them was reserved.
     pub fn range_of(&self, from: u64, to: u64) -> (u64, u64) {
         range_of(&self.extents, from, to)
     }
@@ -125,7 +124,7 @@ impl Heatmap {
         offset_of(&self.extents, address)
     }
 
-    /// The address at a place of the axis, in bytes; the end of the last extent beyond it. `None` without extents.
+    /// The address at a position of the axis, in bytes; the end of the last extent for positions beyond it. `None` without extents.
     pub fn address_at(&self, offset: u64) -> Option<u64> {
         address_at(&self.extents, offset.min(self.total))
     }
@@ -134,19 +133,18 @@ impl Heatmap {
 /// Free memory by hole size over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoleSizes {
-    /// Lower bounds of the classes in bytes, doubling; a hole is in the last class it reaches.
+    /// Lower bounds of the classes in bytes, each twice the one before. A hole belongs to the last class whose bound it reaches.
     pub classes: Vec<u64>,
-    /// One entry a column.
+    /// One entry per column.
     pub columns: Vec<HeatmapColumn>,
     /// `bytes[class * columns.len() + column]`: free bytes in holes of that class.
     pub bytes: Vec<u64>,
-    /// Number of those holes, laid out alike.
+    /// Number of those holes, in the same layout.
     pub counts: Vec<u32>,
 }
 
 impl HoleSizes {
-    /// Without the classes below the smallest and above the largest hole there ever is; that of `keep` bytes stays, with those
-    /// between.
+    /// Removes the classes below the smallest and above the largest hole. Keeps the class of `keep` bytes, and those in between.
     #[must_use]
     pub fn trimmed(mut self, keep: Option<u64>) -> Self {
         let width = self.columns.len();
@@ -173,9 +171,9 @@ impl HoleSizes {
     }
 }
 
-/// Draws addresses over time. `bounds` as in [`Curves::columns`](crate::tables::Curves::columns). With `chosen` the shades are of those
-/// blocks alone: their share, age or size; the figures of a column about reserved memory and holes are still of all blocks. Cost: for
-/// each column the live set and the rows once, so tens of milliseconds for 1600 columns of a large recording.
+/// Draws addresses over time. `bounds` is as in [`Curves::columns`](crate::tables::Curves::columns). With `chosen`, the shades
+/// show only those blocks (their share, age or size), while a column's figures about reserved memory and holes still cover all
+/// blocks. Cost: one pass over the live set and the rows per column; tens of milliseconds for 1600 columns of a large recording.
 pub fn heatmap(
     dev: &DeviceRecording,
     tables: &DeviceTables,
@@ -283,10 +281,10 @@ pub fn hole_sizes(
     Ok(sizes)
 }
 
-/// Columns that share one sweep: enough to make the first seek cheap, few enough to keep every core busy.
+/// Columns per sweep: enough to make up for the first seek, few enough to keep every core busy.
 const STRIPE: usize = 64;
 
-/// The instant of each column: where requested bytes peak in it; an empty column repeats the one before.
+/// The instant of each column: the peak of requested bytes in it. An empty column repeats the one before.
 fn instants(dev: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u32> {
     let last = (dev.events.len() as u32).checked_sub(1);
     let pairs: Vec<(u32, u32)> = bounds.windows(2).map(|w| (w[0], w[1])).collect();
@@ -304,7 +302,7 @@ fn instants(dev: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec
         .collect()
 }
 
-/// Every range reserved at the first instant or since, up to the last. Ranges that overlap, or touch inside an expandable segment, are one.
+/// All ranges reserved between the first and the last instant. Ranges that overlap, or touch in an expandable segment, are merged.
 fn extents(dev: &DeviceRecording, tables: &DeviceTables, instants: &[u32], servers: Option<&Servers>) -> Vec<Extent> {
     let runs = &tables.states.runs;
     let (Some(&first), Some(&last)) = (instants.first(), instants.last()) else { return Vec::new() };
@@ -351,8 +349,7 @@ fn offset_of(extents: &[Extent], address: u64) -> Option<u64> {
     (address - extent.address < extent.size).then(|| extent.offset + (address - extent.address))
 }
 
-/// The part of the axis between two addresses. A range that holds nothing of it is all of it: the segments it was about are
-/// not in this window.
+/// The range of axis positions between two addresses; the whole axis if nothing in between is in this window.
 fn range_of(extents: &[Extent], from: u64, to: u64) -> (u64, u64) {
     let (low, high) = (offset_from(extents, from), offset_from(extents, to));
     if low < high { (low, high) } else { (0, extents.last().map_or(0, |e| e.offset + e.size)) }
@@ -390,12 +387,11 @@ impl HeatmapColumn {
     }
 }
 
-/// What one row of one column adds up to.
 #[derive(Clone, Copy, Debug, Default)]
 struct RowSum {
     reserved: u64,
     occupied: u64,
-    /// The extreme the shade asks for.
+    /// The extreme value that the shade shows.
     extreme: f32,
 }
 
@@ -411,9 +407,9 @@ impl RowSum {
 
 struct Column<'a> {
     shade: Shade,
-    /// The blocks the shade is about; `None` is all.
+    /// The blocks that the shade shows; `None` for all.
     chosen: Option<Chosen<'a>>,
-    /// The part of the axis that the rows show.
+    /// The range of axis positions that the rows show.
     shown: (u64, u64),
     row_bytes: u64,
     cells: Vec<RowSum>,
@@ -426,7 +422,7 @@ impl Column<'_> {
         let mut summary = HeatmapColumn::at(event);
         let shade = self.shade;
         for run in sweep.runs.iter().filter(|r| servers.is_none_or(|s| s.take(r))) {
-            // Every segment of the window lies in the extents; one that does not is counted but cannot be drawn.
+            // Every segment of the window should lie in an extent; any other is counted but cannot be drawn.
             let offset = offset_of(extents, run.address);
             summary.reserved += run.size;
             if let Some(offset) = offset {
@@ -452,7 +448,7 @@ impl Column<'_> {
 
     fn spread(&mut self, offset: u64, size: u64, mut add: impl FnMut(&mut RowSum, u64)) {
         let (low, high) = self.shown;
-        // Relative to what is shown, cut to it.
+        // Relative to the visible range, and clipped to it.
         let end = (offset + size).min(high).saturating_sub(low);
         let mut from = offset.saturating_sub(low);
         let mut row = (from / self.row_bytes) as usize;
@@ -468,7 +464,7 @@ impl Column<'_> {
     }
 }
 
-/// Microseconds (events where there are no times) from birth to `event`.
+/// Microseconds (or events, without times) from the allocation to `event`.
 fn age(dev: &DeviceRecording, born: u32, event: u32) -> f32 {
     let born = if born == NO_EVENT { 0 } else { born };
     if event == NO_EVENT {

@@ -1,4 +1,4 @@
-//! The live set carried from instant to instant: what was born and gone in between is never placed.
+//! Carries the live set from instant to instant. Blocks that live only between two instants are never placed.
 
 use crate::model::DeviceRecording;
 use crate::tables::runs::Runs;
@@ -12,7 +12,7 @@ struct Held {
     gone: u32,
 }
 
-/// The live set by address and the segments, at an instant that only moves forward.
+/// The live set by address, and the segments, at an instant that can only move forward.
 pub(super) struct Sweep<'a> {
     dev: &'a DeviceRecording,
     pub(super) tables: &'a DeviceTables,
@@ -68,8 +68,8 @@ impl<'a> Sweep<'a> {
         self.event = Some(event);
     }
 
-    /// The blocks and holes of a segment by address: address, size, and the block's allocation. Blocks that do not fit what the
-    /// segment has room for are left out, as in [`State::uncovered`](crate::tables::State::uncovered).
+    /// Visits the blocks and holes of a segment in address order: address, size, and the block's allocation. Blocks that do not
+    /// fit into the segment are left out, as in [`State::uncovered`](crate::tables::State::uncovered).
     pub(super) fn pieces(&self, run: &SegmentAt, mut each: impl FnMut(u64, u64, Option<LifetimeId>)) {
         let end = run.address + run.size;
         let mut cursor = run.address;

@@ -1,4 +1,4 @@
-//! Heatmaps, compared with what a plain walk over the states says.
+//! Compares heatmaps with a simple walk over the states.
 
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ proptest! {
         for shade in [Shade::Occupancy, Shade::OldestBlock, Shade::LargestBlock, Shade::LargestHole] {
             let spec = HeatmapSpec { rows, shade, servers: None, addresses: None };
             let whole = heatmap(&dev, &t, &bounds, spec, None, &Progress::new()).expect("not cancelled");
-            // The middle of the axis, and every other allocation: what is asked for by a zoom and by a choice.
+            // The middle of the axis and every other allocation, as with a zoom and a selection.
             let inner = (whole.address_at(whole.total / 3), whole.address_at(whole.total * 3 / 4));
             let spec = HeatmapSpec { addresses: inner.0.zip(inner.1).filter(|_| zoomed), ..spec };
             let is_chosen = |id: LifetimeId, _: u32| !zoomed || id.0.is_multiple_of(2);
@@ -43,7 +43,7 @@ proptest! {
                 prop_assert_eq!((0..sizes.classes.len()).map(|k| sizes.bytes[k * width + c]).sum::<u64>(), free.bytes);
                 prop_assert_eq!((0..sizes.classes.len()).map(|k| u64::from(sizes.counts[k * width + c])).sum::<u64>(), free.count);
                 for row in 0..map.rows {
-                    // Piece by piece, the plain way.
+                    // Byte range by byte range, the simple way.
                     let low = map.shown.0 + row as u64 * map.row_bytes;
                     let row_range = low..(low + map.row_bytes).min(map.shown.1);
                     let (mut reserved, mut occupied, mut extreme) = (0u64, 0u64, 0f32);

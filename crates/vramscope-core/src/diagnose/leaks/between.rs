@@ -1,26 +1,26 @@
-//! What was born after one instant and is alive at another.
+//! Allocations made after one instant that are live at another.
 
 use rustc_hash::FxHashMap;
 
 use crate::model::{DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 
-/// What one call stack left between two instants.
+/// Allocations of one call stack that survive between two instants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivors {
     /// The stack of its allocations; [`StackId::NONE`] collects those without one.
     pub stack: StackId,
-    /// Requested bytes born after A and alive at B.
+    /// Requested bytes allocated after A and live at B.
     pub bytes: u64,
     /// Number of these allocations.
     pub count: u64,
     /// The event that allocated the oldest of them.
     pub oldest: u32,
-    /// Up to 100 of them, oldest first.
+    /// Up to 100 of these allocations, oldest first.
     pub examples: Vec<LifetimeId>,
 }
 
-/// What was born after event `a` and is alive after event `b`, by stack, most bytes first. O(live at `b`).
+/// The allocations made after event `a` that are live after event `b`, by stack, most bytes first. O(live at `b`).
 pub fn between(device: &DeviceRecording, tables: &DeviceTables, a: u32, b: u32) -> Vec<Survivors> {
     let lifetimes = &tables.lifetimes;
     let mut by_stack: FxHashMap<StackId, Survivors> = FxHashMap::default();

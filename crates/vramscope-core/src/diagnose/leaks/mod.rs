@@ -1,5 +1,5 @@
-//! Leaks: what survives its step, by call stack, and how steadily it grows; memory that climbs and drops like a saw; and what
-//! was born after one instant and is alive at another.
+//! Leaks: memory that survives its step, by call stack, and how steadily it grows; memory that rises and drops like a saw tooth;
+//! and memory allocated after one instant that is live at another.
 
 mod between;
 mod saw_tooth;
@@ -25,39 +25,39 @@ use crate::units::{MEBIBYTE, counted};
 pub struct Growth {
     /// The stack of its allocations; [`StackId::NONE`] collects those without one.
     pub stack: StackId,
-    /// Requested bytes of this stack that are live at the end, whenever allocated and of whatever size, or that were freed
-    /// together. Blocks of the stack's first calls that do not fit what every step leaves behind are not counted.
+    /// Requested bytes of this stack that are live at the end (regardless of when they were allocated and of their size), or that
+    /// were freed together. Setup blocks of the stack's first calls, which differ from what every step leaves behind, do not count.
     pub bytes: u64,
-    /// Bytes that a step adds: the mean over the examined steps, without warm-up and unfinished ones, or over whole periods.
+    /// Bytes added per step: the mean over the examined steps, without warm-up and unfinished ones, or over whole periods.
     pub bytes_per_step: f64,
     /// Coefficient of determination of the least-squares line through the survivors' cumulative sum, 0 to 1.
     pub confidence: f64,
-    /// The step it grows from: 0, or a later one where it began late.
+    /// The step at which growth begins; 0 unless it began later.
     pub since: usize,
-    /// Number of steps that left something behind.
+    /// Number of steps that left memory behind.
     pub steps_adding: usize,
-    /// Number of steps that could leave something behind: all, or those before it was freed.
+    /// Number of steps that could leave memory behind: all, or those before it was freed.
     pub steps: usize,
-    /// Survivors' bytes by the step they were born in. What was born outside the steps is in `bytes` alone.
+    /// Surviving bytes by the step in which they were allocated. Allocations outside the steps count only in `bytes`.
     pub by_step: Vec<u64>,
     /// The allocations in [`bytes`](Self::bytes), oldest first.
     pub survivors: Vec<LifetimeId>,
-    /// The event at which the program began to free all of it at once; `None` where it lives at the end.
+    /// The event at which the program began to free all of it at once; `None` if it is live at the end.
     pub freed: Option<u32>,
-    /// How regularly it grows.
+    /// How regular the growth is.
     pub rhythm: Rhythm,
 }
 
 /// How regularly memory grows over the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rhythm {
-    /// Not so regularly that it would continue.
+    /// Too irregular to be expected to continue.
     None,
-    /// In four steps of five or more, or in all of four.
+    /// In at least four of five steps, or in all of four.
     Step,
-    /// In one step of this many, as where every tenth is followed by an evaluation.
+    /// Once in this many steps, for example if an evaluation follows every tenth step.
     Every(usize),
-    /// At uneven distances, or only together with other stacks: all they leave behind is a line.
+    /// At irregular distances, or only together with other stacks; their total follows a line.
     Uneven,
 }
 
@@ -67,14 +67,13 @@ impl Growth {
         self.survivors.len() as u64
     }
 
-    /// Steady growth: a line explains nine tenths of it, and it comes in four steps of five, at even distances, or makes up, alone or
-    /// with others, what all memory comes back to.
+    /// True for steady growth: a straight line explains over nine tenths of it, and it occurs in four of five steps or at even
+    /// distances. Also true for a stack that explains, alone or with others, the growth of the level that all memory returns to.
     pub fn is_leak(&self) -> bool {
         self.rhythm != Rhythm::None
     }
 
-    /// True for small tensors that nearly every step leaves behind, too few bytes per step to fill a device, for example numbers
-    /// kept as tensors.
+    /// True for small tensors that nearly every step leaves behind, such as numbers. They are too few bytes to fill a device.
     pub fn is_trickle(&self) -> bool {
         let steady = self.by_step.get(steady(self.by_step.len())).unwrap_or_default();
         let is_even = self.confidence > 0.9 && self.bytes_per_step > 0.0 && self.bytes_per_step < LEAST_A_STEP;
@@ -82,52 +81,52 @@ impl Growth {
     }
 }
 
-/// Steps ignored at either end if there are many: the first ones may build caches, optimizer states and workspaces, and the last
-/// ones may not have freed everything yet.
+/// Number of steps ignored at either end if there are many: the first ones may build caches, optimizer state and workspaces, and
+/// the last ones may not have freed everything yet.
 const MARGIN: usize = 2;
-/// Steps from which on two are left aside at either end; of fewer, one.
+/// From this many steps on, two are ignored at either end; with fewer steps, one.
 const MANY: usize = 12;
 /// Steps needed between the margins.
 const FEWEST_STEADY: usize = 5;
-/// Steps that are enough for every program, those at either end counted: what people are told to record.
+/// Number of steps that suffices for any program, including those at either end; users are told to record this many.
 const ENOUGH: usize = FEWEST_STEADY + 2;
-/// Steps needed between the margins where the optimizer's calls tell them: they are not layers, and training leaves nothing behind.
+/// Steps needed between the margins if optimizer calls define them: they cannot be layers, and training leaves nothing behind.
 const FEWEST_TRAINING: usize = 4;
-/// Steps from which on memory that was freed again tells a leak: fewer may be the layers of a network.
+/// Steps needed to call memory that was freed later a leak; fewer may be the layers of a network.
 const FEWEST_FREED: usize = 20;
-/// The same where the optimizer's calls tell the steps.
+/// The same if optimizer calls define the steps.
 const FEWEST_FREED_TRAINING: usize = 6;
-/// The same where a step is several calls of the model, as a request to a server is: no layer is that.
+/// The same if a step is several calls of the model, such as a server request, which no layer is.
 const FEWEST_FREED_REQUESTS: usize = 10;
 
 /// Growth of fewer bytes per step does not fill a device.
 const LEAST_A_STEP: f64 = 512.0;
 
-/// Bytes from which on an allocation that only some steps leave behind tells a leak.
+/// Smallest allocation that counts as a leak if only some steps leave it behind.
 const LEAST_NOW_AND_THEN: u64 = 1 << 16;
 
-/// The steps between warm-up and what may not be done yet.
+/// The steps without warm-up and without those that may be unfinished.
 fn steady(count: usize) -> std::ops::Range<usize> {
     let margin = if count >= MANY { MARGIN } else { 1 };
     margin..count.saturating_sub(margin).max(margin)
 }
 
-/// True if there are enough steps to look for growth: growth within one pass, one loading or one step is not a leak.
+/// True if there are enough steps to look for growth. Growth within one pass, one loading or one step is not a leak.
 pub fn has_steps(steps: &Steps) -> bool {
     steps.len() >= fewest(steps)
 }
 
-/// The fewest steps in which growth is looked for: so many between the margins, and one at either end.
+/// The fewest steps in which to look for growth, including one at either end.
 pub fn fewest(steps: &Steps) -> usize {
     if ends_with_optimizer(steps) { FEWEST_TRAINING + 2 } else { ENOUGH }
 }
 
-/// True for steps that cannot be layers.
+/// True if the steps cannot be layers.
 fn ends_with_optimizer(steps: &Steps) -> bool {
     steps.source.is_optimizer() || matches!(steps.source, StepSource::Optimizer(_))
 }
 
-/// Why a recording cannot show what grows, as a whole sentence; `None` if it can.
+/// Why a recording cannot show growth, as a sentence; `None` if it can.
 pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     match steps.len() {
         _ if has_steps(steps) => None,
@@ -140,30 +139,30 @@ pub fn cannot_tell(device: &DeviceRecording, steps: &Steps) -> Option<String> {
     }
 }
 
-/// What growth was looked at in, for a line under a title: `60 steps`.
+/// The data examined, as a subtitle: `60 steps`.
 pub fn looked_at(steps: &Steps) -> String {
     counted(steps.len() as u64, "step", "steps")
 }
 
-/// What survives, of one stack: each allocation, its bytes and the step it was born in, oldest first. `None` is before the first
-/// step, their number after the last.
+/// The surviving allocations of one stack, oldest first: allocation, bytes, and the step in which it was made. The step is `None`
+/// before the first step, and the number of steps after the last.
 type Survival = Vec<(LifetimeId, u64, Option<usize>)>;
 
-/// The steps that growth is looked for in.
+/// The steps in which to look for growth.
 struct Looked {
     /// Number of all steps.
     count: usize,
-    /// The steps that decide, without those at either end.
+    /// The decisive steps: those not ignored at either end.
     within: Range<usize>,
 }
 
-/// The growth of one stack; `None` where nothing of it comes from the steps that decide.
+/// The growth of one stack; `None` if none of it comes from the decisive steps.
 fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32>) -> Option<Growth> {
     let Looked { count, ref within } = *looked;
     let set_up = set_up(survival, within)?;
     let mut by_step = vec![0; count];
     let (mut bytes, mut most, mut survivors) = (0, 0, Vec::new());
-    // Blocks without a stack are everything at once: of these only sizes that come back in most steps belong to the growth.
+    // Allocations without a stack come from many places. Of these, only sizes that recur in most steps count as growth.
     let sizes = if stack.is_some() { FxHashSet::default() } else { recurring(survival, within) };
     let beside = if stack.is_some() { FxHashSet::default() } else { beside(survival, looked, &sizes) };
     let belongs = |id: LifetimeId, size: u64| (sizes.is_empty() || sizes.contains(&size)) && !beside.contains(&id);
@@ -198,10 +197,10 @@ fn grown(stack: StackId, survival: &Survival, looked: &Looked, freed: Option<u32
     })
 }
 
-/// As many times the largest block that the deciding steps leave.
+/// Factor by which a block must exceed the largest one that the decisive steps leave, to count as much larger.
 const MUCH_LARGER: u64 = 4;
 
-/// Sizes that at least half of the deciding steps leave behind.
+/// Sizes that at least half of the decisive steps leave behind.
 fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
     let mut steps: FxHashMap<u64, FxHashSet<usize>> = FxHashMap::default();
     for &(_, size, step) in survival {
@@ -212,9 +211,9 @@ fn recurring(survival: &Survival, within: &Range<usize>) -> FxHashSet<u64> {
     steps.into_iter().filter(|(_, in_steps)| in_steps.len() * 2 >= within.len()).map(|(size, _)| size).collect()
 }
 
-/// Of the sizes that grow, what other lines made: weights, what the optimizer keeps. That is what is older than the first step; in a
-/// step at either end all but the last of each size, as many as a step that decides leaves; and of all together the first, beyond as
-/// many for each step.
+/// Allocations with a growing size that come from other lines, such as weights and optimizer state. These are: allocations before
+/// the first step; in a step at either end, all of a size except the last ones, as many as a decisive step leaves; and of all
+/// together, the first ones beyond that number per step.
 fn beside(survival: &Survival, looked: &Looked, sizes: &FxHashSet<u64>) -> FxHashSet<LifetimeId> {
     let Looked { count, ref within } = *looked;
     let mut of_step: FxHashMap<(u64, usize), Vec<LifetimeId>> = FxHashMap::default();
@@ -244,9 +243,9 @@ fn beside(survival: &Survival, looked: &Looked, sizes: &FxHashSet<u64>) -> FxHas
     others
 }
 
-/// What the first calls of a line made beside what every step leaves behind, as a library makes its workspace: of another size, and
-/// more in number than any of the steps that decide has, or [`MUCH_LARGER`] than anything those leave. What a leak leaves varies in
-/// size, but not so in number. `None` where nothing comes from the steps that decide.
+/// Blocks that the first calls of a line made in addition to what every step leaves behind, such as a library's workspace: their
+/// size differs, and they are more numerous than in any decisive step, or larger by [`MUCH_LARGER`]. What a leak leaves varies in
+/// size, but not so much in number. `None` if nothing comes from the decisive steps.
 fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<LifetimeId>> {
     let mut numbers: FxHashMap<usize, usize> = FxHashMap::default();
     let (mut least, mut most) = (u64::MAX, 0);
@@ -274,7 +273,7 @@ fn set_up(survival: &Survival, within: &Range<usize>) -> Option<FxHashSet<Lifeti
     Some(early.into_values().flat_map(beside).chain(large).collect())
 }
 
-/// Bytes that a step adds on average; over whole periods if the adding steps have even distances.
+/// Mean bytes added per step; over whole periods if the adding steps have even distances.
 fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
     let first = by_step.iter().position(|&b| b > 0).unwrap_or(0);
     let last = by_step.iter().rposition(|&b| b > 0).unwrap_or(0);
@@ -282,13 +281,13 @@ fn mean(by_step: &[u64], rhythm: Rhythm) -> f64 {
     over.iter().sum::<u64>() as f64 / over.len().max(1) as f64
 }
 
-/// Whether what steps add goes on to the last of `n`: nothing for much longer than between any two of them means that it has ended.
+/// True if growth goes on to the last of `n` steps. It has ended after a gap more than twice as long as the longest before.
 fn goes_on(adding: &[usize], n: usize) -> bool {
     let longest = adding.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(1);
     adding.last().is_some_and(|last| n - last <= 2 * longest + 2)
 }
 
-/// How regularly steps add: four in five, or at least five of them at even distances.
+/// How regular the growth is: in four of five steps, or in at least five steps at even distances.
 fn rhythm(by_step: &[u64]) -> Rhythm {
     let adding: Vec<usize> = by_step.iter().enumerate().filter(|&(_, &b)| b > 0).map(|(i, _)| i).collect();
     let (n, k) = (by_step.len(), adding.len());
@@ -308,13 +307,12 @@ fn rhythm(by_step: &[u64]) -> Rhythm {
     if even && reaches && every >= 1.5 { Rhythm::Every(every.round() as usize) } else { Rhythm::None }
 }
 
-/// Growth below this many bytes in all, or below a fiftieth of the peak, would take thousands of steps to matter.
+/// Growth below this many bytes in total, or below a fiftieth of the peak, would need thousands of steps to matter.
 const LEAST: u64 = MEBIBYTE;
 
-/// Growth by stack, most bytes first: of what lives at the end, and of what grew for at least twenty steps and was then freed at
-/// once, as a list that goes out of scope does. What several stacks leave behind by turns, or one now and then, is told by what all
-/// memory comes back to. Nothing without steps enough. Source: rule 5 of the diagnoses.
-/// O(lifetimes).
+/// Growth by stack, most bytes first: of memory live at the end, and of memory that grew for at least twenty steps and was then
+/// freed at once, such as a list that goes out of scope. Growth by several stacks in turn, or by one now and then, is recognised
+/// by the level that all memory returns to. Empty if there are too few steps. O(lifetimes).
 pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Vec<Growth> {
     if !has_steps(steps) {
         return Vec::new();
@@ -325,7 +323,7 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     let lifetimes = &tables.lifetimes;
     let has_pools = device.pools.iter().any(|&key| key != (0, 0));
     let mut alive: FxHashMap<StackId, Survival> = FxHashMap::default();
-    // When each stack freed what had outlived its step and the two after it.
+    // For each stack, when it freed blocks that had outlived their step and the next two.
     let mut old: FxHashMap<StackId, Vec<(u32, LifetimeId)>> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
@@ -372,14 +370,14 @@ pub fn growth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) ->
     found
 }
 
-/// Takes back what replaces something older: a buffer whose oldest entry makes room for each new one, whatever line filled it.
+/// Removes growth that replaces older blocks: a buffer whose oldest entry is freed for each new one, whichever line filled it.
 fn unmark_replaced(found: &mut [Growth], device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) {
     if !found.iter().any(Growth::is_leak) {
         return;
     }
     let lifetimes = &tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(device, id);
-    // By step and size: what went in it and is older than the two before.
+    // By step and size: bytes freed in the step that are older than the two steps before it.
     let mut went: FxHashMap<(usize, u64), u64> = FxHashMap::default();
     for id in (0..lifetimes.len() as u32).map(LifetimeId) {
         let (born, freed) = (step_of(bounds, lifetimes.born(id)), freed_at(tables, id));
@@ -404,16 +402,16 @@ fn unmark_replaced(found: &mut [Growth], device: &DeviceRecording, tables: &Devi
     }
 }
 
-/// Something that outlived several steps and was then freed.
+/// A block that outlived several steps and was then freed.
 struct Turned {
-    /// The step it was born in, and that it was freed in.
+    /// The steps in which it was allocated and freed.
     born: Option<usize>,
     freed: Option<usize>,
     bytes: u64,
 }
 
-/// Whether a stack gives back, since it first did so and up to the last steps, as much that is old as it adds, in bytes or in number:
-/// so does a cache with a bound once it is full.
+/// True if a stack frees as much old memory as it adds, in bytes or in number, from its first such free to the last steps. A
+/// bounded cache does this once it is full.
 fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
     let is_in = |step: &usize| *step < looked.count;
     let freed = || turned.iter().filter_map(|t| t.freed).filter(is_in);
@@ -429,27 +427,26 @@ fn is_bounded(survival: &Survival, looked: &Looked, turned: &[Turned]) -> bool {
     balance(adds, goes) || balance(number, others)
 }
 
-/// Whether an allocation lies in a private pool: what a CUDA graph captures stays with it by design, and programs capture one
-/// graph after the other, as many as they have sizes of a batch.
+/// True if an allocation is in a private pool: a captured CUDA graph keeps its memory by design, and programs capture several.
 fn is_captured(device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> bool {
     let pool = tables.lifetimes.get(device, id).map(|l| l.pool);
     pool.and_then(|pool| device.pool_key(pool)).is_some_and(|key| key != (0, 0))
 }
 
-/// The event at which the program gave an allocation back; `NO_EVENT` where it lives at the end.
+/// The event at which the program freed an allocation; `NO_EVENT` if it is live at the end.
 fn freed_at(tables: &DeviceTables, id: LifetimeId) -> u32 {
-    // Both are NO_EVENT, the greatest, where they did not happen.
+    // `NO_EVENT` is the greatest value, so the minimum is the one that happened.
     tables.lifetimes.gone(id).min(tables.lifetimes.free_requested(id))
 }
 
-/// The step that an event is in: `None` before the first, their number after the last.
+/// The step of an event: `None` before the first step; the number of steps after the last.
 fn step_of(bounds: &[u32], event: u32) -> Option<usize> {
     if event == NO_EVENT { None } else { bounds.partition_point(|&b| b <= event).checked_sub(1) }
 }
 
-/// What one stack freed at once.
+/// Blocks that one stack freed at once.
 struct Burst {
-    /// The event from which on most bytes went within two steps.
+    /// The event around which most bytes were freed within two steps.
     around: u32,
     /// The first free that belongs to it.
     begins: u32,
@@ -459,8 +456,9 @@ struct Burst {
     freed: Survival,
 }
 
-/// What grew for most of the steps, at least `fewest`, and was then freed within two of them. `old`: by stack, what outlived several steps, and
-/// when it was freed. A network's activations go as slowly as they came, so that layers taken for steps do not pass.
+/// Finds memory that grew for most of the steps, at least `fewest`, and was then freed within two steps. `old`: for each stack,
+/// blocks that outlived several steps, and when they were freed. Activations of a network are freed as gradually as they were
+/// made, so layers mistaken for steps do not qualify.
 fn freed_together(
     device: &DeviceRecording,
     tables: &DeviceTables,
@@ -470,7 +468,7 @@ fn freed_together(
 ) -> Vec<Growth> {
     let lifetimes = &tables.lifetimes;
     let count = bounds.len() - 1;
-    // Nearness is counted in allocations made meanwhile: freeing a long list takes many events, and nothing else happens.
+    // Distance is counted in allocations made meanwhile: freeing a long list takes many events, but nothing else happens.
     let made = |event: u32| {
         let (mut low, mut high) = (lifetimes.initial_count() as u32, lifetimes.len() as u32);
         while low < high {
@@ -487,7 +485,7 @@ fn freed_together(
             continue;
         }
         freed.sort_unstable();
-        // The stretch in which most bytes are freed.
+        // The interval in which most bytes are freed.
         let (mut from, mut sum, mut best) = (0, 0u64, (0u64, 0u32));
         for &(event, id) in &freed {
             sum += lifetimes.requested(device, id);
@@ -505,7 +503,7 @@ fn freed_together(
             bursts.insert(stack, Burst { around: best.1, begins: best.1, until, freed: Survival::new() });
         }
     }
-    // Memory that fills up again afterwards is a saw tooth, which has a finding of its own.
+    // Memory that fills up again afterwards is a saw tooth, which has its own finding.
     let mut again: FxHashMap<StackId, usize> = FxHashMap::default();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
@@ -523,7 +521,7 @@ fn freed_together(
     if bursts.is_empty() {
         return Vec::new();
     }
-    // The youngest go with the old ones, and so does what was born before the first step.
+    // The youngest blocks are freed with the old ones, and so are blocks from before the first step.
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
         let freed = freed_at(tables, id);
@@ -550,8 +548,7 @@ fn freed_together(
         .collect()
 }
 
-/// The fewest requested bytes live within each step, the moment before its first event included: what every step comes back to.
-/// O(steps).
+/// The fewest requested bytes live in each step, or just before its first event: the level that every step returns to. O(steps).
 pub fn floors(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32]) -> Vec<u64> {
     let (curves, lifetimes) = (&tables.curves, &tables.lifetimes);
     let first = bounds.first().map_or(NO_EVENT, |b| b.checked_sub(1).unwrap_or(NO_EVENT));

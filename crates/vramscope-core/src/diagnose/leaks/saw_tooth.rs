@@ -1,4 +1,4 @@
-//! Memory that climbs over steps and drops at once.
+//! Memory that rises over steps and drops at once.
 
 use rustc_hash::FxHashSet;
 
@@ -8,21 +8,20 @@ use crate::model::{DeviceRecording, StackId};
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 use crate::units::MEBIBYTE;
 
-/// Memory that climbs over several steps and drops at once, again and again: objects in reference cycles, which live until
-/// Python's garbage collector runs.
+/// Memory that repeatedly rises over several steps and drops at once: objects in reference cycles, freed by Python's collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SawTooth {
-    /// For each tooth: the step it begins in, the step it drops in, and the bytes that are freed at once.
+    /// For each tooth: the step in which it begins, the step in which it drops, and the bytes freed at once.
     pub teeth: Vec<(usize, usize, u64)>,
 }
 
 impl SawTooth {
-    /// Bytes that a drop frees, the most of any.
+    /// The most bytes that a drop frees.
     pub fn highest(&self) -> u64 {
         self.teeth.iter().map(|t| t.2).max().unwrap_or(0)
     }
 
-    /// Bytes that a drop frees on average.
+    /// The mean bytes that a drop frees.
     pub fn mean(&self) -> u64 {
         self.teeth.iter().map(|t| t.2).sum::<u64>() / self.teeth.len().max(1) as u64
     }
@@ -31,7 +30,7 @@ impl SawTooth {
 /// Peaks below this are too small to matter.
 const LEAST_PEAK: u64 = 64 * MEBIBYTE;
 
-/// Finds a saw-tooth in the floors of a recording's steps, whose highest tooth is a quarter of the peak or more. Source: rule 6 of the diagnoses. O(steps + lifetimes).
+/// Finds a saw tooth in each step's lowest memory use. Its highest tooth is at least a quarter of the peak. O(steps + lifetimes).
 pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps) -> Option<SawTooth> {
     let peak = tables.curves.peak(Quantity::Requested).0;
     if !has_steps(steps) || peak < LEAST_PEAK {
@@ -49,10 +48,9 @@ pub fn saw_tooth(device: &DeviceRecording, tables: &DeviceTables, steps: &Steps)
     (saw.highest().saturating_mul(4) >= peak).then_some(saw)
 }
 
-/// At least three teeth, each rising for three steps or more and then falling within a step by more than a fifth of the range; of
-/// each the steps it begins and drops in, and by how much the floors fall. Garbage collection is not in time with the steps; what
-/// every step frees itself never shows in the floors. A tooth that rises in one step is something that is made and replaced, such as
-/// an optimizer for the next stage of training.
+/// For each of at least three teeth: the steps in which it begins and drops, and by how much the floor falls. A tooth rises for
+/// three steps or more, then falls within a step by over a fifth of the range. Garbage collection is not synchronised with the
+/// steps. A tooth that rises within one step is a replaced object, such as the next optimizer.
 pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     const LEAST_TEETH: usize = 3;
     const LEAST_RISE: usize = 3;
@@ -60,11 +58,11 @@ pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     let Some(steady) = floors.get(MARGIN..last) else { return Vec::new() };
     let (Some(&low), Some(&high)) = (steady.iter().min(), steady.iter().max()) else { return Vec::new() };
     let range = high - low;
-    // A ripple on a high plateau does not matter.
+    // A ripple on a high plateau is insignificant.
     if range.saturating_mul(20) < peak {
         return Vec::new();
     }
-    // The last step counts where it falls as the others do; further down the program lets go of everything.
+    // The last step counts if it falls like the others; a deeper fall means that the program is freeing everything.
     let end = if floors[last].saturating_add(range / 5) >= low { last + 1 } else { last };
     let steady = &floors[MARGIN..end];
     let mut teeth = Vec::new();
@@ -84,8 +82,8 @@ pub(super) fn teeth(floors: &[u64], peak: u64) -> Vec<(usize, usize, u64)> {
     if teeth.len() >= LEAST_TEETH { teeth } else { Vec::new() }
 }
 
-/// What is freed in the step of each drop that had outlived a step, and with it what the same stacks made last. The floors do not
-/// show the youngest: it comes and goes between two of them.
+/// The bytes freed in the step of each drop that had outlived a step, plus the newest blocks of the same stacks. The floors do
+/// not show the newest ones, which live between two of them.
 fn dropped(device: &DeviceRecording, tables: &DeviceTables, bounds: &[u32], teeth: &[(usize, usize, u64)]) -> Vec<u64> {
     let lifetimes = &tables.lifetimes;
     let mut bytes = vec![0; teeth.len()];

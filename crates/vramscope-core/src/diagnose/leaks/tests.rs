@@ -49,8 +49,7 @@ fn fewer_than_seven_steps_tell_nothing() {
     assert_eq!(looked_at(&of(9)).replace(crate::units::NBSP, " "), "9 steps");
 }
 
-/// `steps` steps of a block that comes and goes; what else each does is written by `also`, with the step's number, and what comes after
-/// them by `then`.
+/// `steps` steps, each with a temporary. `also` writes a step's other events, given its number, and `then` those after the last.
 fn growth_of(
     steps: u64,
     also: impl Fn(u64, &mut dyn FnMut(Action, u64, u32)),
@@ -59,7 +58,7 @@ fn growth_of(
     growth_by(StepSource::None, steps, also, then)
 }
 
-/// The same for steps that are known in this way.
+/// Like [`growth_of`], with another source of the steps.
 fn growth_by(
     source: StepSource,
     steps: u64,
@@ -85,7 +84,7 @@ fn growth_by(
     growth(&d, &tables, &Steps { bounds, source, ..Steps::default() })
 }
 
-/// Where the list of these tests has its block of a step.
+/// The address of a step's block in the list of these tests.
 fn place(i: u64) -> u64 {
     0x1_0000_0000 + (i << 24)
 }
@@ -95,7 +94,7 @@ fn free(push: &mut dyn FnMut(Action, u64, u32), address: u64) {
     push(Action::FreeCompleted, address, 3);
 }
 
-/// One step in `every` keeps 1 MiB; at the end all of it is freed, or nothing.
+/// One step in `every` keeps 1 MiB; at the end either all of it is freed, or none.
 fn keeps(steps: u64, every: u64, frees: bool) -> Vec<Growth> {
     keeps_by(StepSource::None, steps, every, frees)
 }
@@ -137,7 +136,7 @@ fn growth_is_found_though_it_is_freed_before_the_end() {
 
 #[test]
 fn what_fills_up_again_after_it_was_freed_is_no_leak() {
-    // A list that grows by a block a step and is emptied after each thirty.
+    // A list that grows by one block per step and is emptied after thirty.
     let list = |i: u64, push: &mut dyn FnMut(Action, u64, u32)| {
         push(Action::Alloc, place(i % 30), 1);
         if i % 30 == 29 {
@@ -181,7 +180,7 @@ fn between_two_instants_only_what_was_born_after_the_first_and_lives_at_the_seco
     assert_eq!(of(5, 5), []);
 }
 
-/// A program of `steps` steps, each with work that comes and goes; `each` does something of its own within a step.
+/// A program of `steps` steps with temporary work; `each` adds its own events to a step.
 struct Program {
     device: DeviceRecording,
     bounds: Vec<u32>,
@@ -209,7 +208,7 @@ impl Program {
         self.device.events.push(0, action, address, size, StreamId(0), PoolId(0), StackId(stack));
     }
 
-    /// Allocates so many MiB and gives address and size.
+    /// Allocates this many MiB; returns address and size.
     fn keep(&mut self, mebibytes: u64, stack: u32) -> (u64, u64) {
         let block = (self.next, mebibytes << 20);
         self.next += 1 << 32;
@@ -232,7 +231,7 @@ fn leaks_of(steps: usize, each: impl FnMut(&mut Program, usize)) -> Vec<Growth> 
     growth(&device, &tables(&device), &steps).into_iter().filter(Growth::is_leak).collect()
 }
 
-/// Steps without a rhythm.
+/// Irregularly spaced steps.
 const UNEVEN: [usize; 22] = [1, 2, 5, 6, 9, 14, 15, 18, 20, 25, 26, 31, 33, 34, 38, 42, 44, 49, 50, 53, 56, 59];
 
 #[test]
@@ -291,7 +290,7 @@ fn a_cache_with_a_bound_is_no_leak_once_it_is_full() {
             }
         });
         assert_eq!(leaks, [], "{bound} of {steps}");
-        // Also where no two things in it have one size.
+        // Also if no two entries have the same size.
         let mut cache = std::collections::VecDeque::new();
         let leaks = leaks_of(steps, |p, step| {
             cache.push_back(p.keep(1 + step as u64 * 7 % 11, 2));
@@ -321,7 +320,7 @@ fn a_leak_of_which_some_goes_again_is_still_one() {
 
 #[test]
 fn one_that_goes_for_another_that_comes_is_no_leak() {
-    // A model is moved piece by piece to blocks of another line: memory as a whole stays where it is.
+    // A model is moved piece by piece to blocks of another line; memory as a whole stays the same.
     let mut old = Vec::new();
     let leaks = leaks_of(60, |p, step| {
         if step == 0 {
@@ -338,7 +337,7 @@ fn one_that_goes_for_another_that_comes_is_no_leak() {
 
 #[test]
 fn a_leak_of_many_sizes_is_counted_whole() {
-    // Twelve steps, of which four decide: sizes before and after them are other ones.
+    // Twelve steps, four of them decisive: sizes before and after those differ.
     let leaks = leaks_of(12, |p, step| {
         p.keep(2 * (step as u64 + 1), 2);
     });

@@ -1,19 +1,19 @@
-//! Growth that no single stack shows: several leave something behind by turns, or one does now and then, or only in the second
-//! half. It shows in the level that all memory returns to in every step.
+//! Growth that no single stack shows: several stacks leave memory behind in turn, or one does so now and then, or only in the
+//! second half. It shows in the level that all memory returns to in every step.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Growth, LEAST_A_STEP, LEAST_NOW_AND_THEN, Looked, Rhythm, Survival, fit, goes_on, grown, line};
 use crate::model::StackId;
 
-/// Steps from the beginning of such growth on that it takes to see it. Source: rule 5 of the diagnoses.
+/// Steps needed from the beginning of such growth to recognise it.
 const FEWEST_STEPS: usize = 20;
 
-/// Steps that add something, of all the stacks together.
+/// Number of steps that must add memory, over all stacks together.
 const FEWEST_ADDING: usize = 8;
 
-/// Marks the stacks that together make up a steady climb of `floors`, those aside that are known to leak. `alive`: what survives.
-/// The climb may begin after a quarter, a third or half of the steps. O(survivors + known leaks x steps).
+/// Marks the stacks that together make `floors` rise steadily, leaving out stacks already known to leak. `alive`: the surviving
+/// allocations. The rise may begin after a quarter, a third or half of the steps. O(survivors + known leaks × steps).
 pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, floors: &[u64], looked: &Looked) {
     let (n, end) = (looked.count, looked.within.end);
     if n < FEWEST_STEPS {
@@ -64,8 +64,8 @@ pub(super) fn mark(found: &mut [Growth], alive: &FxHashMap<StackId, Survival>, f
     }
 }
 
-/// The stacks that make up a climb from step `start` to `end`, and how well a line fits what they leave behind; `None` where memory
-/// as a whole does not climb with them, as where one thing goes for the other that comes. `left`: bytes by step, of each stack.
+/// The stacks that make up a rise from step `start` to `end`, and how well a line fits the memory they leave behind. `None` if
+/// memory as a whole does not rise with them, as when one object replaces another. `left`: bytes by step for each stack.
 fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usize, end: usize) -> Option<(f64, Vec<StackId>)> {
     let within = |by_step: &[(usize, u64)]| {
         let (from, to) = (by_step.partition_point(|l| l.0 < start), by_step.partition_point(|l| l.0 < end));
@@ -74,14 +74,14 @@ fn climbs(left: &FxHashMap<StackId, Vec<(usize, u64)>>, base: &[f64], start: usi
     let mut stacks: Vec<(u64, StackId)> = Vec::new();
     for (&stack, by_step) in left {
         let within = &by_step[within(by_step)];
-        // What comes once is not growth.
+        // A single occurrence is not growth.
         if within.len() >= 2 {
             stacks.push((within.iter().map(|l| l.1).sum(), stack));
         }
     }
     stacks.sort_unstable_by_key(|&(bytes, stack)| (std::cmp::Reverse(bytes), stack));
     let all: u64 = stacks.iter().map(|s| s.0).sum();
-    // Those that make up nearly all of it.
+    // Keep the stacks that make up nearly all of it.
     let mut rest = all;
     stacks.retain(|&(bytes, _)| {
         let is_part = rest * 20 > all;

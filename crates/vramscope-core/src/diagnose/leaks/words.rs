@@ -4,20 +4,19 @@ use super::{Growth, Rhythm};
 use crate::anatomy::steps::number;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Of all these stacks together: the steps in which any of them left something behind, and the steps there are.
+/// For all these stacks together: the number of steps in which any of them left memory behind, and the number of steps.
 pub fn adding(leaks: &[&Growth]) -> (usize, usize) {
     let steps = leaks.iter().map(|g| g.steps).max().unwrap_or(0);
     let adds = |step: usize| leaks.iter().any(|g| g.by_step.get(step).is_some_and(|&b| b > 0));
     ((0..steps).filter(|&step| adds(step)).count(), steps)
 }
 
-/// That no leak was found, with its title. `floors`: the least in use in each step. Memory may rise all the same, as under a growing
-/// load.
+/// Title and sentence without a leak. `floors`: each step's lowest use. Memory may still rise, as under a growing load.
 pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     let over = counted(floors.len() as u64, "step", "steps");
     // The first step makes the optimizer's state and the libraries' workspaces.
     let floors = if floors.len() > 2 { &floors[1..] } else { floors };
-    // The last one may end with the program, when all of it goes.
+    // The last step may include the end of the program, when everything is freed.
     let (floors, is_freed) = match floors {
         [rest @ .., before, last] if *last < before / 2 && rest.len() > 2 => (&floors[..floors.len() - 1], true),
         _ => (floors, false),
@@ -39,7 +38,7 @@ pub fn no_leak(floors: &[u64]) -> (&'static str, String) {
     ("No steady growth", format!("{rise}, but no line adds to it step by step. A load that grows looks like this."))
 }
 
-/// What leaks, in one sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.` Empty without any.
+/// The leaks in a sentence: `2 call stacks grow with every step, 3.50 MiB a step: 210 MiB in all, live at the end.`
 pub fn leaking(leaks: &[&Growth]) -> String {
     if leaks.is_empty() {
         return String::new();
@@ -61,7 +60,7 @@ pub fn leaking(leaks: &[&Growth]) -> String {
     )
 }
 
-/// The one rhythm of these stacks, if they have one.
+/// The rhythm that all these stacks share; `None` otherwise.
 fn rhythm(leaks: &[&Growth]) -> Rhythm {
     let Some(first) = leaks.first() else { return Rhythm::None };
     let since = leaks.iter().map(|g| g.since).min().unwrap_or(0);
@@ -75,8 +74,7 @@ fn rhythm(leaks: &[&Growth]) -> Rhythm {
     }
 }
 
-/// How often these stacks leave something behind: `every step`, `every 5th step`, `many a step`, `every step from step 30 on`;
-/// `step` is the word for one.
+/// How often these stacks leave memory behind: `every step`, `every 5th step`, `many a step`, `every step from step 30 on`.
 pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     let often = match rhythm(leaks) {
         Rhythm::Every(n) => {
@@ -97,7 +95,7 @@ pub fn how_often(leaks: &[&Growth], step: &str) -> String {
     }
 }
 
-/// Bytes that these stacks add, and the number of steps in which they do: 1, or `n` if every `n`th step adds.
+/// The bytes that these stacks add, and in how many steps: 1, or `n` if every `n`th step adds.
 fn period(leaks: &[&Growth]) -> (u64, usize) {
     let slope: f64 = leaks.iter().map(|g| g.bytes_per_step).sum::<f64>().max(0.0);
     match rhythm(leaks) {
@@ -106,7 +104,7 @@ fn period(leaks: &[&Growth]) -> (u64, usize) {
     }
 }
 
-/// How much these stacks add: `3.5 MiB a step`, `2 MiB every 5 steps`.
+/// The amount that these stacks add: `3.5 MiB a step`, `2 MiB every 5 steps`.
 pub fn pace(leaks: &[&Growth], step: &str) -> String {
     match period(leaks) {
         (bytes, 1) => format!("{} a {step}", Bytes(bytes)),
@@ -114,7 +112,7 @@ pub fn pace(leaks: &[&Growth], step: &str) -> String {
     }
 }
 
-/// The same for a list of figures: `a step adds` and its bytes, `5 steps add` and theirs.
+/// The same as a label and a figure: `a step adds` or `5 steps add`, and the bytes.
 pub fn adds(leaks: &[&Growth], step: &str) -> (String, u64) {
     match period(leaks) {
         (bytes, 1) => (format!("a {step} adds"), bytes),

@@ -1,4 +1,4 @@
-//! A recording in which nothing failed: how close it came at its peak, and how large a request would have failed there.
+//! For a recording without a failure: how close it came at its peak, and how large a request would have failed there.
 
 use super::live::{LiveByStack, top_live};
 use crate::diagnose::fragmentation::{Blocker, Holes, Servers, blockers_with_segments, holes};
@@ -6,14 +6,14 @@ use crate::model::{BlockState, DeviceKind, DeviceRecording, PoolId, SizeClass, S
 use crate::tables::{BlockAt, DeviceTables, NO_EVENT, Quantity, SegmentAt, State};
 use crate::units::{Bytes, count, counted, told_apart};
 
-/// What tells how much more could have been taken from the device.
+/// The source of the figure for how much more could have been taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomFrom {
     /// The cap of this process.
     Cap,
-    /// The driver's count of what was used on the device, sampled nearest to that instant.
+    /// The driver's count of used memory on the device, from the nearest sample.
     Sample,
-    /// The device's total less what PyTorch had reserved: context, libraries and other processes are not in the recording, so
+    /// The device's total minus what PyTorch had reserved. Context, libraries and other processes are not in the recording, so
     /// the true room is smaller.
     DeviceTotal,
 }
@@ -21,18 +21,18 @@ pub enum RoomFrom {
 /// Memory that PyTorch could still have taken from the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes; 0 when a cap or the device is exhausted.
+    /// Bytes; 0 if the cap or the device is exhausted.
     pub bytes: u64,
-    /// Where the figure comes from.
+    /// The source of the figure.
     pub from: RoomFrom,
 }
 
-/// The peak of a recording, looked at like a failure. Bytes throughout.
+/// The peak of a recording, examined like a failure. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct Closest {
-    /// True if the recording has segments; otherwise every figure about them is 0 and meaningless.
+    /// True if the recording has segments; otherwise all figures about segments are 0 and meaningless.
     pub has_segments: bool,
-    /// Host memory that the program pinned, not a device's.
+    /// True for pinned host memory, false for a device's.
     pub is_host: bool,
     /// The event at which most blocks were held; [`NO_EVENT`]: before the first.
     pub event: u32,
@@ -42,23 +42,23 @@ pub struct Closest {
     pub active: u64,
     /// Bytes in blocks that the program holds.
     pub allocated: u64,
-    /// Live bytes as the program requested them, before rounding.
+    /// Live bytes as requested, before rounding.
     pub live_requested: u64,
-    /// The segments looked at: the large pool of the stream that holds most.
+    /// The segments examined: the large pool of the stream that holds most.
     pub servers: Servers,
     /// Free blocks of the segments in [`servers`](Self::servers).
     pub holes: Holes,
     /// Holes of every pool and stream.
     pub all_holes: Holes,
-    /// The stream that is looked at, where others have segments too.
+    /// The stream examined, if other streams have segments too.
     pub stream: Option<OneOfStreams>,
-    /// Segments without a live block: given back before a request fails.
+    /// Bytes in segments without live blocks, which are released before a request fails.
     pub releasable: u64,
-    /// What could still be taken from the device; `None` if the recording does not tell.
+    /// Memory that could still be taken from the device; `None` if unknown.
     pub room: Option<Room>,
-    /// The largest request that would surely have been served, without asking the device for more than [`room`](Self::room).
+    /// The largest request that would certainly have been served without taking more than [`room`](Self::room) from the device.
     pub largest_served: u64,
-    /// True when one byte more would have failed: the room is known, not only bounded.
+    /// True if one byte more would have failed, that is, if the room is known exactly.
     pub is_exact: bool,
     /// The answer in one or two sentences.
     pub sentence: String,
@@ -68,10 +68,10 @@ pub struct Closest {
     pub top_live: Vec<LiveByStack>,
 }
 
-/// The stream that holds most, and what the others have free: one stream's requests are never served from another's segments.
+/// The stream that holds most, and the free memory of the others: one stream's requests cannot use another stream's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneOfStreams {
-    /// As sentences name it: `the default stream`.
+    /// Its name in sentences: `the default stream`.
     pub name: String,
     /// The raw stream handle; 0 is the default stream.
     pub handle: u64,
@@ -79,16 +79,16 @@ pub struct OneOfStreams {
     pub held: u64,
     /// Holes of the other streams, of every pool.
     pub others: Holes,
-    /// The stream with the largest of those.
+    /// The name of the stream that has the largest of these holes.
     pub largest_of: String,
 }
 
-/// The instant at which a device held most, examined. `None` when it never held anything. O(blocks log blocks).
+/// Examines the instant at which a device held most. `None` if it never held anything. O(blocks log blocks).
 pub fn closest(device: &DeviceRecording, tables: &DeviceTables) -> Option<Closest> {
     closest_under(device, tables, None)
 }
 
-/// The same under a given cap, which overrides the recording's.
+/// Like [`closest`], under a given cap, which overrides the recording's.
 pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Option<u64>) -> Option<Closest> {
     let (peak, event) = tables.curves.peak(Quantity::Active);
     if peak == 0 {
@@ -126,13 +126,13 @@ pub fn closest_under(device: &DeviceRecording, tables: &DeviceTables, cap: Optio
     Some(found)
 }
 
-/// True when a recording tells what was reserved; memory timelines tell of allocations alone. O(1).
+/// True if a recording shows reserved memory; memory timelines show only allocations. O(1).
 pub fn knows_reserved(tables: &DeviceTables) -> bool {
     let most = |q| tables.curves.peak(q).0;
     most(Quantity::Reserved) > 0 || most(Quantity::Active) == 0
 }
 
-/// True if a recording has the segments that make up its reserved bytes; a profiler trace may have only the sum. O(1).
+/// True if a recording has the segments that make up its reserved bytes; a profiler trace may have only their sum. O(1).
 pub fn has_segments(tables: &DeviceTables) -> bool {
     knows_reserved(tables) && tables.curves.has_all_segments()
 }
@@ -141,8 +141,7 @@ fn is_default(device: &DeviceRecording, segment: &SegmentAt) -> bool {
     segment.pool == PoolId::UNKNOWN || device.pool_key(segment.pool).is_none_or(|key| key == (0, 0))
 }
 
-/// The large pool of the stream that holds most bytes: what a large request of the main program would be served from. With what
-/// that stream holds.
+/// The large pool of the stream that holds most bytes, which serves large requests of the main program; and the stream's bytes.
 fn fullest(device: &DeviceRecording, state: &State) -> (Servers, u64) {
     let mut by_stream: std::collections::BTreeMap<StreamId, u64> = std::collections::BTreeMap::new();
     for segment in state.segments.iter().filter(|s| is_default(device, s)) {
@@ -154,7 +153,7 @@ fn fullest(device: &DeviceRecording, state: &State) -> (Servers, u64) {
     (Servers { class: SizeClass::Large, stream: most.map(|(stream, _)| stream), pool }, most.map_or(0, |(_, held)| held))
 }
 
-/// The stream that `servers` are of, where it is not the only one with segments. O(blocks).
+/// The stream of `servers`, if other streams have segments too. O(blocks).
 fn one_of_streams(device: &DeviceRecording, state: &State, servers: &Servers, held: u64) -> Option<OneOfStreams> {
     let stream = servers.stream?;
     let mut others = Holes::default();
@@ -179,7 +178,7 @@ fn one_of_streams(device: &DeviceRecording, state: &State, servers: &Servers, he
     })
 }
 
-/// What the recording tells about room on the device at an instant, the most binding first.
+/// The room on the device at an instant, from the most restrictive figure that the recording has.
 fn room(device: &DeviceRecording, cap: Option<u64>, event: u32, reserved: u64) -> Option<Room> {
     let conf = &device.settings.conf;
     let fraction = device.capacity.filter(|_| conf.per_process_memory_fraction < 1.0);
@@ -202,8 +201,8 @@ fn room(device: &DeviceRecording, cap: Option<u64>, event: u32, reserved: u64) -
     })
 }
 
-/// The largest request that is served: by the largest hole, or by a new segment once the wholly free ones have gone back
-/// (PyTorch does that before it gives up), or by growing an expandable segment from its last hole on.
+/// The largest request that would be served: by the largest hole; by a new segment after wholly free ones were released (which
+/// PyTorch does before it fails); or by extending an expandable segment from its last hole.
 fn largest_served(
     device: &DeviceRecording,
     state: &State,
@@ -228,15 +227,15 @@ fn largest_served(
     }
     let left = released.saturating_add(room.map_or(0, |r| r.bytes));
     if conf.expandable_segments && room.is_none_or(|r| r.from != RoomFrom::Cap) {
-        // Pages are mapped wherever a stretch between live blocks is long enough, and each must be there.
+        // Pages are mapped wherever a stretch without live blocks is long enough; all of its pages must fit.
         return hole.max(largest_stretch(state, servers, left, conf.page_size(SizeClass::Large)));
     }
-    // PyTorch compares a cap with the size of a segment for the request, also if it maps pages instead.
+    // PyTorch compares a cap with the segment size of the request, even if it maps pages instead.
     hole.max(conf.largest_with_segment(left))
 }
 
-/// The largest request that a stretch without live blocks can take in the expandable segments of a pool, when `left` bytes more
-/// may be mapped, by whole pages of `page`. Behind the last run there is address space for the whole device.
+/// The largest request that fits into the expandable segments of a pool, in a stretch without live blocks. At most `left` more
+/// bytes may be mapped, in whole pages of `page` bytes. After the last mapped run there is address space for the whole device.
 fn largest_stretch(state: &State, servers: &Servers, left: u64, page: u64) -> u64 {
     let pages = left / page;
     let fits = |start: u64, end: u64, origin: u64| {
@@ -298,7 +297,7 @@ fn sentence(c: &Closest, is_state_alone: bool) -> String {
         ),
         None => format!("{most}: {active} of {reserved} reserved."),
     };
-    // Pinned memory has no pools of small and large requests.
+    // Pinned memory has no separate pools for small and large requests.
     let of = c.stream.as_ref().map_or(String::new(), |s| format!(" of {}", s.name));
     let there = if c.stream.is_some() { " there" } else { "" };
     let on = c.stream.as_ref().map_or(String::new(), |s| format!(" on {}", s.name));

@@ -1,4 +1,4 @@
-//! A failure in a pass that no backward pass may follow: samples to look at, an evaluation between the steps of training.
+//! A failure in a pass without a backward pass: sample outputs, or an evaluation between training steps.
 
 use rustc_hash::FxHashSet;
 
@@ -8,8 +8,8 @@ use crate::tables::{LifetimeId, place_or_function};
 use crate::units::{Bytes, MEBIBYTE};
 
 impl Failure<'_> {
-    /// Advice for a failure in a pass that may be an evaluation: it is called in a function whose calls no backward pass has followed, while calls in
-    /// other functions were followed by one. `None` otherwise, or where the pass holds little. O(lifetimes).
+    /// Advice for a failure in a pass that may be an evaluation: no backward pass has followed calls of its function, while one
+    /// followed calls of other functions. `None` otherwise, or if the pass holds little memory. O(lifetimes).
     pub fn without_backward(&self) -> Option<Advice> {
         let Failure { recording, device, tables, roles, autopsy: a } = *self;
         const LEAST: u64 = 64 * MEBIBYTE;

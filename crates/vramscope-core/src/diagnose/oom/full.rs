@@ -1,4 +1,4 @@
-//! A device that is full: who holds it, and which memory of this program would have to be smaller.
+//! For a full device: who holds its memory, and which memory of this program would have to become smaller.
 
 use super::autopsy::{Autopsy, is_nearly_full};
 use super::helped::{Advice, Support};
@@ -8,33 +8,32 @@ use crate::model::{StackId, StackTable};
 use crate::tables::naming::{place_or_function, user_frame};
 use crate::units::{Bytes, capital, count, told_apart};
 
-/// The row of [`Autopsy::holders`] that tensors hold.
+/// The name of the row for tensors in [`Autopsy::holders`].
 pub const TENSORS: &str = "tensors";
-/// Name of the row for memory that PyTorch reserved and no tensor holds.
+/// The name of the row for memory that PyTorch reserved but no tensor uses.
 pub const INSIDE: &str = "free inside PyTorch's segments";
-/// Name of the row for memory that was free on the device.
+/// The name of the row for free memory on the device.
 pub const FREE: &str = "free";
-/// What is neither PyTorch's nor free.
+/// The name of the row for the rest: neither PyTorch's nor free.
 const REST: &str = "other processes, or outside PyTorch";
 
 impl Autopsy {
-    /// Whether the device was full, and no few blocks were in the way: what takes most of it is the answer then.
+    /// True if the device was full and no small number of blocks was in the way; then the largest users of memory are the answer.
     pub fn is_simply_full(&self) -> bool {
-        /// Up to this many blocks can be looked at one by one.
+        /// Up to this many blocks can be inspected one by one.
         const FEW: usize = 20;
         let is_few = self.room_plan.as_ref().is_some_and(|plan| plan.blocks.len() <= FEW);
         !self.holders().is_empty() && (!is_few || self.is_used_up())
     }
 
-    /// Whether all that is free would be enough for this request, were it in one piece, on a card that the program fills: the next
-    /// request like it, of which many are live, would fail.
+    /// True if the program fills the card: all free memory would serve this request but not another, and many like it are live.
     pub fn is_used_up(&self) -> bool {
         let free = self.holes.bytes.saturating_add(self.device_free);
         let is_one = self.holes.bytes > 0 && self.holes.largest < self.requested;
         self.verdict == Verdict::Capacity && self.has_segments && is_one && free >= self.segment
     }
 
-    /// Whether the tensors of this process are too many for what it can have, so that something has to be smaller.
+    /// True if the tensors of this process exceed what it can have, so that something must become smaller.
     pub fn is_short_of_memory(&self) -> bool {
         let is_full = match self.verdict {
             Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch => true,
@@ -48,8 +47,8 @@ impl Autopsy {
         is_full && !self.is_host
     }
 
-    /// Who holds a full device, as rows; empty where the device was not full, for pinned host memory and without segments. `None` for
-    /// the others where the size of the device is not recorded.
+    /// The users of a full device, as rows. Empty if the device was not full, for pinned host memory, and without segments. The
+    /// bytes of others are `None` if the size of the device is not recorded.
     pub fn holders(&self) -> Vec<(&'static str, Option<u64>)> {
         let is_full = matches!(self.verdict, Verdict::Capacity | Verdict::Contention | Verdict::NonPytorch);
         if !is_full || self.is_host || !self.has_segments {
@@ -57,7 +56,7 @@ impl Autopsy {
         }
         let cached = self.reserved.saturating_sub(self.allocated).saturating_sub(self.pending);
         let free = self.device_free_known();
-        // Some of it may be known, and all of it where the size of the device is.
+        // A part of the rest may be known, or all of it if the size of the device is.
         let known = self.others.unwrap_or(0).saturating_add(self.outside.unwrap_or(0));
         let rest = self.capacity.zip(free).map(|(all, free)| all.saturating_sub(self.reserved).saturating_sub(free));
         let rest = rest.map(|rest| rest.saturating_sub(known));
@@ -76,9 +75,9 @@ impl Autopsy {
     }
 }
 
-/// Why a device without room for another segment has none.
+/// Why a device had no room for another segment.
 pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
-    // Less than a segment is of no use, also where it is more than the request.
+    // Free memory smaller than a segment is useless, even if it is larger than the request.
     let segment = if a.device_free >= a.requested {
         format!(", less than the {} of a new segment", Bytes(a.segment))
     } else {
@@ -123,7 +122,7 @@ pub(super) fn sentence(a: &Autopsy, request: &str, place: &str) -> String {
     )
 }
 
-/// Why a request failed where what this process can have is used up, but for pieces.
+/// Why a request failed if this process's possible memory is used up except for fragments.
 pub(super) fn in_pieces(a: &Autopsy, request: &str, place: &str) -> String {
     let pieces = match a.holes.count {
         1 => "is one piece, smaller than the request".to_owned(),
@@ -142,11 +141,11 @@ pub(super) fn in_pieces(a: &Autopsy, request: &str, place: &str) -> String {
     )
 }
 
-/// Roles that get advice, and the share of all live bytes from which one does.
+/// Number of roles that get advice.
 const TOLD: usize = 3;
 const LEAST_SHARE: f64 = 0.05;
 
-/// What to make smaller where the device or the cap is full or nearly so: the largest roles, each with its largest line. Empty otherwise.
+/// What to make smaller if the device or the cap is full or nearly full: the largest roles, each with its largest line.
 pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable) -> Vec<Advice> {
     if !a.is_short_of_memory() || held.bytes == 0 {
         return Vec::new();
@@ -162,7 +161,7 @@ pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable
             role => how(role, line.is_some_and(|line| computes_loss(stacks, line)))?,
         };
         let most = match line.and_then(|line| Some((line, line.stack?))) {
-            // Where one line has it all its bytes say nothing more.
+            // If one line has all the bytes, do not repeat them.
             Some((line, stack)) if line.bytes >= r.bytes => format!(", all from {}", with_caller(stacks, &line.place, stack)),
             Some((line, stack)) => format!(", most from {} ({})", with_caller(stacks, &line.place, stack), Bytes(line.bytes)),
             None => String::new(),
@@ -174,7 +173,7 @@ pub fn what_to_make_smaller(a: &Autopsy, held: &Composition, stacks: &StackTable
     .collect()
 }
 
-/// A line; one of a library with the line of the program that calls it: `attention.py:93, called from train.py:125`.
+/// A line; for a library's line also the program's line that calls it: `attention.py:93, called from train.py:125`.
 fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
     let own = user_frame(stacks, stack).map(|frame| place_or_function(stacks, frame));
     match own.filter(|own| own != place) {
@@ -183,7 +182,7 @@ fn with_caller(stacks: &StackTable, place: &str, stack: StackId) -> String {
     }
 }
 
-/// All advice on a failure, with what to make smaller behind what a simulation supports and behind a higher cap.
+/// All advice on a failure. What to make smaller comes after advice that a simulation supports and after a higher cap.
 pub fn with_what_to_make_smaller(a: &Autopsy, advice: Vec<Advice>, smaller: Vec<Advice>) -> Vec<Advice> {
     let mut all = advice;
     let supported = all.iter().take_while(|x| x.support == Support::Simulation).count();
@@ -196,7 +195,7 @@ pub fn with_what_to_make_smaller(a: &Autopsy, advice: Vec<Advice>, smaller: Vec<
     all
 }
 
-/// What makes a role smaller.
+/// How to make a role smaller.
 fn how(role: Role, is_loss: bool) -> Option<&'static str> {
     Some(match role {
         Role::Activations | Role::Temporaries if is_loss => {
@@ -216,7 +215,7 @@ fn how(role: Role, is_loss: bool) -> Option<&'static str> {
     })
 }
 
-/// True for a line whose stack goes through the computation of a loss: its bytes are logits.
+/// True for a line whose stack passes through a loss function, so that its bytes are logits.
 fn computes_loss(stacks: &StackTable, line: &LineHeld) -> bool {
     const LOSS: [&str; 5] = ["cross_entropy", "log_softmax", "nll_loss", "fixed_cross_entropy", "ForCausalLMLoss"];
     let frames = line.stack.map_or(&[][..], |stack| stacks.frames(stack));

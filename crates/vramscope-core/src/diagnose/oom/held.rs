@@ -1,5 +1,4 @@
-//! Attempts that failed and are still held when the program tries again: an exception keeps the frames of the failed call, and they keep
-//! their tensors.
+//! Failed attempts whose memory is still held when the program tries again, because the exception keeps the failed call's frames.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,30 +9,30 @@ use crate::model::{Action, BlockState, DeviceRecording, FrameId, Recording, Stac
 use crate::tables::{DeviceTables, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, count};
 
-/// The line that lets a failed attempt go.
+/// The line of code that releases a failed attempt.
 pub(crate) const LET_GO: &str = "except torch.cuda.OutOfMemoryError: failed = True  # and try again behind the except block";
-/// What keeps an attempt, and what to do.
+/// What keeps the memory, and what to do.
 pub(crate) const LEAVE: &str = "Inside the except block, and as long as a variable or a list names the exception, the failed call's tensors stay. Leave the block before trying again, and keep str(e) instead of e.";
 
-/// What a failed attempt made that is live when the program tries again.
+/// Blocks made in a failed attempt that are live when the program tries again.
 pub(crate) struct HeldAttempt {
-    /// The event at which it failed.
+    /// The event of the failure.
     pub failed: u32,
     /// The event at which the next attempt begins.
     pub again: u32,
-    /// What it made.
+    /// The blocks.
     pub blocks: FxHashSet<LifetimeId>,
 }
 
 impl HeldAttempt {
-    /// The bytes of it that are live at an event.
+    /// The bytes of these blocks that are live at an event.
     pub fn bytes_at(&self, tables: &DeviceTables, event: u32) -> u64 {
         let live = self.blocks.iter().filter(|id| tables.lifetimes.is_live_at(**id, event));
         live.map(|id| tables.lifetimes.block_size(*id)).sum()
     }
 }
 
-/// The attempts that failed at some events and were held when the program tried again, in order. O(blocks that are live at the failures).
+/// Failed attempts that were still held when the program tried again, in order. O(blocks live at the failures).
 pub(crate) fn held_attempts(
     recording: &Recording,
     device: &DeviceRecording,
@@ -62,12 +61,12 @@ pub(crate) fn held_attempts(
     held
 }
 
-/// Attempts that made less are not reported.
+/// Attempts that made fewer bytes are not reported.
 const LEAST: u64 = 64 * MEBIBYTE;
 
-/// The attempt that failed at an event, if nearly all that it made is live when the program begins again. That it does shows in the allocations
-/// at the beginning of the attempt: the same lines make them again. Those of layers that repeat come again without a new attempt, and do not
-/// count.
+/// The attempt that failed at an event, if nearly all of its blocks are live when the program starts again. A new attempt is
+/// recognised by the allocations at its beginning, which the same lines repeat. Lines of repeated layers also run again without a
+/// new attempt, so they do not count.
 fn attempt(
     recording: &Recording,
     device: &DeviceRecording,
@@ -86,7 +85,7 @@ fn attempt(
     if bytes < LEAST || bytes.saturating_mul(10) < all {
         return None;
     }
-    // The next attempt may be called from another line, so the frames outside of the program's innermost line do not count.
+    // The next attempt may be called from another line, so frames outside the program's innermost line are ignored.
     let stacks = &recording.stacks;
     let inner = |stack: StackId| {
         let (line, frames) = (line_of(stacks, stack)?, stacks.frames(stack));
@@ -110,17 +109,17 @@ fn attempt(
     (held.bytes_at(tables, again).saturating_mul(10) >= bytes.saturating_mul(9)).then_some(held)
 }
 
-/// The next attempt begins within so many times the events of the failed one.
+/// The next attempt must begin within this many times the number of events of the failed one,
 const WAIT: usize = 4;
-/// And within so many events: a program may fail often.
+/// and within this many events, because a program may fail often.
 const MOST: usize = 1 << 17;
 
 impl Failure<'_> {
-    /// What an earlier attempt that is still held takes at a failure, and what lets it go; `None` where that is little. O(blocks that are live at the
-    /// failures before it, of which the last are looked at).
+    /// How much memory an earlier attempt still holds at a failure, and how to release it; `None` if it is little. O(blocks live
+    /// at earlier failures), of which only the last are examined.
     pub(super) fn let_go_of_attempts(&self) -> Option<Advice> {
         let Failure { recording, device, tables, roles, autopsy: a } = *self;
-        /// Of a program that fails often the last failures are enough.
+        /// Number of failures to examine; for a program that fails often, the last ones are sufficient.
         const LOOKED_AT: usize = 16;
         let mut before = device.events.ooms();
         before.retain(|&event| event < a.event);

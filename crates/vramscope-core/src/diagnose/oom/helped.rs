@@ -1,5 +1,4 @@
-//! What would have helped: settings the allocator model serves the whole recording under, and what the figures of the failure
-//! force by themselves. Nothing else is claimed.
+//! What would have helped: settings under which the model serves the whole recording, and consequences of the failure's figures.
 
 use serde::Serialize;
 
@@ -11,32 +10,31 @@ use crate::inference::{CapFrom, CapRange, Remedies, Remedy};
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
 use crate::units::{Bytes, count};
 
-/// The recording served again: as it was, and under other settings.
+/// The results of running the recording again: as it was, and under other settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Helped {
-    /// The recording's own settings and limit. Its run ends at the first request that fails.
+    /// The run under the recording's own settings and limit. It ends at the first failed request.
     pub own: Row,
-    /// Requests of the whole recording, those that failed and were survived included: what a setting that passes has served.
+    /// Number of requests in the whole recording, including survived failures; a setting that passes serves all of them.
     pub requests: u64,
-    /// The other settings, those that pass first, and the smallest limits.
+    /// Other settings, those that pass first, and the smallest limits.
     pub remedies: Remedies,
-    /// What is known of the recording's limit; `None` when nothing failed.
+    /// What is known about the recording's limit; `None` if nothing failed.
     pub limit: Option<CapRange>,
-    /// The words of the device's vendor.
+    /// Vendor-specific names for the device.
     pub words: &'static Words,
 }
 
-/// True when the allocator model applies to a device: a GPU with a trace of requests.
+/// True if the allocator model applies to a device: a GPU with a trace of requests.
 pub fn can_be_served_again(device: &DeviceRecording) -> bool {
     !matches!(device.id.kind, DeviceKind::Host | DeviceKind::Cpu) && WhatIf::has_requests(device)
 }
 
-/// Recordings with at most this many events have settings tried on them without being asked, in the window and on the command line.
-/// That takes two to three seconds on two cores, at
-/// 5 million requests a second and up to 80 runs (fewer places are tried of long recordings).
+/// Settings are tried automatically, in the window and on the command line, for recordings with at most this many events. This
+/// takes two to three seconds on two cores: up to 80 runs at 5 million requests per second. Long recordings get fewer placements.
 pub const AUTOMATIC_TRIALS_MOST_EVENTS: usize = 2_000_000;
 
-/// Serves the recording again under the suggested settings. About 12 to 60 runs of at most 0.3 µs a request.
+/// Runs the recording under the suggested settings. About 12 to 60 runs of at most 0.3 µs per request.
 pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Result<Helped, Cancelled> {
     let remedies = whatif.remedies_that_pass(None, progress)?;
     let limit = whatif.own().limit_range();
@@ -48,45 +46,45 @@ pub fn what_would_have_helped(whatif: &WhatIf<'_>, progress: &Progress) -> Resul
     Ok(Helped { own, requests, remedies, limit, words: Words::of(whatif.requests().device()) })
 }
 
-/// Said in place of settings where [`Helped::fails_as_recorded`] does not hold.
+/// Shown instead of settings if [`Helped::fails_as_recorded`] is false.
 pub const NOT_REPRODUCED: &str = "Replayed with its own settings, the recording does not fail as it did: the replay does not reproduce this \
                                   failure, so it cannot tell which settings would help.";
 
-/// What a piece of advice rests on.
+/// What a piece of advice is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Support {
-    /// The allocator model served the recorded requests under it.
+    /// Under it, the allocator model served the recorded requests.
     Simulation,
-    /// The figures at the failure force it.
+    /// It follows from the figures of the failure.
     Formula,
 }
 
-/// One thing to do, and why it is known to help.
+/// One piece of advice, with the reason why it helps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it does, with its numbers.
+    /// What to do, with its figures.
     pub sentence: String,
-    /// The line to copy, when there is one.
+    /// The line to copy, if there is one.
     pub setting: Option<String>,
-    /// What the claim rests on.
+    /// What the claim is based on.
     pub support: Support,
 }
 
-/// A setting as the line one puts before a command; for PyTorch's defaults the one that takes all settings away.
+/// A setting as a line to put before a command; for PyTorch's defaults the line that removes all settings.
 fn setting_line(words: &Words, conf: &str) -> String {
     if conf.is_empty() { format!("unset {}", words.conf) } else { format!("{}={conf}", words.conf) }
 }
 
 impl Helped {
-    /// The line to copy for a setting. PyTorch's defaults instead of expandable segments are a line too: it also wins over what
-    /// the environment of a job sets.
+    /// The line to copy for a setting. Switching from expandable segments back to PyTorch's defaults needs an explicit line,
+    /// because it must override the environment of a job.
     pub fn line(&self, remedy: &Remedy) -> String {
         let is_expandable = self.own.conf.contains("expandable_segments:True");
         setting_line(self.words, if remedy.conf.is_empty() && is_expandable { "expandable_segments:False" } else { &remedy.conf })
     }
 
-    /// What a setting does, as a sentence; for PyTorch's defaults what they do without.
+    /// The effect of a setting, as a sentence; for PyTorch's defaults, which settings they leave out.
     pub fn about(&self, remedy: &Remedy) -> String {
         if remedy.conf.is_empty() && !self.own.conf.is_empty() {
             return format!("These are PyTorch's defaults, without {}.", self.own.conf);
@@ -95,19 +93,18 @@ impl Helped {
         letters.next().map_or(String::new(), |c| format!("{}{}.", c.to_uppercase(), letters.as_str()))
     }
 
-    /// What a recording that ends at its failure leaves open, as a sentence behind a blank; empty for others.
+    /// For a recording that ends at its failure: a sentence on what is unknown, with a space in front. Empty otherwise.
     pub fn warning(&self) -> String {
         let capital = |text: &str| text[..1].to_uppercase() + &text[1..];
         self.remedies.ends_at_failure.map_or(String::new(), |h| format!(" {}.", capital(h.warning())))
     }
 
-    /// False where a request failed and the replay serves it: what it serves under other settings then says nothing.
+    /// False if a request failed but the replay serves it; then results under other settings mean nothing.
     pub fn fails_as_recorded(&self) -> bool {
         self.own.oom || self.limit.is_none()
     }
 
-    /// How far below the limit a setting stays, as a few words: `2 MiB to spare under the cap`. `None` without a limit, and where
-    /// it is only known to lie between two figures.
+    /// How far below the limit a setting stays: `2 MiB to spare under the cap`. `None` without a limit, or if it is a range.
     pub fn margin(&self, remedy: &Remedy) -> Option<String> {
         let margin = remedy.margin_bytes.filter(|_| self.limit.is_none_or(|limit| limit.is_known()))?;
         let bytes = Bytes(margin.unsigned_abs());
@@ -121,12 +118,12 @@ impl Helped {
         })
     }
 
-    /// True where no cap is known and the settings were tried under what the device had for this process when it was full.
+    /// True if no cap is known, and the settings were tried under what the device had for this process when it was full.
     pub fn is_of_device(&self) -> bool {
         self.limit.is_some_and(|limit| limit.from == CapFrom::Device)
     }
 
-    /// Why a result is not certain, in a few words; empty when it is.
+    /// Why a result is uncertain, in a few words; empty if it is certain.
     pub fn doubt(&self, remedy: &Remedy) -> String {
         if remedy.certain || remedy.oom {
             return String::new();
@@ -142,21 +139,20 @@ impl Helped {
         }
     }
 
-    /// The smallest cap within the known range under which a setting serves every request; `None` where any cap of the range does,
-    /// or where something else decides.
+    /// The smallest cap in the known range with which a setting serves all requests; `None` if any does, or something else decides.
     pub fn passes_from(&self, remedy: &Remedy) -> Option<u64> {
         let least = self.limit.filter(|limit| !limit.is_known())?.least;
         remedy.passes_from_bytes.filter(|&from| remedy.oom_varies && from > least)
     }
 }
 
-/// What to do about a failed request, best supported first. Without `helped` only what its own figures force.
+/// What to do about a failed request, best supported first. Without `helped`, only what follows from its own figures.
 pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
-    // What is larger than all there could be fits under no setting and no cap. Where the next request like it would fail, a setting
-    // that serves this one is no remedy.
+    // A request larger than all possible memory fits under no setting and no cap. If the next request like this one would fail
+    // too, a setting that serves this one does not help.
     let tried = helped.filter(|_| a.verdict != Verdict::TooLarge && !a.is_used_up());
     let helped = tried.filter(|h| h.fails_as_recorded());
-    // Said once, of the first that rests on a replay.
+    // Add the warning only once, to the first advice that is based on a replay.
     let mut warning = helped.map_or(String::new(), Helped::warning);
     let mut all: Vec<Advice> = Vec::new();
     let is_full = a.is_full_in_pieces();
@@ -173,17 +169,17 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     };
     let segment = Bytes(a.segment);
     let cap = a.limit.filter(|_| a.verdict != Verdict::TooLarge && a.device_free >= a.segment);
-    // Where the cap is all that was in the way, lifting it is sure to serve this request; what only may help comes after.
+    // If the cap was the only obstacle, raising it certainly serves this request. Advice that only may help comes after it.
     let is_first = a.verdict == Verdict::Cap || a.is_full_in_pieces();
     let raise = |cap: CapRange, warning: &mut String| {
-        // Nobody set this cap: the plan asked whether the run fits into it.
+        // Nobody set this cap: the user asked a plan whether the run fits under it.
         if let Some(needs) = a.needs {
             let needs = Bytes(needs.max(a.reserved.saturating_add(a.segment))).at_least();
             return formula(format!("Take a card, or a cap, of {needs} or more: this predicted run reserves that much."), None);
         }
         let least = a.reserved.saturating_add(a.segment);
         let needed = helped.and_then(|h| h.remedies.needed).filter(|n| n.smallest_limit_bytes > cap.least);
-        // From the start under a higher cap memory lies otherwise at this request, and less may be enough.
+        // If a higher cap applies from the start, memory is laid out differently at this request, and less may be enough.
         let is_less = needed.is_some_and(|n| n.smallest_limit_bytes < least);
         let whole = needed.map_or(String::new(), |n| {
             let (whole, warning) = (Bytes(n.smallest_limit_bytes).at_least(), std::mem::take(warning));
@@ -202,7 +198,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
         let raised =
             cap.ends.map_or(String::new(), |event| format!(" The program changed its cap at event {}.", count(u64::from(event))));
         let wanted = needed.map_or(least, |n| n.smallest_limit_bytes.max(least));
-        // Where the card's total is not told, it is at least what was free on it and what this process had of it.
+        // If the card's total is unknown: it is at least its free memory plus what this process had.
         let at_least = a.device_free_known().map(|free| free.saturating_add(a.reserved));
         let (fraction, share) = match (fraction_for(wanted, a.capacity), fraction_for(wanted, at_least)) {
             (Some((fraction, total)), _) => {
@@ -218,7 +214,7 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
                 ("1.0".to_owned(), share)
             }
         };
-        // A program that failed on its way up needs more than this request, and a line with the least cap would fail a moment later.
+        // A program whose memory still grew needs more than this request; with the smallest cap it would fail a moment later.
         let free = a.device_free_known().map_or(String::new(), |free| format!(" {} is free on the device.", Bytes(free)));
         if is_first && helped.and_then(|h| h.remedies.ends_at_failure).is_some_and(|h| h.is_growing) {
             return formula(
@@ -286,8 +282,8 @@ pub fn advice(a: &Autopsy, helped: Option<&Helped>) -> Vec<Advice> {
     all
 }
 
-/// The fraction of a card's total, to four places, that lets a process reserve `wanted`, with that total. PyTorch's cap is the
-/// fraction times the total, rounded down. `None` where the total is not known, or is less.
+/// The fraction of a card's total, to four places, that lets a process reserve `wanted` bytes, and that total. PyTorch's cap is
+/// the fraction times the total, rounded down. `None` if the total is unknown or too small.
 fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
     let total = capacity.filter(|&total| total >= wanted && wanted > 0)?;
     let parts = (u128::from(wanted) * 10_000).div_ceil(u128::from(total));
@@ -295,9 +291,8 @@ fn fraction_for(wanted: u64, capacity: Option<u64>) -> Option<(String, u64)> {
     Some((text, total))
 }
 
-/// The advice to show if there is room for one: the first with a line to copy, otherwise the first that says what to do. "No
-/// setting helps" is not shown if anything else is known. [`advice`] puts certain advice first. No setting is the answer where all
-/// there is is used up.
+/// The advice to show if there is room for only one: the first with a line to copy, else the first that says what to do. [`advice`]
+/// puts certain advice first. "No setting helps" comes only without other advice. If all memory is used up, no setting helps.
 pub fn best_advice<'a>(a: &Autopsy, all: &'a [Advice]) -> Option<&'a Advice> {
     let does = || all.iter().find(|x| x.support == Support::Formula);
     if a.is_full_in_pieces() {
@@ -306,14 +301,14 @@ pub fn best_advice<'a>(a: &Autopsy, all: &'a [Advice]) -> Option<&'a Advice> {
     all.iter().find(|x| x.setting.is_some()).or_else(does).or(all.first())
 }
 
-/// The best three settings that certainly pass, or that may pass, each with its margin; the first with the warning. If none passes,
-/// the former says so.
+/// The best three settings that certainly pass (or, if not `certain`, that may pass), each with its margin; the first with the
+/// warning. If none certainly passes, a sentence says so.
 fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
     let requests = count(h.requests.max(1));
     let passing: Vec<&Remedy> = h.remedies.passing().collect();
     let mut told: Vec<&Remedy> = Vec::new();
     for remedy in passing.iter().filter(|r| r.certain == certain) {
-        // What comes out the same is the same advice: the first, with the fewest settings, is what helps.
+        // Settings with the same result are the same advice; show only the first, which has the fewest settings.
         let is_same =
             |t: &&Remedy| (t.peak_reserved_bytes, h.passes_from(t)) == (remedy.peak_reserved_bytes, h.passes_from(remedy));
         if told.len() < 3 && !told.iter().any(is_same) {
@@ -340,7 +335,7 @@ fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
                     h.doubt(r)
                 ),
             };
-            // To take every setting away is worth saying as a line only where it surely helps.
+            // A line that removes every setting is shown only if it certainly helps.
             let line = h.line(r);
             Advice { sentence, setting: Some(line).filter(|line| certain || !line.starts_with("unset")), support: Support::Simulation }
         })
@@ -360,7 +355,7 @@ fn simulated(h: &Helped, certain: bool, warning: &mut String) -> Vec<Advice> {
     all
 }
 
-/// The recording's limit where it is only known as a range.
+/// The recording's limit if it is known only as a range.
 fn limit_of(h: &Helped) -> Option<CapRange> {
     h.limit.filter(|limit| !limit.is_known())
 }

@@ -1,4 +1,4 @@
-//! What is live at an instant: by call stack, and for how long.
+//! Live memory at an instant: by call stack, and its age.
 
 use rustc_hash::FxHashMap;
 
@@ -9,15 +9,16 @@ use crate::units::counted;
 /// Live memory of one call stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveByStack {
-    /// The stack; [`StackId::NONE`] collects blocks without one. A trace's own total has parts without blocks ([`Beyond`](crate::model::Beyond)).
+    /// The stack. [`StackId::NONE`] stands for blocks without one; parts of a trace's own total have no blocks
+    /// ([`Beyond`](crate::model::Beyond)).
     pub stack: StackId,
-    /// Bytes as the program requested them.
+    /// Requested bytes.
     pub bytes: u64,
-    /// Number of blocks, those that wait for another stream included. What the source tells beyond its blocks adds none.
+    /// Number of blocks, including those that wait for another stream. Bytes that the source reports beyond its blocks add none.
     pub count: u64,
 }
 
-/// Requested bytes in use by stack, largest first, those that wait for another stream included.
+/// Requested bytes in use by stack, largest first, including blocks that wait for another stream.
 pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) -> Vec<LiveByStack> {
     let mut by_stack: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
     for block in state.blocks.iter().filter(|b| b.state != BlockState::Inactive) {
@@ -35,12 +36,12 @@ pub fn top_live(device: &DeviceRecording, tables: &DeviceTables, state: &State) 
     top
 }
 
-/// How long a block had been there at an instant.
+/// The age of a block at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// Events since it was allocated; `None` when it was there before the recording began (at least as many as the recording has).
+    /// Events since it was allocated; `None` if it existed before the recording began (then at least as many as the recording has).
     pub events: Option<u32>,
-    /// Microseconds since then; `None` without times. For a block from before the recording, since the first event.
+    /// Microseconds since it was allocated, or since the first event for a block from before the recording; `None` without times.
     pub micros: Option<i64>,
 }
 
@@ -55,7 +56,7 @@ pub fn age(device: &DeviceRecording, lifetimes: &Lifetimes, id: LifetimeId, even
 }
 
 impl std::fmt::Display for Age {
-    /// `2.95 ms`, `1,204 events`; `over 3 s` for what was there before the recording.
+    /// `2.95 ms`, `1,204 events`; `over 3 s` for a block from before the recording.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let over = if self.events.is_none() { "over " } else { "" };
         let text = match (self.micros, self.events) {

@@ -1,5 +1,4 @@
-//! The autopsy of an out-of-memory event: what was asked, what was free and where, why that was not enough; and of a
-//! recording that did not fail, how close it came.
+//! Examines an out-of-memory event: what was requested, what was free and where, and why that was not enough.
 
 mod autopsy;
 mod closest;
@@ -36,20 +35,19 @@ use crate::inference::{CapFrom, Caps};
 use crate::model::{Action, BlockState, DeviceKind, DeviceRecording, EventTable, Sample};
 use crate::tables::{DeviceTables, Quantity, State};
 
-/// Live blocks as large as the request, from which on it is one of many: a loop or a row of layers makes the next one too.
+/// From this many live blocks of the request's size on, the request is one of many: a loop or a row of layers will make another.
 const MANY_ALIKE: usize = 8;
 
-/// Free on the device at a failure, as [`examine`] takes it: [`EventTable::FREE_UNBOUNDED`] where that is not told but does not
-/// matter, for more was asked than the whole device has. `None` where the failure cannot be examined.
+/// Free bytes on the device at a failure, as used by [`examine`]. [`EventTable::FREE_UNBOUNDED`] if the figure is unknown but
+/// irrelevant, because the request exceeds the whole device. `None` if the failure cannot be examined.
 pub fn free_at(device: &DeviceRecording, event: u32) -> Option<u64> {
     let asked = device.events.size.get(event as usize).copied()?;
     let is_more_than_all = device.events.action[event as usize] == Action::Oom && device.capacity.is_some_and(|all| asked > all);
     device.events.device_free(event).or(is_more_than_all.then_some(EventTable::FREE_UNBOUNDED))
 }
 
-/// A figure of the sample that has it and was taken nearest to an event, at most two seconds from it; of the last sample where
-/// events have no times. `None` where no sample tells: what other processes held at another time says nothing of that instant.
-/// O(samples).
+/// A figure from the nearest sample that has it, at most two seconds from an event; from the last sample if events have no times.
+/// `None` if there is none: what other processes held at another time says nothing about this instant. O(samples).
 fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) -> Option<u64>) -> Option<u64> {
     const NEAR_US: u64 = 2_000_000;
     let mut told = device.samples.iter().filter_map(|s| figure(s).map(|bytes| (s.time_us, bytes)));
@@ -60,7 +58,7 @@ fn sample_near(device: &DeviceRecording, event: u32, figure: impl Fn(&Sample) ->
     (nearest.0.abs_diff(now) < NEAR_US).then_some(nearest.1)
 }
 
-/// The autopsy of one `oom` event. `state` is the state at that event; `caps` is what is known of the cap: [`Caps::of`] the
+/// Examines one `oom` event. `state` must be the state at that event. `caps` is what is known about the cap: [`Caps::of`] the
 /// device, or [`Caps::exact`] if the caller knows it. O(blocks log blocks).
 pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, state: &State, caps: &Caps) -> Option<Autopsy> {
     let device_free = free_at(device, event)?;
@@ -70,7 +68,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let all_holes = holes(state, None);
     let reserved = state.totals.reserved;
     let has_segments = has_segments(tables);
-    // Where the device itself has no room, requests that failed at other times say nothing of a cap.
+    // If the device itself has no room, requests that failed at other times do not bound the cap.
     let limit = caps.at(event).filter(|cap| cap.from != CapFrom::Refusals || EventTable::has_room(device_free, segment));
     let others = sample_near(device, event, |s| s.others);
     let outside = sample_near(device, event, |s| s.process).map(|p| p.saturating_sub(reserved));
@@ -78,7 +76,7 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     let most = reserved.saturating_add(device_free);
     let is_nearly_full = autopsy::is_nearly_full(state.totals.allocated, limit.map_or(most, |cap| cap.most.min(most)));
     let alike = state.blocks.iter().filter(|b| b.state == BlockState::Active && b.requested == requested).count();
-    // All that is free, were it in one piece, would serve this request and not the next one.
+    // True if all free memory in one piece would serve this request but not the next one.
     let is_for_one = own.bytes.saturating_add(device_free) < requested.saturating_mul(2);
     let (verdict, tests) = classify(&Facts {
         has_segments,
@@ -94,27 +92,27 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
         outside,
         is_used_up: is_nearly_full && is_for_one && alike >= MANY_ALIKE,
     });
-    // Nothing that goes makes room for what the device has not got.
+    // Freeing memory does not help against a request larger than the device.
     let is_of_device = limit.is_none_or(|cap| cap.from == CapFrom::Device);
     let new = taken_anew(device, &servers, requested, is_of_device);
     let need = if verdict == Verdict::TooLarge { segment } else { new.saturating_sub(room.unwrap_or(device_free)) };
-    // Where what goes back to the device is of use, so are the segments of other streams and pools.
+    // If memory returned to the device is useful, then segments of other streams and pools are candidates too.
     let found = if need > 0 && verdict != Verdict::TooLarge {
         blockers_with_segments(device, state, &servers)
     } else {
         blockers(state, Some(&servers))
     };
     let alone = enough_alone(device, state, &servers, requested, need);
-    // A plan that frees nothing and gives nothing back is not shown.
+    // Skip a plan that frees nothing and releases nothing.
     let is_some_plan = |plan: &RoomPlan| !plan.blocks.is_empty() || (plan.kind == RoomKind::Release && plan.room > 0);
     let mut room_plan = cheapest_plan(device, state, &servers, requested, need).filter(is_some_plan);
     if let Some(plan) = room_plan.as_mut().filter(|plan| plan.has_pages && is_of_device) {
-        // Memory that stays mapped beside what goes may serve a part of the request: the device then needs to give less.
+        // Memory that stays mapped next to the freed memory may serve a part of the request; the device then needs to give less.
         plan.is_optimal &= plan.bytes == 0;
     }
     if let (Some(plan), Some(cap)) = (&mut room_plan, limit.filter(|cap| !cap.is_known() && verdict != Verdict::TooLarge)) {
         plan.least_cap = (plan.kind == RoomKind::Release).then_some(cap.least);
-        // Given for the lowest cap under which it is enough.
+        // Computed for the lowest cap under which it is sufficient.
         let least = new.saturating_sub(cap.most.saturating_sub(reserved));
         let found = cheapest_plan_most(device, state, &servers, requested, [least, need]).filter(|more| more.bytes < plan.bytes);
         plan.with_more = found.map(|more| WithMore {
@@ -168,10 +166,10 @@ pub fn examine(device: &DeviceRecording, tables: &DeviceTables, event: u32, stat
     Some(autopsy)
 }
 
-/// The most that was allocated before an event, but for trials of cuDNN, which the program does not need. `wanted` is what it is compared with:
-/// trials are looked for only where the curve reaches that. O(events) then.
+/// The most bytes allocated before an event, without trials of cuDNN, which the program does not need. Trials are searched only
+/// if the curve reaches `wanted`; then O(events).
 fn allocated_before(device: &DeviceRecording, tables: &DeviceTables, event: u32, wanted: u64) -> u64 {
-    /// With more of them the curve as it is must do.
+    /// With more trials than this, they are not subtracted.
     const MOST: usize = 4096;
     let peak =
         |from, to| tables.curves.peak_in(device, &tables.lifetimes, Quantity::Allocated, from, to).map_or(0, |(bytes, _)| bytes);
@@ -184,14 +182,14 @@ fn allocated_before(device: &DeviceRecording, tables: &DeviceTables, event: u32,
     if before.len() > MOST {
         return start.max(any);
     }
-    // The block of a trial is gone two events later.
+    // The block of a trial is freed two events later.
     let from = std::iter::once(0).chain(before.iter().map(|trial| trial.saturating_add(2)));
     let to = before.iter().copied().chain([event]);
     from.zip(to).map(|(from, to)| peak(from, to)).fold(start, u64::max)
 }
 
-/// What a request has to have from the device beyond what is reserved: under a cap a segment's size, also where expandable
-/// segments would map less; of the device itself whole pages, with expandable segments. Bytes.
+/// Bytes that a request must get from the device in addition to reserved memory. Under a cap: the size of a segment, even if
+/// expandable segments would map less. From the device itself: whole pages, with expandable segments.
 fn taken_anew(device: &DeviceRecording, servers: &Servers, requested: u64, is_of_device: bool) -> u64 {
     let conf = &device.settings.conf;
     if conf.expandable_segments && is_of_device {

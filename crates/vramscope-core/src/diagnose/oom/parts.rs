@@ -1,38 +1,38 @@
-//! A request that is larger than all there could be, in parts: how large each is, and whether one fits.
+//! Splits a request that is larger than all possible memory into parts: how large each is, and whether one fits.
 
 use super::autopsy::Autopsy;
 use super::verdict::Verdict;
 use crate::model::AllocConf;
 
-/// Whether a request of a given size would have been served.
+/// Whether a request of some size would have been served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fits {
-    /// It is more than this process could get.
+    /// No: it exceeds what this process could get.
     Never,
-    /// With every other byte of this process given back.
+    /// Only if this process released all its other memory.
     IfAllIsFreed,
-    /// As memory lay: into a hole, or on the device.
+    /// Yes, with memory as it was: in a hole, or on the device.
     AsItWas,
 }
 
 /// One of the equal parts of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How many there are.
+    /// Number of parts.
     pub parts: u64,
-    /// Bytes of each, rounded up to the block size.
+    /// Bytes per part, rounded up to the block size.
     pub bytes: u64,
     /// Whether one part would have been served.
     pub fits: Fits,
 }
 
-/// Maximum number of rows.
+/// Most rows to return.
 const TOLD: usize = 8;
 /// Splitting a request into more parts is not useful advice.
 const MOST: u64 = 4096;
 
-/// The request whole and in ever more parts, up to the first number of them with which one fits as memory was. The numbers at
-/// which the outcome changes are always among them. Empty for requests that are not too large. O(1).
+/// The request as a whole and in more and more parts, until one part fits into memory as it was. Always includes the numbers of
+/// parts at which the outcome changes. Empty unless the request is too large. O(1).
 pub(super) fn parts(a: &Autopsy, conf: &AllocConf) -> Vec<Part> {
     if a.verdict != Verdict::TooLarge || a.requested == 0 {
         return Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn parts(a: &Autopsy, conf: &AllocConf) -> Vec<Part> {
         };
         Part { parts, bytes, fits }
     };
-    // Fewer parts are larger ones, so each outcome begins at one number.
+    // Fewer parts are larger, so each outcome starts at one number of parts.
     let first = |at_least: fn(Fits) -> bool| (1..=MOST).find(|&n| at_least(part(n).fits));
     let (Some(freed), now) = (first(|f| f != Fits::Never), first(|f| f == Fits::AsItWas)) else { return Vec::new() };
     let last = now.unwrap_or(freed);

@@ -1,4 +1,4 @@
-//! What to free so that a failed request fits, in sentences.
+//! Sentences about what to free so that a failed request fits.
 
 use super::autopsy::Autopsy;
 use super::verdict::Verdict;
@@ -12,7 +12,7 @@ impl Autopsy {
     /// What to free, in one sentence, or why freeing does not help.
     pub fn room_plan_sentence(&self, state: &State) -> String {
         if let Some(plan) = &self.room_plan {
-            // One block is easier to give up than very many small ones, which are often weights and state.
+            // Freeing one block is easier than freeing very many small ones, which are often weights and optimizer state.
             return self.one_instead().unwrap_or_else(|| plan.sentence(self.words));
         }
         if !self.has_segments {
@@ -31,8 +31,8 @@ impl Autopsy {
         )
     }
 
-    /// A sentence about those of the blocks to free that the program needs (weights, optimizer state), with roles from `role_of`;
-    /// `None` if there are none, and where one block is named in the place of all.
+    /// A sentence about blocks in the plan that the program needs (weights, optimizer state), with roles from `role_of`. `None`
+    /// if there are none, or if a single block is suggested instead of the plan.
     pub fn room_plan_needs(&self, state: &State, role_of: impl Fn(LifetimeId) -> Role) -> Option<String> {
         let plan = self.room_plan.as_ref().filter(|_| self.one_instead().is_none())?;
         let roles: Vec<Role> = plan.blocks.iter().map(|&i| role_of(state.blocks[i].lifetime)).collect();
@@ -52,8 +52,8 @@ impl Autopsy {
         }
     }
 
-    /// The plan that frees only one block, where another one frees fewer bytes; `None` where they are the same
-    /// or no single block is enough.
+    /// A sentence about freeing only one block, if the plan needs several with fewer bytes in total. `None` if that is the plan
+    /// itself, or if no single block is sufficient.
     pub fn alone_sentence(&self) -> Option<String> {
         if self.one_instead().is_some() {
             return None;
@@ -71,7 +71,7 @@ impl Autopsy {
 }
 
 impl Autopsy {
-    /// The single blocks of which any makes room, as the first thing to say, where the plan with the fewest bytes frees very many.
+    /// A sentence about single blocks that each make room, shown first if the plan with the fewest bytes frees very many blocks.
     pub fn one_instead(&self) -> Option<String> {
         /// Up to this many blocks can be looked at one by one.
         const FEW: usize = 20;
@@ -85,7 +85,7 @@ impl Autopsy {
 }
 
 impl WithMore {
-    /// The other end of the range, as a sentence that follows [`RoomPlan::sentence`]; begins with a space.
+    /// The result under the higher cap, as a sentence that follows [`RoomPlan::sentence`]; begins with a space.
     fn sentence(&self) -> String {
         let what = match self.blocks {
             0 => "nothing has to be freed".to_owned(),
@@ -97,7 +97,7 @@ impl WithMore {
 }
 
 impl RoomPlan {
-    /// What comes about: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
+    /// The kind of room: `one hole`, `whole segments`, `pages`, `pages and whole segments`.
     pub fn by(&self) -> &'static str {
         match (self.kind, self.pages, self.whole) {
             (RoomKind::Hole, ..) => "one hole",
@@ -117,7 +117,7 @@ impl RoomPlan {
             );
         }
         let with_more = self.with_more.map_or(String::new(), |more| more.sentence());
-        // What the program has freed already it cannot free again.
+        // The program cannot free again what it has already freed.
         let pending = match self.pending {
             0 => String::new(),
             all if all == self.bytes => " All of it is freed already, but another stream still uses it.".to_owned(),
@@ -127,12 +127,12 @@ impl RoomPlan {
             1 => "this block".to_owned(),
             n => format!("these {} blocks", count(n as u64)),
         };
-        // The least it can be: under a higher one less may do.
+        // The plan is for the lowest possible cap; under a higher one, less may be enough.
         let cap = self.least_cap.map_or(String::new(), |cap| format!(" even if the cap is only {}", Bytes(cap)));
         format!("Freeing {blocks} ({}) would make room{cap}.{with_more}{pending}", Bytes(self.bytes))
     }
 
-    /// The same where the blocks are not listed beside it.
+    /// The sentence for places where the blocks are not listed next to it.
     pub(super) fn advice(&self, words: &Words) -> String {
         let sentence = self.sentence(words);
         match self.blocks.len() {
@@ -142,7 +142,7 @@ impl RoomPlan {
         }
     }
 
-    /// How that makes room, and whether less would: the answer to "Why?". [`search`](Self::search) says what that rests on.
+    /// How the plan makes room, and whether less is enough: answers "Why?". [`search`](Self::search) says what it is based on.
     pub fn why(&self) -> String {
         let room = Bytes(self.room);
         let what = match (self.kind, self.pages, self.whole) {
@@ -167,7 +167,7 @@ impl RoomPlan {
         format!("{what} {proof}")
     }
 
-    /// How it was searched, in one sentence: what "no smaller set" rests on.
+    /// How the plan was found, in one sentence: the basis for "no smaller set".
     pub fn search(&self) -> &'static str {
         match (self.is_optimal, self.has_pages) {
             (true, false) => "Compared: every run of neighbouring blocks, and every choice of whole segments to return.",

@@ -1,4 +1,4 @@
-//! The verdict: which of the possible reasons the figures of a failed request leave.
+//! The verdict: the cause of a failed request that its figures leave.
 
 use serde::Serialize;
 
@@ -6,24 +6,24 @@ use crate::diagnose::fragmentation::Holes;
 use crate::model::EventTable;
 use crate::units::MEBIBYTE;
 
-/// Why memory ran out: of a failed request in a recording, or of an error message.
+/// Why memory ran out, for a failed request in a recording or for an error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
-    /// Enough is free inside reserved memory, but in pieces that are each too small.
+    /// Enough memory is free inside reserved memory, but in pieces that are each too small.
     Fragmentation,
-    /// The device had room; a limit on this process kept PyTorch from taking it.
+    /// The device had room, but a limit on this process kept PyTorch from taking it.
     Cap,
-    /// The device is full, and this process needs what it holds.
+    /// The device is full, and this process needs the memory it holds.
     Capacity,
-    /// Without the other processes it would have fitted.
+    /// The request would have fitted without the other processes.
     Contention,
-    /// Without this process's memory outside PyTorch it would have fitted.
+    /// The request would have fitted without this process's memory outside PyTorch.
     NonPytorch,
-    /// Larger than all this process could get: than the device where its size is known, else than what was free and reserved.
+    /// Larger than this process could ever get: than the device if its size is known, otherwise than free plus reserved memory.
     TooLarge,
-    /// The reason is not known: a message, or a recording without segments, does not always show it.
+    /// Unknown: a message, or a recording without segments, does not always show the cause.
     Unknown,
 }
 
@@ -39,7 +39,7 @@ impl Verdict {
         Verdict::Unknown,
     ];
 
-    /// The stable name of the command-line contract.
+    /// Its stable name, part of the command-line contract.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -58,20 +58,20 @@ impl Verdict {
     }
 }
 
-/// One test of the classifier, in the order they are run.
+/// One test of the classifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// What is tested: "free on the device".
+    /// The subject: "free on the device".
     pub what: &'static str,
-    /// Whether it holds; `None` when the recording cannot tell.
+    /// The result; `None` if the recording does not show it.
     pub holds: Option<bool>,
-    /// The figure it was decided by, in bytes.
+    /// The figure that decided it, in bytes.
     pub bytes: u64,
     /// True for the test that decides the verdict.
     pub decides: bool,
 }
 
-/// What the classifier looks at. Bytes throughout.
+/// The classifier's input. All sizes are in bytes.
 pub(super) struct Facts {
     pub(super) has_segments: bool,
     pub(super) requested: u64,
@@ -84,27 +84,26 @@ pub(super) struct Facts {
     pub(super) room: u64,
     pub(super) others: Option<u64>,
     pub(super) outside: Option<u64>,
-    /// Tensors hold nearly all, and what is free would not do for one more request like this, many of which are live already.
+    /// True if tensors hold nearly all memory, and the rest would not serve one more request like this (many are live).
     pub(super) is_used_up: bool,
 }
 
-/// Context, modules and libraries of one process reach this without anything being wrong (measured: 250 to 1,981 MiB).
+/// Context, modules and libraries of one process use up to this much normally (measured: 250 to 1,981 MiB).
 const USUAL_OUTSIDE: u64 = 2048 * MEBIBYTE;
 
-/// The classifier: tests in order, the first that fails in a telling way decides. Holes that sum to the request force
-/// fragmentation, whatever else was short: at the failure the allocator had already given every wholly free segment back.
+/// Runs tests in order; the first conclusive failure decides. If the holes add up to the request, the verdict is fragmentation,
+/// whatever else was short: at the failure the allocator had already released every wholly free segment.
 pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
-    // Everything of this process given back, the device would have this much.
+    // What the device would have if this process released everything.
     let most = f.capacity.unwrap_or(f.device_free.saturating_add(f.reserved));
     let fits_device = f.requested <= most;
     let on_device = EventTable::has_room(f.device_free, f.segment) || (f.is_limited && f.device_free >= f.segment);
     let in_holes = f.own.bytes >= f.requested;
-    // Free memory in holes and on the device together, were it in one piece. What is left of the device and smaller than a
-    // segment is of use only with them.
+    // The free memory in holes and on the device together. Free device memory smaller than a segment helps only with holes.
     let in_all = f.own.bytes > 0 && f.own.bytes.saturating_add(if f.is_limited { f.room } else { f.device_free }) >= f.segment;
     let one_hole = f.own.largest >= f.requested;
     let verdict = if !f.has_segments && fits_device {
-        // What was free inside is not told, nor what a cap left.
+        // The file shows neither the free memory inside segments nor what a cap left.
         if on_device { Verdict::Unknown } else { Verdict::Capacity }
     } else if !fits_device {
         if f.others.is_some_and(|o| f.requested <= most.saturating_add(o)) && f.capacity.is_none() {
@@ -115,7 +114,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     } else if !one_hole && (in_holes || (!on_device && in_all)) && (on_device || !f.is_used_up) {
         Verdict::Fragmentation
     } else if on_device && f.is_limited && f.room >= f.segment {
-        // There was room on the device and under the cap, so the file does not show the reason.
+        // There was room on the device and under the cap, so the file does not show the cause.
         Verdict::Unknown
     } else if on_device {
         Verdict::Cap
@@ -150,7 +149,7 @@ pub(super) fn classify(f: &Facts) -> (Verdict, Vec<Test>) {
     let tests = tests
         .into_iter()
         .enumerate()
-        // Tests about segments are left out if the recording has no segments.
+        // Without segments, leave out the tests about them.
         .take(if f.has_segments { 5 } else { 2 })
         .map(|(i, (what, holds, bytes))| Test { what, holds, bytes, decides: i == decides })
         .collect();
@@ -179,7 +178,7 @@ mod tests {
             is_used_up,
         };
         assert_eq!(classify(&facts(true, 1300)).0, Verdict::Capacity);
-        // With room for more than this request a setting is a remedy.
+        // If there is room for more than this request, a setting is a remedy.
         assert_eq!(classify(&facts(false, 1300)).0, Verdict::Fragmentation);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a request failed, in one sentence with its numbers.
+//! The cause of a failed request, in one sentence with its figures.
 
 use super::autopsy::Autopsy;
 use super::full;
@@ -29,7 +29,7 @@ pub(super) fn sentence(a: &Autopsy) -> String {
                 0 => "inside reserved memory".to_owned(),
                 _ => format!("inside the segments that could serve it ({} in all pools)", Bytes(a.all_holes.bytes)),
             };
-            // Room on the device and none under the cap: with a higher cap the pieces would not matter.
+            // The device has room but the cap does not: under a higher cap, fragmentation would not matter.
             let cap = match a.limit {
                 Some(cap) if a.device_free >= a.segment && cap.is_known() => format!(" This process may reserve at most {cap}."),
                 Some(cap) if a.device_free >= a.segment && cap.least > 0 => {

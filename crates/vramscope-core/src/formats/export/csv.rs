@@ -1,5 +1,4 @@
-//! Comma-separated values: a header, then one row per line. Text with commas, quotes or line ends is quoted. A missing value is
-//! empty.
+//! Comma-separated values: a header, then rows. Text with commas, quotes or line ends is quoted. A missing value is empty.
 //!
 //! Spreadsheets run a cell that begins like a formula, and names come from files, so such text gets an apostrophe in front. The
 //! same goes for text after a semicolon, a tab or a line end, where a spreadsheet may split cells. Terminals interpret escape
@@ -10,8 +9,7 @@ use std::io::{self, Write};
 use super::{Column, ExportTable};
 
 const BATCH: usize = 1 << 16;
-/// First characters of a formula for spreadsheets, including their full-width East Asian forms, and white space that may precede
-/// one.
+/// First characters of a formula for spreadsheets, including their full-width East Asian forms, and leading white space.
 const FORMULA: [char; 11] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}', '\t', '\r', '\n'];
 /// Characters at which a spreadsheet may split a text into cells, besides the comma, which is quoted.
 const SPLITS: [char; 4] = [';', '\t', '\r', '\n'];

@@ -18,8 +18,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that is made from `sources`. `replaces`: whether an existing file may be replaced. Fails as [`refusal`] tells, or
-    /// when the file cannot be created there.
+    /// Begins a file that is made from `sources`. `replaces`: whether an existing file may be replaced. Fails as [`refusal`] tells,
+    /// or when the file cannot be created there.
     pub fn create(path: &Path, sources: &[&Path], replaces: bool) -> Result<Self, WriteError> {
         if let Some(error) = refusal(path, sources, replaces) {
             return Err(error);

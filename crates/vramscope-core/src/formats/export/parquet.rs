@@ -359,7 +359,6 @@ impl Thrift {
         }
     }
 
-    /// Begins a struct as a field.
     fn begin(&mut self, id: i16) {
         self.field(id, 12);
         self.element();

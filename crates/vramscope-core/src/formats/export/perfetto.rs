@@ -5,11 +5,10 @@
 //! Viewers read microseconds as floating-point numbers; counted from 1970 these would be rounded so much that short operators
 //! leave their parents. A device without times is drawn over event numbers, one microsecond per event.
 //!
-//! Behaviour of Perfetto's trace processor (v52) beyond the format's description: thread 0 of a process, and the thread with the
+//! Behaviour of Perfetto's trace processor (v52) that the format does not describe: thread 0 of a process, and the thread with the
 //! process's number, are its main thread, so no thread here gets such a number. It drops a slice that overlaps another one of its
-//! thread without nesting, so such a slice gets a separate thread. It shows a process with its number after its name, so no name
-//! ends in a digit. Chrome's own viewer stacks the series of one counter, so curves that are not parts of a whole get a counter
-//! each.
+//! thread without nesting, so such a slice gets its own thread. It shows a process with its number after its name, so no name ends
+//! in a digit. Chrome's own viewer stacks the series of one counter, so curves that are not parts of a whole get a counter each.
 
 use std::io::{self, Write};
 
@@ -190,8 +189,7 @@ impl Events<'_> {
     }
 }
 
-/// Writes a recording and returns the number of counter values. `counters` returns the rows of a device by its index; it is
-/// called in order.
+/// Writes a recording and returns the number of counter values. `counters` returns a device's rows by index; called in order.
 pub fn write(recording: &Recording, counters: &mut dyn FnMut(usize) -> Vec<CounterRow>, out: &mut dyn Write) -> io::Result<u64> {
     let base = base_ns(recording);
     write!(out, "{{\"displayTimeUnit\":\"ms\",\"exportedBy\":\"vramscope\",\"baseTimeNanoseconds\":{base},\"traceEvents\":[")?;

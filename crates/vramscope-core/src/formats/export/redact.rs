@@ -4,8 +4,7 @@
 
 use crate::model::{FrameId, Recording, StrId};
 
-/// Shortens the paths in all texts of a recording: frames, notes, ranges, operators, lanes, settings, names. Sizes, times and ids
-/// stay. O(texts); copies no events.
+/// Shortens the paths in all texts of a recording: frames, notes, ranges, operators, lanes, settings, names. O(texts).
 pub fn redact(recording: &mut Recording) {
     let table = &recording.stacks;
     let files: Vec<StrId> = (0..table.frame_count() as u32).filter_map(|i| Some(table.frame(FrameId(i))?.file)).collect();

@@ -37,8 +37,7 @@ impl DevicePart {
     }
 }
 
-/// List elements per append, as in CPython's pickler. memory_viz passes them to a function as arguments, and browsers accept
-/// about a hundred thousand of those.
+/// List elements per append, as in CPython. memory_viz passes them as arguments, of which browsers accept about a hundred thousand.
 const AT_ONCE: usize = 1000;
 
 /// Writes parts of a recording. With `redact`, the values under our own key contain no names of programs and people; paths in

@@ -1,5 +1,4 @@
-//! A file without a name until it is published: nobody can put a link or file in its place, and a killed process leaves nothing
-//! behind.
+//! A file without a name until it is published: nobody can put another file in its place, and a killed process leaves nothing.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
@@ -44,7 +43,7 @@ impl Unnamed {
         &self.file
     }
 
-    /// Gives it a name that does not exist yet. Fails with `AlreadyExists` where it does.
+    /// Gives the file a new name. Fails with `AlreadyExists` if the name exists.
     pub fn link(&mut self, target: &Path) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return link_open(&self.file, target) };
         if let Err(e) = std::fs::hard_link(hidden, target) {
@@ -59,8 +58,7 @@ impl Unnamed {
         Ok(())
     }
 
-    /// Gives it the name of an existing file, which it replaces. Copies the access permissions of the old file. Where that fails, the old
-    /// file is unchanged.
+    /// Replaces an existing file and copies its access permissions. On failure the old file is unchanged.
     pub fn replace(&mut self, target: &Path) -> io::Result<()> {
         if let Ok(older) = std::fs::metadata(target) {
             keep_mode(&self.file, &older);

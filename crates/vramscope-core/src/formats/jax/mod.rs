@@ -36,8 +36,8 @@ pub(super) fn is_pprof(head: &[u8]) -> bool {
     is_type && fields.next().is_none_or(|next| next.is_err() || next.is_ok_and(|(field, _)| (1..=15).contains(&field)))
 }
 
-/// Reads a device memory profile, unpacked. Fails with [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for other
-/// pprof profiles and for one without arrays, [`FormatError::TooLarge`] beyond what a process can hold.
+/// Reads a device memory profile, unpacked. Fails with [`FormatError::Malformed`] if it is damaged, [`FormatError::Elsewhere`] for
+/// other pprof profiles and for one without arrays, [`FormatError::TooLarge`] beyond what a process can hold.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     progress.set_total(bytes.len() as u64);
     let mut report = LoadReport::default();
@@ -103,8 +103,7 @@ const CAN_SHOW: Capabilities = Capabilities {
 /// The file names no device for compiled programs.
 const UNNAMED: DeviceId = DeviceId { kind: DeviceKind::Other, index: -1 };
 
-/// Parses `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and its name if the kind does not
-/// say it.
+/// Parses `cuda:0`, `gpu:1`, `rocm:0`, `TFRT_CPU_0`, `TPU_0(process=0,(0,0,0,0))`: the device, and its name if the kind lacks it.
 fn device_of(label: &str) -> (DeviceId, Option<String>) {
     let label = label.trim();
     let plain = label.split('(').next().unwrap_or(label);
@@ -234,8 +233,7 @@ impl<'a> Profile<'a> {
         Ok(())
     }
 
-    /// A text; empty if the file lacks it. Texts are compared as bytes and converted only once, because many samples may refer to
-    /// one long text.
+    /// A text; empty if the file lacks it. Converted only once, because many samples may refer to one long text.
     fn text(&self, id: u64) -> &'a [u8] {
         usize::try_from(id).ok().and_then(|i| self.texts.get(i)).copied().unwrap_or_default()
     }
@@ -321,8 +319,7 @@ impl Builder {
         }
         let stack = self.stack(profile, sample, is_program, most_frames)?;
         let device = self.device(profile, profile.label(sample, b"device"))?;
-        // JAX's arrays of a sample have one size. If another writer's total does not divide evenly, the first arrays get the
-        // rest, so that the sum stays the same.
+        // JAX's arrays of a sample have one size. If another writer's total does not divide evenly, the first arrays get the rest.
         let (each, over) = (bytes / number, bytes % number);
         for i in 0..number {
             let size = each + u64::from(i < over);
@@ -368,8 +365,7 @@ impl Builder {
     fn stack(&mut self, profile: &Profile<'_>, sample: &Sample, is_program: bool, most_frames: usize) -> Result<StackId, String> {
         let mut frames = Vec::new();
         let ids = profile.ids.get(sample.stack.0..sample.stack.1).unwrap_or_default();
-        // Hides JAX's innermost frames up to the last boundary: for the user it makes no difference whether a call was compiled
-        // or found in the cache.
+        // Hides JAX's innermost frames up to the last boundary: users do not care whether a call was compiled or cached.
         let (mut is_inside, mut hidden) = (true, 0);
         for id in ids {
             let (from, to) = profile.locations.get(id).copied().unwrap_or_default();

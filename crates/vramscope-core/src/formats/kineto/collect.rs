@@ -65,7 +65,6 @@ pub(super) struct FlowEnd {
     pub(super) is_start: bool,
 }
 
-/// A GPU that the trace describes.
 #[derive(Clone, Debug)]
 pub(super) struct DeviceFacts {
     pub(super) index: i32,
@@ -73,7 +72,6 @@ pub(super) struct DeviceFacts {
     pub(super) capacity: Option<u64>,
 }
 
-/// Marks the absence of an index.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A thread or stream by the text of its pid and tid; the flag keeps streams apart from threads.
@@ -92,8 +90,7 @@ pub(super) struct Rows<'a> {
     pub(super) devices: Vec<DeviceFacts>,
     /// Scalars of the outermost object, as key and value.
     pub(super) header: Vec<(String, String)>,
-    /// The zero point of `ts` in nanoseconds since the epoch. If the trace does not contain it, a value that moves the earliest
-    /// time to 0.
+    /// The zero point of `ts` in nanoseconds since the epoch. If the trace lacks it, a value that moves the earliest time to 0.
     pub(super) base: i64,
     pub(super) report: LoadReport,
     /// Number of trace events, used or not.
@@ -102,7 +99,6 @@ pub(super) struct Rows<'a> {
     thread_ids: FxHashMap<ThreadKey<'a>, u16>,
     /// Per thread: ranges that began (`B`) but have not ended (`E`).
     begun: FxHashMap<(&'a [u8], &'a [u8]), Vec<Fields<'a>>>,
-    /// Ends without a begin.
     lone_ends: u64,
 }
 
@@ -223,8 +219,7 @@ impl<'a> Rows<'a> {
     /// Reads the array of events. False when it does not end.
     fn events(&mut self, scanner: &mut Scanner<'a>, length: usize, progress: &Progress) -> Result<bool, Cancelled> {
         scanner.eat(b'[');
-        // Bytes scanned more than once after errors. A file that consists of errors is abandoned, because it would take quadratic
-        // time.
+        // Bytes scanned more than once after errors. A file full of errors is abandoned, because it would take quadratic time.
         let mut wasted = 0usize;
         loop {
             while scanner.eat(b',') {}

@@ -2,8 +2,7 @@
 //!
 //! A trace has no segments and no pools, but it has what a snapshot lacks: operators, shapes, modules, times in nanoseconds, CPU
 //! memory besides GPU memory, and PyTorch's own totals after every event. Those totals become the curves
-//! ([`DeviceRecording::source_totals`]), so the curves are exact even if profiling began late and most memory was allocated
-//! before it.
+//! ([`DeviceRecording::source_totals`]), so the curves are exact even if most memory was allocated before profiling began.
 //!
 //! * `scan`: the lenient scanner over the bytes.
 //! * `collect`: events to rows.
@@ -43,8 +42,8 @@ pub(super) fn is_trace(head: &[u8]) -> bool {
 const EXPORTED: &str = "this trace was exported by vramscope for Perfetto: its curves are counters, which are not read back; open the recording it \
                         was made from";
 
-/// Reads a trace. Memory: about a third of the file's size in addition to the file. Fails with [`FormatError::Empty`] for a trace with
-/// neither memory events nor operators.
+/// Reads a trace. Memory: about a third of the file's size in addition to the file. Fails with [`FormatError::Empty`] for a trace
+/// with neither memory events nor operators.
 pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, FormatError> {
     let mut rows = collect::collect(bytes, progress)?;
     rows.end_ranges();
@@ -90,7 +89,6 @@ pub fn read(bytes: &[u8], name: &str, progress: &Progress) -> Result<Recording, 
     Ok(recording)
 }
 
-/// Maps c10's device types.
 fn device_kind(device_type: i32) -> DeviceKind {
     match device_type {
         0 => DeviceKind::Cpu,

@@ -24,8 +24,7 @@ impl Nesting {
     pub(super) fn new(rows: &Rows<'_>) -> Self {
         let slices = &rows.slices;
         let mut order: Vec<u32> = (0..slices.len() as u32).filter(|&i| is_on_cpu(slices[i as usize].kind)).collect();
-        // In the file operators come before Python functions, so the kind decides ties. Within a kind the file's order is the
-        // order of the calls.
+        // In the file operators come before Python functions, so the kind decides ties. Within a kind it is the calls' order.
         order.sort_by_key(|&i| {
             let s = &slices[i as usize];
             (s.thread, s.start, std::cmp::Reverse(s.end), s.kind, i)
@@ -90,8 +89,7 @@ impl Nesting {
     /// Links backward operators to forward operators: by Kineto's flow arrows, otherwise by their sequence number.
     fn link(&mut self, rows: &Rows<'_>, order: &[u32]) {
         let slices = &rows.slices;
-        // A flow's end has the start time of its slice. If several slices start then, Kineto means the outermost, which comes
-        // first.
+        // A flow's end has the start time of its slice. If several start then, Kineto means the outermost, which comes first.
         let mut by_start: FxHashMap<(u16, i64), u32> = FxHashMap::default();
         let wanted: rustc_hash::FxHashSet<(u16, i64)> = rows.flows.iter().map(|f| (f.thread, f.time)).collect();
         let mut by_sequence: FxHashMap<u64, u32> = FxHashMap::default();
@@ -178,8 +176,7 @@ pub const MODULE_FILE: &str = "<module>";
 const BUILTIN_FILE: &str = "<built-in>";
 /// Deeper stacks are truncated; Python's own limit is 1,000.
 const MAX_DEPTH: usize = 4096;
-/// Maximum open slices. Deeper ones get no children; otherwise tens of thousands of slices at one instant would nest in each
-/// other.
+/// Maximum open slices. Deeper ones get no children; otherwise tens of thousands of slices at one instant would nest in each other.
 const MAX_OPEN: usize = MAX_DEPTH / 2;
 
 impl<'r, 'a> Stacks<'r, 'a> {
@@ -208,8 +205,7 @@ impl<'r, 'a> Stacks<'r, 'a> {
         stack
     }
 
-    /// Appends the frames from `at` outwards. Returns the forward slice to continue with: that of the innermost linked slice,
-    /// unless a Python function was found.
+    /// Appends frames from `at` outwards. Returns the innermost linked slice's forward slice, unless a Python function was found.
     fn chain(&mut self, mut at: u32, frames: &mut Vec<FrameId>, table: &mut StackTableBuilder) -> u32 {
         let (mut forward, mut has_python) = (NONE, false);
         while let Some(slice) = self.rows.slices.get(at as usize) {

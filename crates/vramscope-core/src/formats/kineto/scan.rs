@@ -215,8 +215,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves to the next position after `from` that looks like the start of an event: `{` after `},` and before a quote. False
-    /// when there is none.
+    /// Moves to the next position after `from` that looks like an event's start: `{` after `},` before a quote. False without one.
     pub(super) fn resync(&mut self, from: usize) -> bool {
         let mut at = from.min(self.bytes.len());
         while let Some(found) = self.bytes[at..].iter().position(|&b| b == b'{').map(|p| p + at) {

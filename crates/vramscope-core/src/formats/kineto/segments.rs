@@ -1,9 +1,9 @@
 //! Reconstructs segments from a trace's totals.
 //!
-//! A trace has no segments, but its total of reserved bytes rises exactly when PyTorch allocates one, for the allocation that
-//! gets the first bytes of it. So the step is the segment's size and the allocation's address is the segment's address. (All 169
-//! segments found this way in the corpus match the snapshots of the same runs.) If the address lies inside memory that is already
-//! reserved, an expandable segment grew at its end. When the total falls, segments without live blocks were freed.
+//! A trace has no segments. But its total of reserved bytes rises exactly when PyTorch allocates one, at the allocation that gets
+//! its first bytes. So the rise is the segment's size, and the allocation's address is the segment's. (All 169 segments found
+//! this way in the corpus match the snapshots of the same runs.) If the address lies inside reserved memory, an expandable
+//! segment grew at its end. When the total falls, segments without live blocks were freed.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,6 @@ pub(super) struct SegmentFinder {
     total: Option<u64>,
     /// Size by first address; adjacent ranges of an expandable segment are merged.
     segments: BTreeMap<u64, u64>,
-    /// Live blocks by address.
     live: BTreeMap<u64, u64>,
     /// Bytes reserved when the trace began.
     pub(super) at_start: u64,

@@ -47,8 +47,8 @@ pub(crate) struct Items {
     pub(crate) memo_id: u64,
 }
 
-/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that consumes a
-/// value. Fails when they are not plain values.
+/// Reads the values from `pos` until nothing is open and another dict begins, or until `end`. Skips a single `APPEND` that consumes
+/// a value. Fails when they are not plain values.
 pub(crate) fn items<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -85,8 +85,8 @@ pub(crate) fn items<'a>(
     Ok(Items { nodes: done.iter().map(|slot| slot.node).collect(), next: p, memo_id })
 }
 
-/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once. Fails when an id
-/// was never stored, or the budget is used up.
+/// Replaces each [`Node::Memo`] in `missing` by the stored object. Terminates on cycles, because each id is loaded once. Fails when
+/// an id was never stored, or the budget is used up.
 pub(crate) fn resolve_outside<'a>(
     bytes: &'a [u8],
     memo: &MemoIndex,
@@ -159,8 +159,7 @@ pub(crate) fn list_of_fetched<'a>(
     Ok(node)
 }
 
-/// Loads the object stored as `id`, which begins at `start`. Adds its references to `missing`. Also returns the number of opcodes
-/// read.
+/// Loads the object stored as `id`, which begins at `start`. Adds its references to `missing`. Returns also the number of opcodes.
 fn object(
     memo: &MemoIndex,
     id: u64,
@@ -220,8 +219,7 @@ fn cost(node: &Node) -> usize {
     }
 }
 
-/// CPython stores a container before it fills it: continues while the following opcodes may still add items. Returns the number
-/// of opcodes read.
+/// CPython stores a container before it fills it: continues while opcodes may add items. Returns the number of opcodes read.
 fn finish_filling(machine: &mut Machine<'_>, node: NodeId, mut pos: usize) -> usize {
     if !matches!(machine.tree.node(node), Node::List(_) | Node::Dict(_)) {
         return 0;

@@ -1,6 +1,5 @@
 //! The pickle opcodes: bytes, names and operands.
 
-/// The operand after an opcode byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     None,

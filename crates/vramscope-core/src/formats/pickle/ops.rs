@@ -12,8 +12,8 @@ pub(crate) struct Op<'a> {
 }
 
 impl<'a> Op<'a> {
-    /// Reads the opcode at `pos`. Fails with [`PickleError::Truncated`] when it does not end within `bytes`, [`PickleError::Malformed`]
-    /// when it is not an opcode.
+    /// Reads the opcode at `pos`. Fails with [`PickleError::Truncated`] when it does not end within `bytes`,
+    /// [`PickleError::Malformed`] when it is not an opcode.
     pub(crate) fn read(bytes: &'a [u8], pos: usize) -> Result<Self, PickleError> {
         let offset = pos as u64;
         let cut = || PickleError::Truncated { offset };

@@ -1,7 +1,6 @@
 //! The scan: one pass over a file that builds everything except the traces.
 //!
-//! Lists of trace entries are only skimmed. Their bytes are handed out in parts during the scan, so that other threads decode the
-//! beginning of a trace while the scan is still looking for its end.
+//! It only skims lists of trace entries. Other threads get their bytes in parts and decode them while the scan goes on.
 
 use super::machine::{Machine, Slot, bad};
 use super::memo::{MemoIndex, MemoWriter};
@@ -101,7 +100,6 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         Parsed { tree: self.machine.tree, outside: self.machine.outside.into_iter().collect(), ended }
     }
 
-    /// Reports progress and checks for cancellation.
     fn report(&mut self, progress: &Progress, pos: usize) -> Result<(), PickleError> {
         progress.advance(pos.saturating_sub(self.reported) as u64);
         self.reported = pos.max(self.reported);
@@ -231,8 +229,7 @@ impl<'a, 'm, F: FnMut(Part)> Scanner<'a, 'm, F> {
         }
     }
 
-    /// Skims a batch up to its `APPENDS`, or single entries up to the last `APPEND`. Returns false, without a change, when the
-    /// values there do not go into the list.
+    /// Skims a batch up to its `APPENDS`, or entries up to the last `APPEND`. False if these values are not for the list.
     fn skim(
         &mut self,
         list: NodeId,

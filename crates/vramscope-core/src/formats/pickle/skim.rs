@@ -1,7 +1,6 @@
 //! Skims trace entries: reads their opcodes only to find where each entry and each memoised object begins.
 //!
-//! This is the only serial pass over a large file, so it has a fast path for the shapes that writers produce and a general one
-//! for the rest.
+//! As the only serial pass over a large file, it has a fast path for the shapes that writers produce, and a general one.
 
 use super::memo::MemoWriter;
 use super::opcodes as op;
@@ -98,7 +97,6 @@ pub(super) struct Skimmer {
     marks: Vec<(usize, usize)>,
 }
 
-/// The effect of an opcode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Continue at this byte.

@@ -200,7 +200,6 @@ impl<'a> Tree<'a> {
         out.push_str(&brackets[1..]);
     }
 
-    /// [`describe`](Self::describe) as a new `String`.
     pub(crate) fn text_of(&self, id: NodeId) -> String {
         let mut out = String::new();
         self.describe(id, 4, 4096, &mut out);

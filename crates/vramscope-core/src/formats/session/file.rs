@@ -19,8 +19,8 @@ pub struct SessionFile {
 }
 
 impl SessionFile {
-    /// Begins a session that will be called `path`. `replaces`: whether an existing file may be replaced. Fails when the name exists,
-    /// another process writes that session, or no file can be created there.
+    /// Begins a session that will be called `path`. `replaces`: whether an existing file may be replaced. Fails when the name
+    /// exists, another process writes that session, or no file can be created there.
     pub fn begin(path: &Path, replaces: bool) -> Result<Self, WriteError> {
         if let Some(error) = refusal(path, &[], replaces) {
             return Err(error);
@@ -42,8 +42,7 @@ impl SessionFile {
         file.map_err(|e| WriteError::io(&self.path, e))
     }
 
-    /// Gives the file its name; from then on it exists, whatever happens to this process. Fails as [`begin`](Self::begin): by now the
-    /// name may exist.
+    /// Gives the file its name; it then survives this process. Fails as [`begin`](Self::begin), because by now the name may exist.
     pub fn give_name(&mut self) -> Result<(), WriteError> {
         self.unnamed.as_mut().map_or(Ok(()), |unnamed| give_name(unnamed, &self.path, self.replaces))
     }

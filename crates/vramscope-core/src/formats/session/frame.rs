@@ -23,8 +23,8 @@ impl<W: Write> SessionWriter<W> {
         Ok(SessionWriter { out, buffer: Vec::new() })
     }
 
-    /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for readers is
-    /// replaced by a mark that says so. Fails when it cannot be written, or not be converted to JSON.
+    /// Writes one record with one write call, so that a kill can only truncate the last one. A record that is too long for readers
+    /// is replaced by a mark that says so. Fails when it cannot be written, or not be converted to JSON.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
         self.encode(record)?;
         if self.buffer.len() - 8 > LONGEST as usize {

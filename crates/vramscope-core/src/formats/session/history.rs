@@ -129,8 +129,7 @@ impl History {
         self.devices.iter().filter_map(|d| Some((d.number, d.track.trouble.as_deref()?)))
     }
 
-    /// True when every known device has a sample, or a reason why it has none. Devices are announced before their first sample,
-    /// so then all are known.
+    /// True when every device has a sample, or a reason why it has none. Devices are announced before their samples.
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.devices.iter().all(|d| !d.samples.is_empty() || d.track.trouble.is_some())
     }
@@ -519,10 +518,10 @@ fn describe(track: &mut ProcessTrack, facts: &ProcessFacts) {
     track.note.clone_from(&facts.note);
 }
 
-/// Gives the sample before the last to PyTorch what its process has only there: the driver told it a moment before PyTorch did.
-/// True where that was needed.
+/// Corrects the sample before the last one. The driver reports new bytes a moment before PyTorch does, which looks like a short
+/// spike outside PyTorch; such a spike is added to `reserved`. True if a correction was made.
 fn catch_up(samples: &mut [Sample]) -> bool {
-    /// Less is what a library really takes for a moment.
+    /// Smaller differences are normal: a library may really hold this much for a moment.
     const LEAST: u64 = 32 << 20;
     let [.., before, at, after] = samples else { return false };
     let outside = |s: &Sample| Some(s.process?.saturating_sub(s.reserved?));

@@ -34,7 +34,6 @@ pub(super) fn bound_hosts(series: &mut Vec<HostPoint>, most: usize) -> u64 {
     if series.len() <= most { 0 } else { halve(series, |a, b| height(a) > height(b)) }
 }
 
-/// Keeps at most `most` gauge readings.
 pub(super) fn bound_gauges(series: &mut Vec<Reading>, most: usize) -> u64 {
     if series.len() <= most { 0 } else { halve(series, |a, b| a.busy > b.busy) }
 }

@@ -100,8 +100,7 @@ impl Columns {
         slots.take(n)
     }
 
-    /// The table of the events written. `written` lists, in order, for each range of slots its length and how many slots at its
-    /// beginning were [`set`](Slots::set).
+    /// The table of the events. `written`: for each range of slots, its length and how many first ones were [`set`](Slots::set).
     pub(super) fn finish(mut self, written: &[(usize, usize)]) -> EventTable {
         fn close<T: Copy>(column: &mut Vec<T>, written: &[(usize, usize)]) {
             let spare = column.spare_capacity_mut();

@@ -13,10 +13,9 @@ use super::stream::{Read, Trace};
 use super::trace;
 use crate::model::{DeviceRecording, LoadReport, NoteKind, Progress, StackTableBuilder, StrId};
 
-/// Entries between two progress reports.
 const PROGRESS_EVERY: usize = 4096;
 
-/// Reads JSON. A file that ends early gives the containers and items before its end. Fails when not even a first container can be read.
+/// Reads JSON. A file that ends early gives the containers and items before its end. Fails without a readable first container.
 pub(super) fn read<'a>(bytes: &'a [u8], name: &str, progress: &Progress) -> Result<Read<'a>, FormatError> {
     let mut stacks = StackTableBuilder::new();
     let mut state = State {

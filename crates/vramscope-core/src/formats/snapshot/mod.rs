@@ -1,7 +1,6 @@
 //! Allocator snapshots, written by `torch.cuda.memory._dump_snapshot` and similar calls, from PyTorch 1.11 to today.
 //!
-//! A snapshot is a dict (before 2.0 a plain list of segments). Unknown keys are counted, never fatal. Traces and segments stay
-//! with their device.
+//! A snapshot is a dict (before 2.0 a list of segments). Unknown keys are counted, never fatal. Traces and segments are by device.
 
 mod annotations;
 mod columns;
@@ -50,7 +49,6 @@ pub(crate) fn read_json(bytes: &[u8], name: &str, progress: &Progress) -> Result
     Ok(recording)
 }
 
-/// The parts of a snapshot dict.
 #[derive(Default)]
 struct Parts {
     segments: Option<NodeId>,
@@ -251,7 +249,6 @@ fn read_traces(
     });
 }
 
-/// The segments of each device ordinal.
 fn read_segments(
     tree: &Tree,
     list: NodeId,

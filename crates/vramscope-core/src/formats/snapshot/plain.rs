@@ -79,8 +79,7 @@ pub(super) fn integer(b: &[u8], p: &mut usize) -> Option<u64> {
     }
 }
 
-/// The contents of a list after its `EMPTY_LIST`: the bytes that fetch its items, and the position after the list. `None` if an
-/// item is not fetched.
+/// A list after its `EMPTY_LIST`: the bytes that fetch its items, and the position after it. `None` if an item is not fetched.
 #[inline]
 pub(super) fn list_body(b: &[u8], from: usize, limit: usize) -> Option<(&[u8], usize)> {
     if b[from] != op::MARK {

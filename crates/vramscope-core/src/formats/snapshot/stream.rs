@@ -33,7 +33,6 @@ pub(super) struct Read<'a> {
     pub(super) report: LoadReport,
 }
 
-/// One decoded part and its position.
 struct Piece {
     sequence: usize,
     list: NodeId,
@@ -44,8 +43,7 @@ struct Piece {
 pub(super) fn read<'a>(bytes: &'a [u8], progress: &Progress) -> Result<Read<'a>, PickleError> {
     let mut columns = Columns::for_file(bytes.len())
         .ok_or_else(|| PickleError::Limit { offset: 0, what: "there is not enough address space for its events".to_owned() })?;
-    // The fast decoder reads ahead by a margin. In a small file the last entries are a large share of all, so it gets a copy with
-    // padding.
+    // The fast decoder reads ahead by a margin. In a small file the last entries are a large share, so it gets a padded copy.
     let padded = if bytes.len() < SMALL { [bytes, &[0; decode::MARGIN]].concat() } else { Vec::new() };
     let shared = Shared {
         bytes: if padded.is_empty() { bytes } else { &padded },

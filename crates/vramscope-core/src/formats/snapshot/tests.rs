@@ -480,8 +480,7 @@ fn events_out_of_order_are_sorted_with_their_notes() {
 
 #[test]
 fn the_order_of_the_file_is_kept_where_it_explains_more_than_the_times() {
-    // Two threads took their timestamps before they got the lock: the block is freed before it is allocated again, despite the
-    // times.
+    // Two threads took their timestamps before they got the lock: the block is freed before it is reallocated, despite the times.
     let trace = [("alloc", 1), ("free_completed", 4), ("alloc", 3), ("free_completed", 9)]
         .map(|(action, t)| entry(action, 4096, 512, t, &[]));
     let value = dict(&[("segments", V::List(vec![])), ("device_traces", V::List(vec![V::List(trace.to_vec())]))]);
@@ -538,7 +537,7 @@ fn what_is_no_snapshot_is_one_clear_error() {
     assert!(error(evil).to_string().contains("byte 36") && error(evil).to_string().starts_with("x.bin: "), "{}", error(evil));
 }
 
-/// A later release may write keys that this one does not know. They cost no more than known ones, and what says nothing makes no note.
+/// A later release may write keys that this one does not know. They cost no more than known ones; empty ones make no note.
 #[test]
 fn unknown_keys_of_entries_are_notes() {
     let more = |name: &str, value: V| entry("alloc", 0x7000_0000, 512, 1, &[(name, value)]);

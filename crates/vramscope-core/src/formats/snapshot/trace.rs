@@ -291,7 +291,6 @@ pub(crate) fn amount(tree: &Tree, id: NodeId, what: &str, report: &mut LoadRepor
     Some(value)
 }
 
-/// Reads a pool's two-part key.
 pub(crate) fn pool_key(tree: &Tree, id: NodeId, report: &mut LoadReport) -> Option<PoolKey> {
     if let &[a, b] = tree.items(id)
         && let (Some(a), Some(b)) = (tree.as_u64(a), tree.as_u64(b))

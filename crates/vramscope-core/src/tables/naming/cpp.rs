@@ -1,7 +1,6 @@
 //! C++ function names as `torch.cuda.memory._record_memory_history(stacks="all")` prints them: demangled, with all arguments.
 
-/// Frames of the recorder, of the allocator, and of the creation of empty tensors: innermost in every C++ stack, and without
-/// information.
+/// Frames of recorder, allocator, and the creation of empty tensors: innermost in every C++ stack, and without information.
 pub(super) fn is_plumbing(name: &str) -> bool {
     const PARTS: [&str; 13] = [
         "torch::unwind::",
@@ -48,8 +47,7 @@ const OPERATORS: &str = "at::_ops::";
 const CALL: &str = "::call";
 
 /// Short form of a C++ function: `AddmmBackward0` for a node of the backward pass, `backward (autograd thread)` for the engine,
-/// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method, otherwise the function name without namespaces and
-/// arguments. Python names are unchanged.
+/// `mm` for an operator, `DeviceCachingAllocator::malloc` for a method. Others lose namespaces and arguments; Python names stay.
 pub fn function_label(name: &str) -> &str {
     let function = function(name);
     if let Some(node) = function.strip_prefix(NODES).and_then(|rest| rest.strip_suffix(APPLY)) {

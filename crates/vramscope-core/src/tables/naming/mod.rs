@@ -1,5 +1,5 @@
 //! Short names for call stacks: the innermost frame of the user's own code, because `train.py:71` says more than `conv.py:548`.
-//! Stacks of C++ alone are named by what they do.
+//! Stacks with only C++ frames are named by their operation.
 
 mod cpp;
 
@@ -21,7 +21,7 @@ pub struct StackNames {
 /// The name for allocations without a stack.
 pub const NO_STACK: &str = "no Python stack";
 
-/// The name of what has no stack: [`NO_STACK`], or a part of a trace's own total.
+/// The name for allocations without a stack: [`NO_STACK`], or the name of a part of a trace's own total.
 pub fn without_stack(stack: StackId) -> &'static str {
     match stack {
         StackId::BEFORE => Beyond::BEFORE,
@@ -130,8 +130,8 @@ pub fn is_of_operators(file: &str) -> bool {
         || (!is_installed && file.contains("/torch/"))
 }
 
-/// True for a file that `torch.compile` wrote: Inductor's cache names each after the hash of what is in it, in a folder of the hash's first
-/// letters, `/tmp/torchinductor_me/no/cnof55….py`. No person wrote its lines.
+/// True for a file that `torch.compile` generated, whose lines nobody wrote. Inductor's cache names each file after a hash of its
+/// content, in a folder with the first letters of that hash: `/tmp/torchinductor_me/no/cnof55….py`.
 pub fn is_generated(file: &str) -> bool {
     const SHORTEST_HASH: usize = 40;
     let mut parts = file.rsplit(['/', '\\']);
@@ -144,12 +144,12 @@ pub fn is_generated(file: &str) -> bool {
 /// Name of a compiled backward pass: autograd calls it, and its stacks have no line of the user's code.
 const COMPILED_BACKWARD: &str = "compiled backward pass";
 
-/// The frame with which autograd enters a compiled backward pass.
+/// True for the frame through which autograd enters a compiled backward pass.
 fn enters_compiled_backward(stacks: &StackTable, frame: Frame) -> bool {
     stacks.text(frame.file).contains("_aot_autograd") && stacks.text(frame.name).ends_with("backward")
 }
 
-/// True where the innermost line of Python is the program's own, not a library's.
+/// True if the innermost Python line is in the user's own code, not in a library.
 pub(crate) fn is_made_by_own_code(stacks: &StackTable, stack: StackId) -> bool {
     let frames = stacks.frames(stack).iter().filter_map(|&f| stacks.frame(f));
     let mut lines = frames.filter(|f| f.line > 0 && stacks.text(f.file).ends_with(".py"));
@@ -168,7 +168,7 @@ pub fn is_framework(stacks: &StackTable, frame: Frame) -> bool {
         || is_compiled(stacks, frame)
 }
 
-/// True for a frame of compiled code: a C++ function, or a file that is not Python. It is never in the user's code.
+/// True for a frame of compiled code: a C++ function, or a file that is not Python. Such a frame is never the user's code.
 pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
     const FILES: [&str; 8] = [".so", ".cpp", ".h", ".cc", ".c", ".cu", ".o", ".S"];
     let file = stacks.text(frame.file);
@@ -179,7 +179,7 @@ pub fn is_compiled(stacks: &StackTable, frame: Frame) -> bool {
         || (!file.ends_with(".py") && is_interpreter(file, stacks.text(frame.name)))
 }
 
-/// True for a C function of Python itself, in stacks with C++: by its program, or by its name where the file says nothing.
+/// True for a C function of Python itself, recognised by its file or, if the file is unknown, by its name.
 fn is_interpreter(file: &str, name: &str) -> bool {
     const NAMES: [&str; 14] = [
         "_Py",
@@ -280,8 +280,7 @@ fn folded(stacks: &StackTable, stack: StackId) -> Vec<String> {
     runs.map(line).collect()
 }
 
-/// The innermost informative frame: of Python if the stack has any, else the first that belongs neither to the recorder nor to
-/// the allocator. O(frames inside it).
+/// The innermost informative frame: of Python if the stack has any, else the first outside of recorder and allocator.
 pub fn innermost(stacks: &StackTable, stack: StackId) -> Option<FrameId> {
     let frames = stacks.frames(stack);
     let find = |is: &dyn Fn(Frame) -> bool| frames.iter().copied().find(|&f| stacks.frame(f).is_some_and(is));
@@ -336,8 +335,7 @@ pub fn tell_apart<K: std::hash::Hash + Eq>(stacks: &StackTable, rows: &[(StackId
     }
     let mut apart = vec![None; rows.len()];
     for group in same.into_values().filter(|g| g.len() > 1) {
-        // From the user's own frame outwards through the user's code, then what it called from the innermost frame on, then
-        // outwards through libraries.
+        // From the user's own frame outwards through the user's code, then its callees, innermost first, then libraries.
         let order = |i: usize| -> Vec<Apart> {
             let frames = stacks.frames(rows[i].0);
             let own = own_frame(stacks, rows[i].0).and_then(|own| frames.iter().position(|&f| f == own)).unwrap_or(0);
@@ -376,7 +374,6 @@ fn part(rows: Vec<(usize, Vec<Apart>)>, from: usize, apart: &mut [Option<Apart>]
 }
 
 /// A name with the frame that [distinguishes it](tell_apart): `serve.py:14, by serve.py:28 decode`, or `in` for a called frame.
-/// Without a name only the frame.
 pub fn named_by(stacks: &StackTable, name: &str, by: Option<Apart>) -> String {
     let Some((apart, frame)) = by.and_then(|by| Some((by, stacks.frame(by.frame)?))) else { return name.to_owned() };
     let text = frame_text(stacks, frame);

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::model::PoolId;
 use crate::tables::instant::{NO_EVENT, SegmentAt};
 
-/// Segments that do not overlap. A tree, because a file may have a hundred thousand at scattered addresses and a list would move
-/// them.
+/// Segments that do not overlap. A tree, because a file may have a hundred thousand scattered ones and a list would move them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Runs(BTreeMap<u64, SegmentAt>);
 
@@ -43,8 +42,7 @@ impl Runs {
         self.0.range(address.checked_add(1)?..).next().map(|(_, run)| run)
     }
 
-    /// Adds a run and merges expandable neighbours. Returns false, without a change, if it overlaps another or its end is out of
-    /// range.
+    /// Adds a run and merges expandable neighbours. Returns false and changes nothing if it overlaps another or ends out of range.
     pub(crate) fn insert(&mut self, mut run: SegmentAt) -> bool {
         let Some(end) = run.address.checked_add(run.size).filter(|_| run.size > 0) else { return false };
         let overlaps = |r: &SegmentAt| r.address < end && r.address + r.size > run.address;

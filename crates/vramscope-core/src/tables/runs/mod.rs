@@ -63,8 +63,7 @@ impl RunTimeline {
         timeline
     }
 
-    /// Walks from the end state back to the start. Pool and class of a segment at its end are copied to the change that allocated
-    /// it.
+    /// Walks from the end state back to the start. A segment's final pool and class are copied to the change that allocated it.
     fn undo_all(&mut self, dev: &DeviceRecording) -> Vec<SegmentAt> {
         let mut runs = Runs::from(final_runs(dev));
         for at in (0..self.changes.len()).rev() {

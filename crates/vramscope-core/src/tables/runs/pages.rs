@@ -10,9 +10,9 @@ use crate::model::{Action, DeviceRecording, EventId, SizeClass};
 /// The size class of every `segment_unmap`. O(events + mappings log mappings).
 ///
 /// An expandable segment belongs to one pool and has pages of one size: 2 MiB for the small pool, `large_segment_size` for the
-/// large one. An unmap removes several free adjacent pages at once, so its size decides only if it is not a multiple of a large
-/// page (ten small pages are as long as a large one). Otherwise the class is that of the last mapping there; if that was before
-/// the trace, of the next mapping there or right beside it, or of the final segments.
+/// large one. An unmap may remove several pages at once, so its size decides only if it is not a multiple of a large page: ten
+/// small pages are as long as a large one. Otherwise the class is that of the last mapping there. If that was before the trace,
+/// it is that of the next mapping there or right beside it, or of the final segments.
 pub(crate) fn unmapped_classes(device: &DeviceRecording) -> FxHashMap<EventId, SizeClass> {
     let events = &device.events;
     let large = device.settings.conf.large_segment_size.max(1);

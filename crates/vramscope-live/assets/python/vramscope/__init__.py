@@ -1,4 +1,4 @@
-"""vramscope in Python: record where a PyTorch program's GPU memory goes, catch the moment it runs out, and ask about recordings.
+"""vramscope in Python: records the GPU memory of a PyTorch program, catches out-of-memory errors, and analyzes recordings.
 
     import vramscope
 
@@ -13,8 +13,8 @@
     recording.table("lifetimes")                  # one row an allocation: pyarrow, pandas or a list of dicts
 
 Also: `HuggingFaceCallback`, `LightningCallback`, `AccelerateTracker`, `profiler_handler`, the pytest markers `limit_vram` and
-`limit_vram_leaks`, and `%load_ext vramscope` in a notebook. Importing this module imports nothing else; PyTorch is imported only by
-what uses it.
+`limit_vram_leaks`, and `%load_ext vramscope` in a notebook. Importing this module is cheap: it imports PyTorch and its own parts
+only when you use them.
 """
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +40,13 @@ def __dir__() -> "list[str]":
 
 
 def __getattr__(name: str) -> Any:
-    # The helper and the catcher start with every Python of a job, so nothing is read before it is used.
+    # Imports a part when it is first used: the helper and _catch start in every Python process of a job.
     if name == "__version__":
         from importlib import metadata
         try:
             return metadata.version("vramscope")
         except metadata.PackageNotFoundError:
-            return "unknown"  # a program under `vramscope run` has the package without an installation
+            return "unknown"  # `vramscope run` provides the package without installing it
     if name not in _WHERE:
         raise AttributeError("module 'vramscope' has no attribute %r" % name)
     import importlib

@@ -2,14 +2,14 @@
 
     import vramscope_agent        # one line, anywhere; or start the program with: vramscope run train.py
 
-One file, no dependencies, Python 3.8 or newer: `vramscope agent` prints it, and the Python package has it as vramscope._agent, where
-begin() starts it. It opens a socket that only this user can reach and sleeps until vramscope
-connects. It imports nothing heavy: PyTorch is looked up among the modules the program imported itself, a device is asked only when
-it has a context already, and no error of the helper reaches the program.
+This is one file without dependencies, for Python 3.8 or newer. `vramscope agent` prints it; in the Python package it is
+vramscope._agent, and begin() starts it. It opens a socket that only this user can reach, and sleeps until vramscope connects. It
+never imports PyTorch: it uses the torch that the program imported. It queries only devices that already have a CUDA context. None
+of its errors reach the program.
 
-What a connected vramscope may ask for: memory statistics some times a second, the blocks without traces, recording of the
-allocation history on or off, a snapshot now or at the next out-of-memory error (one; it can be asked for again). Nothing it sends
-is ever run or unpickled, and the program never waits for it.
+A connected vramscope can ask for memory statistics (up to 50 times a second), for the blocks without traces, to turn the recording
+of the allocation history on or off, and for a snapshot: now, or at the next out-of-memory error (once for each request). The helper
+never runs or unpickles what it receives, and the program never waits for it.
 """
 import atexit
 import contextlib
@@ -26,14 +26,14 @@ import time
 import types
 
 VERSION = 1
-# One line of JSON each way; a longer request is not ours, and a longer answer is not taken at the other end.
+# Bytes of one message, a line of JSON. We disconnect a client that sends more, and vramscope takes no longer answer.
 LONGEST_REQUEST = 65536
 LONGEST_ANSWER = 32 << 20
-# Each costs the program a thread and a file.
+# Each client costs the program a thread and a file descriptor.
 MOST_CLIENTS = 4
-# Marks that wait for a vramscope that is busy; more are dropped and counted.
+# Bytes of messages that wait for a busy vramscope. Further ones are dropped; dropped marks are counted.
 MOST_WAITING = 65536
-# A vramscope that takes nothing in for so long is let go, in seconds.
+# Seconds after which we disconnect a vramscope that reads nothing.
 PATIENCE = 10.0
 SLOWEST_HZ, FASTEST_HZ = 0.2, 50.0
 MOST_ENTRIES = 1000000
@@ -52,7 +52,7 @@ BLOCK_KEYS = ("address", "size", "requested_size", "state")
 
 
 class _State:
-    """Everything of one process; thrown away in a forked child."""
+    """The helper's state in one process. A forked child makes its own."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -60,21 +60,21 @@ class _State:
         self.listener = None
         self.clients = []
         self.lock = threading.Lock()
-        # Who wants a snapshot at the next out-of-memory error.
+        # Clients that want a snapshot at the next out-of-memory error.
         self.at_oom = []
         self.has_observer = False
         self.is_over = False
 
 
 _state = None
-# Set by what keeps snapshots in a folder of its own (vramscope._catch): writes one that was asked for.
+# A function that writes a requested snapshot. vramscope._catch sets it, to keep the snapshot in its own folder.
 write_asked = None
-# Who has the allocation history recorded all the time, so that nobody else ends it.
+# The object that needs the allocation history (a Catcher or a `record`), so that no client turns it off.
 history_of = None
 
 
 def folder():
-    """Where the sockets of this user are: a folder that nobody else can enter."""
+    """The folder of this user's sockets, which nobody else can enter."""
     chosen = os.environ.get("VRAMSCOPE_DIR")
     if chosen:
         return chosen
@@ -85,7 +85,7 @@ def folder():
 
 
 def _private_folder(path):
-    """Makes the folder; refuses one that another user could have laid out for us."""
+    """Makes the folder. Refuses a link and a folder of another user, who could have put it there for us."""
     os.makedirs(path, mode=0o700, exist_ok=True)
     info = os.lstat(path)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
@@ -97,12 +97,12 @@ def _private_folder(path):
 
 def _torch():
     torch = sys.modules.get("torch")
-    # While torch is being imported on another thread its parts appear one by one.
+    # Another thread may be importing torch: its parts then appear one by one.
     return torch if torch is not None and hasattr(torch, "cuda") and hasattr(torch, "_C") else None
 
 
 def _live_devices(torch):
-    """Devices that have a context: asking any other would create one, half a gigabyte large."""
+    """Devices that have a CUDA context. Querying any other would create one, of about half a gigabyte."""
     if not torch.cuda.is_initialized():
         return []
     has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
@@ -112,7 +112,7 @@ def _live_devices(torch):
 
 
 def _statistics(torch, device):
-    """`memory_stats` of a device. The nested form costs a seventh of the public one, which flattens and sorts it."""
+    """Memory statistics of a device. The internal nested dict costs a seventh of `memory_stats`, which flattens and sorts it."""
     nested = getattr(torch._C, "_cuda_memoryStats", None)
     if nested is not None:
         s = nested(device)
@@ -126,7 +126,7 @@ def _statistics(torch, device):
 
 
 def _pinned(torch):
-    """Pinned host memory of PyTorch's allocator: all it owns, and what tensors use. None where PyTorch does not tell."""
+    """Pinned host memory in bytes: what PyTorch's allocator owns, and what tensors use. None if PyTorch does not count it."""
     stats = getattr(torch._C, "_cuda_hostMemoryStats", None)
     if stats is None or not torch.cuda.is_initialized():
         return None
@@ -164,7 +164,7 @@ def _hello():
 
 
 def _snapshot_to(torch, kind):
-    """Writes a snapshot into our folder; it appears under its name only when it is whole."""
+    """Writes a snapshot into our own folder."""
     place = _private_folder(os.path.join(folder(), "snapshots"))
     target = os.path.join(place, "%d-%s-%d.pickle" % (os.getpid(), kind, time.time_ns() // 1000000))
     start = time.perf_counter()
@@ -173,13 +173,13 @@ def _snapshot_to(torch, kind):
 
 
 class _Bounded:
-    """A file that takes no more than so many bytes."""
+    """A file that raises OSError once more than `most` bytes are written."""
 
     def __init__(self, file, most):
         self.file, self.left = file, most
 
     def write(self, data):
-        # Large values come as views.
+        # pickle passes large values as buffers, whose len() may not be bytes.
         self.left -= len(data) if isinstance(data, bytes) else memoryview(data).nbytes
         if self.left < 0:
             raise OSError(errno.EFBIG, "the snapshot is larger than what may be written")
@@ -188,8 +188,8 @@ class _Bounded:
 
 @contextlib.contextmanager
 def _without_compiler(torch):
-    """PyTorch names frames of compiled code with the help of torch._inductor, and asks for it in a way that imports all of it: six seconds
-    where the program has not. Such a program has compiled nothing, so an empty module stands in meanwhile."""
+    """Keeps a snapshot from importing torch._inductor, which takes six seconds. PyTorch looks there for the names of compiled
+    frames. A program that has not imported it has compiled nothing, so an empty module stands in."""
     if "_inductor" in vars(torch):
         yield
         return
@@ -198,13 +198,13 @@ def _without_compiler(torch):
     try:
         yield
     finally:
-        # Another thread may have imported it.
+        # Another thread may have imported the real one meanwhile.
         if vars(torch).get("_inductor") is stand_in:
             del torch._inductor
 
 
 def write_snapshot(torch, target, most=None):
-    """Writes a snapshot; it appears under its name only when it is whole. `most`: the most bytes it may have."""
+    """Writes a snapshot; the file gets its name only when it is complete. `most`: its size limit in bytes."""
     place, name = os.path.split(target)
     part = os.path.join(place, "." + name + ".part")
     _sweep_parts(place)
@@ -212,7 +212,7 @@ def write_snapshot(torch, target, most=None):
     try:
         with os.fdopen(number, "wb") as file, _without_compiler(torch):
             if most is not None and hasattr(torch.cuda.memory, "_snapshot"):
-                # What _dump_snapshot does.
+                # As _dump_snapshot does it, but with a limit.
                 import pickle
                 pickle.dump(torch.cuda.memory._snapshot(), _Bounded(file, most), protocol=4)
             else:
@@ -224,7 +224,7 @@ def write_snapshot(torch, target, most=None):
 
 
 def _blocks(torch):
-    """Segments and blocks without traces, in the shape of a snapshot."""
+    """Segments and blocks without traces, in the format of a snapshot."""
     try:
         segments = torch.cuda.memory.memory_snapshot(include_traces=False)
     except TypeError:
@@ -236,7 +236,7 @@ def _blocks(torch):
         slim["blocks"] = []
         for block in segment.get("blocks", ()):
             entry = {k: block[k] for k in BLOCK_KEYS if k in block}
-            # PyTorch before 2.0 does not say where a block is: they stand one after the other.
+            # PyTorch before 2.0 gives no block addresses; the blocks of a segment follow one another without gaps.
             entry.setdefault("address", address)
             address = entry["address"] + entry.get("size", 0)
             slim["blocks"].append(entry)
@@ -245,14 +245,14 @@ def _blocks(torch):
 
 
 def record_history(torch, max_entries, stacks="python"):
-    """Records the newest `max_entries` events of the allocator; stacks are "python", "all" (C++ too) or "none"."""
+    """Makes PyTorch record the newest `max_entries` allocator events. `stacks`: "python", "all" (C++ too) or "none"."""
     import inspect
     record = torch.cuda.memory._record_memory_history
-    # No stacks of frees: with them torch.utils.checkpoint(use_reentrant=False) ends in a SystemError (seen with PyTorch 2.11).
+    # No stacks for frees: they make torch.utils.checkpoint(use_reentrant=False) raise SystemError (seen with PyTorch 2.11).
     words = {"enabled": "all", "context": None if stacks == "none" else "alloc", "stacks": "all" if stacks == "all" else "python",
              "max_entries": max_entries}
     try:
-        # Ranges of every thread, not only of the one that asks: since PyTorch 2.9.
+        # Since PyTorch 2.9: also record the profiler ranges of other threads than this one.
         if "global_record_annotations" in inspect.signature(record).parameters:
             words["global_record_annotations"] = True
     except (TypeError, ValueError):
@@ -260,12 +260,12 @@ def record_history(torch, max_entries, stacks="python"):
     try:
         record(**words)
     except TypeError:
-        # PyTorch 2.0 had another set of arguments.
+        # PyTorch 2.0 has other arguments.
         record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=stacks != "none")
 
 
 def stop_history(torch):
-    """Records no more, and forgets what was recorded."""
+    """Stops the recording and discards what was recorded."""
     record = torch.cuda.memory._record_memory_history
     try:
         record(enabled=None)
@@ -294,9 +294,9 @@ def _observe_oom(torch, on, client):
         state.has_observer = state.has_observer or is_first
     if is_first:
         def observer(device, size, total, free):
-            # Called between the failed request and the exception, with the cache given back already. It can not be taken
-            # away again, so it looks whether it is wanted: once for each time it was asked for, since a program that catches
-            # the error may run into it a hundred times.
+            # PyTorch calls this between the failed request and the exception, after it released its cache. An observer cannot
+            # be detached, so this one checks whether a client wants a snapshot. A request is good for one snapshot, since a
+            # program that catches the error may meet it a hundred times.
             try:
                 if state is not _state:
                     return
@@ -333,12 +333,12 @@ def _answer(request, client):
 
 
 class _Client:
-    """A connected vramscope, served by a thread of its own. Nothing here waits for it but that thread."""
+    """A connected vramscope. It has its own thread, and no other thread waits for it."""
 
     def __init__(self, connection):
         self.connection = connection
         connection.setblocking(False)
-        # Held only for moments: the program's own threads take it in `mark`.
+        # Hold it only for moments: the program's own threads take it in `mark`.
         self.lock = threading.Lock()
         self.waiting = bytearray()
         self.dropped = 0
@@ -347,11 +347,11 @@ class _Client:
         self.told = None
 
     def post(self, message, longest=MOST_WAITING):
-        """Sends what the socket takes now, and keeps the rest for the thread. Drops the message where too much waits already."""
+        """Sends what the socket takes now; the thread sends the rest. Drops the message and returns False if too much waits."""
         message = dict(message)
         message.setdefault("t", time.time_ns() // 1000)
         data = (json.dumps(message, default=str) + "\n").encode()
-        # Not for ever: a signal may have come while this very thread had it.
+        # With a timeout: a signal handler may call this in the thread that holds the lock.
         has_lock = self.lock.acquire(timeout=0.05)
         try:
             if not has_lock or len(self.waiting) + len(data) > longest:
@@ -409,7 +409,7 @@ class _Client:
             self.post({"error": "the answer is too long to send; take a snapshot instead", "re": request.get("id")}, LONGEST_ANSWER)
 
     def serve(self):
-        # Not select: it knows no file above number 1023, and the program may have more.
+        # poll, not select: select fails for file descriptors above 1023.
         poll = select.poll()
         poll.register(self.connection, select.POLLIN)
         self.post(_hello())
@@ -417,7 +417,7 @@ class _Client:
         while True:
             now = time.monotonic()
             if self.waiting:
-                # Nothing is asked of PyTorch, and no request is taken, before the last answer is out.
+                # Do not query PyTorch or take a request before the last answer is sent.
                 if now - self.moved > PATIENCE:
                     return
                 poll.modify(self.connection, select.POLLOUT)
@@ -439,7 +439,7 @@ class _Client:
                 self.moved = time.monotonic()
                 continue
             poll.modify(self.connection, select.POLLIN)
-            # Short, so that marks that did not go at once need not wait for the next reading.
+            # At most 0.2 s, so that unsent marks need not wait for the next sample.
             if not poll.poll(max(1, int(min(due - now, 0.2) * 1000))):
                 continue
             try:
@@ -464,7 +464,7 @@ def _peer_is_us(connection):
 
 
 def _refuse(connection, sentence):
-    """Says why in one line, without waiting, and hangs up."""
+    """Sends the reason without waiting, and disconnects."""
     try:
         connection.setblocking(False)
         connection.send((json.dumps({"error": sentence}) + "\n").encode())
@@ -497,7 +497,7 @@ def _listen(state):
         try:
             connection, _ = state.listener.accept()
         except OSError as error:
-            # The program has no file left for us: it may have one later.
+            # Out of file descriptors or memory: there may be some later.
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED):
                 time.sleep(1.0)
                 continue
@@ -522,7 +522,7 @@ def _listen(state):
         try:
             threading.Thread(target=_serve, args=(state, client), name="vramscope-client", daemon=True).start()
         except BaseException:
-            # No more threads at the end of the program.
+            # Python starts no thread while it shuts down.
             return
 
 
@@ -535,7 +535,7 @@ def _stop(state=None):
     if state.pid == os.getpid():
         for client in list(state.clients):
             try:
-                # Marks of the last moment.
+                # Send the last marks.
                 client.push()
             except BaseException:
                 pass
@@ -545,11 +545,11 @@ def _stop(state=None):
 
 
 def _remove(state):
-    """Takes the socket away, also when Ctrl+C comes once more meanwhile."""
+    """Closes and deletes the socket, even if another Ctrl+C interrupts this."""
     for _ in range(3):
         try:
             state.is_over = True
-            # Whoever binds it is done with that.
+            # Wait for a thread that is in _bind.
             if state.lock.acquire(timeout=1.0):
                 state.lock.release()
             if state.listener is not None:
@@ -564,7 +564,7 @@ def _remove(state):
 
 
 def _after_fork():
-    """A forked child has the parent's sockets but none of its threads: let go of them and listen under its own number."""
+    """A forked child inherits the parent's sockets but none of its threads: close them and listen under its own pid."""
     global _state
     try:
         old, _state = _state, None
@@ -579,8 +579,8 @@ def _after_fork():
 
 
 def _sweep(place):
-    """Removes sockets of processes that were killed: the number runs no more here, and nobody answers (in a container another
-    number may be meant)."""
+    """Removes the sockets of killed processes. A pid that does not run here may run in another container, so the socket must also
+    refuse a connection."""
     for name in os.listdir(place):
         number = name[: -len(".sock")]
         if not name.endswith(".sock") or not number.isdigit():
@@ -609,11 +609,11 @@ def _sweep(place):
 
 
 def _sweep_parts(place):
-    """Removes what a killed program left of a snapshot that it was writing."""
+    """Removes partial snapshots that killed programs left."""
     for name in os.listdir(place):
         path = os.path.join(place, name)
         try:
-            # In a container another number may be meant; nobody writes one snapshot for an hour.
+            # Judged by age, not by the pid in its name, which may be of another container. No snapshot takes an hour.
             if name.endswith(".part") and time.time() - os.lstat(path).st_mtime > 3600:
                 os.unlink(path)
         except OSError:
@@ -627,7 +627,7 @@ def _outermost(frame):
 
 
 def _startup():
-    """The outermost frame of Python's own start, when it is what imports the helper: through a .pth file or sitecustomize."""
+    """The outermost frame of Python's startup if a .pth file or sitecustomize imports the helper, else None."""
     frame = sys._getframe()
     while frame is not None and frame.f_globals.get("__name__") != "site":
         frame = frame.f_back
@@ -635,7 +635,7 @@ def _startup():
 
 
 def _wait_for_program(startup):
-    """Waits until the program runs. Ctrl+C before that ends Python without any of the cleanup that modules registered."""
+    """Waits until the program's own code runs. A Ctrl+C before that ends Python without calling atexit functions."""
     main, over = threading.main_thread().ident, None
     while over is None or time.monotonic() - over < 1.0:
         frame = _outermost(sys._current_frames().get(main))
@@ -649,7 +649,7 @@ def _wait_for_program(startup):
 
 
 def _bind(state):
-    """Begins to listen, unless that is done or the program ends."""
+    """Creates the socket and listens. False if that is done already or the program ends."""
     with state.lock:
         if state.listener is not None or state.is_over:
             return False
@@ -676,8 +676,8 @@ def _bind_later(state, startup):
 
 
 def start():
-    """Begins to listen; returns the socket's path, or None when that is not possible. While Python itself starts, the socket comes
-    with the program. Calling it again changes nothing."""
+    """Listens for vramscope; returns the socket's path, or None if that fails. Called during Python's startup, it creates the
+    socket only when the program begins to run. Further calls change nothing."""
     global _state
     state, made = _state, None
     try:
@@ -697,7 +697,7 @@ def start():
         threading.Thread(target=work, args=words, name="vramscope-agent", daemon=True).start()
         return state.path
     except KeyboardInterrupt:
-        # Meant for the program, which has not begun yet: it ends as it would without us.
+        # Ctrl+C is for the program, which has not begun: it must end as it would without us.
         if made is not None:
             _stop(made)
         raise
@@ -708,8 +708,8 @@ def start():
 
 
 def mark(text):
-    """Draws a line with a few words at this instant in every vramscope that watches. Does nothing when none does, and never waits for
-    one: what it can not take now is kept for it, up to a bound, and counted beyond."""
+    """Shows a line with this text (at most 200 characters) at this instant in every connected vramscope. Never waits for one: marks
+    that cannot be sent now are kept up to a limit; more are dropped and counted."""
     state = _state
     for client in list(state.clients) if state is not None else ():
         try:
@@ -719,14 +719,14 @@ def mark(text):
 
 
 def begin():
-    """Starts the helper for the rest of the program, unless VRAMSCOPE_HELPER=off."""
+    """Starts the helper until the program ends, unless VRAMSCOPE_HELPER=off."""
     if os.environ.get("VRAMSCOPE_HELPER") == "off":
         return
-    # Also by the name of the single file: the package's copy and that file are never both at work.
+    # Registered under the single file's name too, so that this file and the package's copy never both run.
     if sys.modules.setdefault("vramscope_agent", sys.modules[__name__]) is not sys.modules[__name__]:
         return
     try:
-        # Before the socket is there: a signal right after it would leave it behind.
+        # Before start(): a signal right after it would leave the socket behind.
         atexit.register(_stop)
         if start() is not None:
             os.register_at_fork(after_in_child=_after_fork)

@@ -1,6 +1,6 @@
-"""Recording from the loops of others: Hugging Face's Trainer, Lightning, Accelerate, PyTorch's profiler.
+"""Recording in training frameworks: Hugging Face's Trainer, Lightning, Accelerate and PyTorch's profiler.
 
-Each is a function that makes an object of the library's own class, and imports that library only then.
+Each function makes an object of the framework's own class, and imports the framework only when it is called.
 """
 import os
 import sys
@@ -11,7 +11,7 @@ from ._keep import Keeper, rank_of_process
 
 
 class _Loop:
-    """What all of them do: catch failures, mark steps, and write a snapshot after some of them."""
+    """What all callbacks do: catch failures, mark steps, and write a snapshot after the chosen steps."""
 
     def __init__(self, folder: str, steps: Optional[Tuple[int, int]], stacks: str, max_entries: int) -> None:
         if steps is not None and not 0 <= steps[0] < steps[1]:
@@ -20,7 +20,7 @@ class _Loop:
         self.stacks, self.max_entries = stacks, max_entries
         self.range: Any = None
         self.count = 0
-        # Checked now, not in the middle of a training.
+        # Raises now for wrong settings, not in the middle of the training.
         _catch.Settings(folder, stacks, max_entries)
 
     def begin(self) -> None:
@@ -53,7 +53,7 @@ class _Loop:
         except Exception as error:
             page = {"not_kept": str(error)}
         if page and "not_kept" in page:
-            # The training goes on.
+            # Not an error: the training goes on.
             sys.stderr.write("vramscope: no snapshot of these steps: %s\n" % page["not_kept"])
 
     def end(self) -> None:
@@ -62,8 +62,8 @@ class _Loop:
 
 def HuggingFaceCallback(folder: str = "vramscope", *, steps: Optional[Tuple[int, int]] = None, stacks: str = "python",
                         max_entries: int = _catch.MAX_ENTRIES) -> Any:
-    """For `transformers.Trainer(callbacks=[...])`: marks every step, catches failures as `on_oom` does, and with `steps=(1, 4)` writes a
-    snapshot after steps 1 to 3 have run (counted from 0; the ring of `max_entries` events has what came before too)."""
+    """For `transformers.Trainer(callbacks=[...])`: marks every step and catches failures as `on_oom` does. With `steps=(1, 4)` it
+    writes a snapshot once steps 1 to 3 have run (counted from 0); it has the newest `max_entries` events, also of earlier steps."""
     from transformers import TrainerCallback
     loop = _Loop(folder, steps, stacks, max_entries)
 
@@ -85,9 +85,9 @@ def HuggingFaceCallback(folder: str = "vramscope", *, steps: Optional[Tuple[int,
 
 def LightningCallback(folder: str = "vramscope", *, steps: Optional[Tuple[int, int]] = None, stacks: str = "python",
                       max_entries: int = _catch.MAX_ENTRIES) -> Any:
-    """For `lightning.pytorch.Trainer(callbacks=[...])` and `pytorch_lightning`: as `HuggingFaceCallback`; a step is a training batch."""
+    """Like `HuggingFaceCallback`, for `lightning.pytorch.Trainer(callbacks=[...])` and `pytorch_lightning`. A step is one batch."""
     try:
-        # The one that the program itself uses, where it has both.
+        # If both are installed, use the one that the program imported.
         if "pytorch_lightning" in sys.modules and "lightning" not in sys.modules:
             raise ImportError
         from lightning.pytorch import Callback
@@ -113,14 +113,14 @@ def LightningCallback(folder: str = "vramscope", *, steps: Optional[Tuple[int, i
 
 def AccelerateTracker(folder: str = "vramscope", *, steps: Optional[Tuple[int, int]] = None, stacks: str = "python",
                       max_entries: int = _catch.MAX_ENTRIES) -> Any:
-    """For `Accelerator(log_with=[...])` and `init_trackers`: as `HuggingFaceCallback`. A step ends with `accelerator.log(...)`."""
+    """Like `HuggingFaceCallback`, for `Accelerator(log_with=[...])` and `init_trackers`. `accelerator.log(...)` ends a step."""
     from accelerate.tracking import GeneralTracker
     loop = _Loop(folder, steps, stacks, max_entries)
 
     class VramscopeTracker(GeneralTracker):  # type: ignore[misc]
         name = "vramscope"
         requires_logging_directory = False
-        # Each rank has memory of its own.
+        # Every rank has its own memory.
         main_process_only = False
 
         def __init__(self) -> None:
@@ -146,8 +146,8 @@ def AccelerateTracker(folder: str = "vramscope", *, steps: Optional[Tuple[int, i
 
 
 def profiler_handler(folder: str = "vramscope") -> Callable[[Any], None]:
-    """For `torch.profiler.profile(on_trace_ready=...)`, best with `profile_memory=True` and `with_stack=True`: writes the trace of each
-    cycle into the folder, compressed, named by rank; and a snapshot beside it while an allocation history is recorded."""
+    """For `torch.profiler.profile(on_trace_ready=...)`, best with `profile_memory=True` and `with_stack=True`. Writes the trace of
+    each cycle into the folder, compressed, with the rank in its name. Adds a snapshot if an allocation history is recorded."""
     count = 0
 
     def ready(profile: Any) -> None:

@@ -1,9 +1,8 @@
-"""Catches the moment at which a program fails: what `vramscope run --at-oom DIR` puts into it, and `vramscope.on_oom(DIR)`.
+"""Writes a snapshot when a program fails: for `vramscope run --at-oom DIR` and `vramscope.on_oom(DIR)`.
 
-From the first use of CUDA on, PyTorch records its allocations into a ring. A snapshot is written at the first out-of-memory error (also
-one that the program catches), at an uncaught error, at SIGTERM and SIGINT, and when `vramscope snap` asks. The error, the
-exit code and what the program does with its signals stay as they are. A process that does not use CUDA itself, such as a worker that
-loads data, has none of this.
+From the first use of CUDA on, PyTorch records its newest allocations. A snapshot is written at the first out-of-memory error
+(even if the program catches it), at an uncaught error, at SIGTERM and SIGINT, and when `vramscope snap` asks. The error, the exit
+code and the program's own signal handling stay unchanged. A process without CUDA, such as a data loader's worker, is left alone.
 """
 import atexit
 import contextlib
@@ -20,13 +19,13 @@ from ._keep import APART, Keeper, described, is_out_of_memory, save, stacks
 VARIABLE = "VRAMSCOPE_CATCH"
 MAX_ENTRIES, MAX_SNAPSHOTS, MAX_BYTES = 100000, 8, 20 << 30
 NOTHING = "no snapshot is written when this program fails: %s"
-# A program that SIGTERM would have ended at once ends after so many seconds, however stuck it is.
+# Seconds after SIGTERM that a stuck program still gets, if SIGTERM alone would have ended it.
 PATIENCE = 60
 
 
 def _ends_by_ctrl_c():
-    """Python ends by the signal where Ctrl+C is the last that a piece of source code ended with. What is imported meanwhile may run such
-    pieces, as namedtuple does; this is one more, which ends with Ctrl+C."""
+    """Makes Python end by SIGINT, as after an uncaught Ctrl+C. Python does so only if the last code that it ran as a
+    whole ended with KeyboardInterrupt. Our imports may have run other code since (namedtuple uses eval), so this runs one more."""
     try:
         exec("raise KeyboardInterrupt")
     except KeyboardInterrupt:
@@ -34,7 +33,7 @@ def _ends_by_ctrl_c():
 
 
 class Settings:
-    """What to catch, and how much of it."""
+    """What to catch, and the limits."""
 
     def __init__(self, folder, stacks="python", max_entries=MAX_ENTRIES, max_snapshots=MAX_SNAPSHOTS, max_bytes=MAX_BYTES, run="",
                  exceptions=True, signals=True, mark=""):
@@ -50,7 +49,7 @@ class Settings:
 
 
 def why_not_writable(folder):
-    """Why nothing can be written into a folder, which may still have to be made; None where it can."""
+    """Why this user cannot write into a folder, or None. The folder need not exist yet."""
     there = folder
     while not os.path.lexists(there) and os.path.dirname(there) != there:
         there = os.path.dirname(there)
@@ -66,7 +65,7 @@ _catcher = None
 
 
 def begin_from_environment():
-    """Catches as `vramscope run --at-oom` says."""
+    """Starts catching with the settings of `vramscope run --at-oom`."""
     try:
         begin(Settings(**json.loads(os.environ[VARIABLE])))
     except Exception as error:
@@ -74,7 +73,7 @@ def begin_from_environment():
 
 
 def begin(settings):
-    """Catches from the first use of CUDA on, in this process and in those forked from it before that. Never imports torch."""
+    """Starts catching at the first use of CUDA, in this process and in processes forked before that. Never imports torch."""
     global _settings
     is_first, _settings = _settings is None, settings
     torch = sys.modules.get("torch")
@@ -85,7 +84,7 @@ def begin(settings):
 
 
 def end():
-    """Catches and records no more."""
+    """Stops catching and recording."""
     global _settings, _catcher
     _settings = None
     if _catcher is not None:
@@ -95,17 +94,17 @@ def end():
 
 
 def is_commanded():
-    """True under `vramscope run --at-oom`, whose settings hold."""
+    """True under `vramscope run --at-oom`, whose settings win."""
     return _settings is not None and _settings.run != ""
 
 
 def keeper():
-    """Who keeps the snapshots of this process, where something is caught; None elsewhere."""
+    """The Keeper of this process, or None if nothing is caught here."""
     return _catcher.keeper if _catcher is not None and _catcher.is_ours() else None
 
 
 class _WhenTorchComes:
-    """Sees torch being imported, and has a word right after."""
+    """An import hook that calls _on_torch right after torch was imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
@@ -128,7 +127,7 @@ class _WhenTorchComes:
                 sys.meta_path.remove(self)
             _on_torch(module)
         try:
-            # The loader itself stays what it is, for those who look at it.
+            # Replace only the method, since other code may look at the loader.
             loader.exec_module = exec_module
         except AttributeError:
             pass
@@ -136,7 +135,7 @@ class _WhenTorchComes:
 
 def _on_torch(torch):
     try:
-        # At once where CUDA is in use, else with its start: recording would start it, and a process that forks must not.
+        # Runs _on_cuda now if CUDA is initialized, else when it will be: recording initializes CUDA, which breaks later forks.
         torch.cuda._lazy_call(_on_cuda)
     except AttributeError:
         _say(NOTHING % "this torch has no CUDA, or is older than 1.11")
@@ -153,7 +152,7 @@ def _on_cuda():
         catcher.start()
         _catcher = catcher
         if _settings.mark:
-            # Tells `vramscope run` that there was something to catch; of several processes the first makes it.
+            # This file tells `vramscope run` that a process used CUDA. The first process makes it.
             with contextlib.suppress(OSError):
                 open(_settings.mark, "x").close()
     except Exception as error:
@@ -173,11 +172,11 @@ class Catcher:
     def __init__(self, torch, settings):
         self.torch, self.settings = torch, settings
         self.pid = os.getpid()
-        # The mask of signals before a fork, of the thread that forks.
+        # The forking thread's signal mask before the fork.
         self.of_thread = threading.local()
         self.keeper = Keeper(torch, settings.folder, settings.max_snapshots, settings.max_bytes, settings.run)
         self.is_over = False
-        # Errors seen so far, and the one that has a snapshot, with its page.
+        # Out-of-memory errors so far; then the number of the one that has a snapshot, and its page.
         self.ooms = 0
         self.oom_page = (0, None)
         self.seen_error = None
@@ -203,7 +202,7 @@ class Catcher:
         _agent.record_history(self.torch, self.settings.max_entries, self.settings.stacks)
 
     def let_go(self):
-        """Undoes what can be undone; the rest does nothing from now on."""
+        """Removes the hooks that can be removed; the others do nothing from now on."""
         self.is_over = True
         if _agent.history_of is self:
             _agent.history_of = None
@@ -234,7 +233,7 @@ class Catcher:
             if not self.is_ours():
                 return
             self.ooms += 1
-            # A program that catches the error may run into it a hundred times.
+            # Only the first: a program that catches the error may meet it a hundred times.
             if self.oom_page[1] is None:
                 number = self.ooms
                 facts = {"device": device, "requested_bytes": size, "limit_bytes": limit, "free_bytes": free}
@@ -250,12 +249,12 @@ class Catcher:
         self.previous_hook(kind, error, trace)
 
     def at_exit(self):
-        """For programs that put a hook of their own in the place of ours, and those that a signal ends in their own way."""
+        """For programs that replaced our excepthook, or that end themselves after a signal."""
         if not self.is_ours():
             return
         if self.pipe is not None:
             try:
-                # Signals that came before are seen by then.
+                # The thread answers once it has handled every earlier signal.
                 os.write(self.pipe[1], b"\0")
                 self.is_seen.wait(PATIENCE)
             except OSError:
@@ -296,15 +295,15 @@ class Catcher:
     # ------------------------------------------------------------ signals
 
     def listen(self):
-        """SIGTERM and SIGINT are seen twice: by a handler, where the program has none for SIGTERM, and by a thread that Python's own
-        handler of every signal wakes, whatever the program does with it and however long its main thread is busy."""
+        """Watches SIGTERM and SIGINT. If the program has no handler for SIGTERM, it gets ours. Python's C handler also wakes a
+        thread for every signal, even if the program handles the signal itself or its main thread is busy for long."""
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self.on_term)
         read, write = os.pipe()
         os.set_blocking(write, False)
         previous = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         if previous != -1:
-            # An event loop has it.
+            # An event loop uses the wakeup descriptor.
             signal.set_wakeup_fd(previous)
             os.close(read)
             os.close(write)
@@ -323,15 +322,15 @@ class Catcher:
                 if other != write:
                     signal.set_wakeup_fd(other)
                 else:
-                    # Ends the thread.
+                    # This ends the thread.
                     os.close(write)
                 self.pipe = None
         except ValueError:
-            # Not the main thread: nothing of it does anything any more.
+            # Not the main thread, which alone may change handlers. Ours do nothing from now on.
             pass
 
     def before_fork(self):
-        """A signal for the child waits until the child has its own handlers: its parent's pipe would tell the parent to end."""
+        """Delays signals until the child has its own handlers: through the shared pipe they would end the parent."""
         try:
             if self.is_ours():
                 self.of_thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
@@ -347,7 +346,7 @@ class Catcher:
             pass
 
     def after_fork(self):
-        """A forked child must not tell its parent of its own signals."""
+        """Detaches a forked child, whose signals must not reach its parent's pipe."""
         try:
             if os.getpid() != self.pid and not self.is_over:
                 self.is_over = True
@@ -360,18 +359,18 @@ class Catcher:
         self.restore_mask()
 
     def signalled(self, why):
-        """Writes a snapshot, unless there is one of this moment."""
+        """Writes a snapshot, unless the last one is younger than APART seconds."""
         with self.keeper.lock:
             if self.keeper.seconds_since_last() >= APART:
                 return self.write(why, stacks=stacks())
         return None
 
     def on_term(self, number, frame):
-        """In the place of the system's own answer to SIGTERM, which ends the process."""
+        """Replaces the default action of SIGTERM, which ends the process."""
         self.is_ending = True
         if self.is_ours():
             if self.keeper.is_busy and self.keeper.lock.acquire(blocking=False):
-                # This very thread writes; it dies when that is done.
+                # This thread is writing a snapshot; `write` ends the process after it.
                 self.keeper.lock.release()
                 return
             try:
@@ -381,7 +380,7 @@ class Catcher:
         self.die()
 
     def die(self):
-        """Ends the process as SIGTERM would have."""
+        """Ends the process by SIGTERM's default action."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         else:
@@ -392,7 +391,7 @@ class Catcher:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def watch(self):
-        """The thread that signals wake."""
+        """The thread that signals wake: it reads their numbers from the pipe."""
         read = self.pipe[0]
         while True:
             try:
@@ -415,10 +414,10 @@ class Catcher:
     def term_from_thread(self):
         ends = signal.getsignal(signal.SIGTERM) == self.on_term
         if ends and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0):
-            # The kernel ends the process where CUDA never answers, whoever holds Python's lock.
+            # SIGALRM ends the process if CUDA never answers, whoever holds the GIL.
             signal.alarm(PATIENCE)
         self.signalled("sigterm")
         if ends:
-            # The main thread does it, unless a long call keeps it.
+            # The main thread's handler ends the process, unless a long call delays it.
             time.sleep(1.0)
             self.die()

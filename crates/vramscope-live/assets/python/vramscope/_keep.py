@@ -1,4 +1,4 @@
-"""Keeps snapshots of this process in a folder: few, small enough, never two in one second, each with a page of facts beside it.
+"""Keeps snapshots of this process in a folder, with limits on their number, size and rate. Each has a page: a JSON file of facts.
 
 A snapshot `oom_rank0_20261124-105513_pid1234.pickle` has `oom_rank0_20261124-105513_pid1234.about.json` beside it.
 """
@@ -12,21 +12,21 @@ import time
 
 from . import _agent
 
-# Seconds between two snapshots of one process.
+# The least seconds between two snapshots of one process.
 APART = 1.0
-# What is kept of a traceback and of the output.
+# Limits: frames of a traceback, lines of output, bytes of either.
 MOST_FRAMES, MOST_LINES, MOST_OUTPUT = 100, 40, 65536
 ENVIRONMENT = re.compile(
     r"(PYTORCH|TORCH|CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|GLOO|ACCELERATE|DEEPSPEED|FSDP|SLURM_(JOB_ID|PROCID|LOCALID|NTASKS|NODEID|NNODES)|OMP)_?"
     r"|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$|LD_PRELOAD$")
-# Whole words: a tokenizer and a number of tokens are no secrets.
+# Whole words: --tokenizer and --max-tokens are no secrets.
 SECRET = re.compile(r"(?<![a-z])(token|secret|password|passwd|api[-_]?key|access[-_]?key|credentials?|auth)(?![a-z])", re.IGNORECASE)
 LIBRARIES = ("numpy", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "peft", "trl", "bitsandbytes", "vllm",
              "xformers", "flash_attn", "triton", "apex", "megatron", "torchvision", "torchaudio", "diffusers", "datasets")
 
 
 class NotKept(Exception):
-    """Why no snapshot was written, in one sentence."""
+    """Raised with the reason why no snapshot is written."""
 
 
 class Keeper:
@@ -38,7 +38,7 @@ class Keeper:
         self.pid = os.getpid()
         self.count = self.pages = 0
         self.last = None
-        # The same thread may come again, in a signal that arrives while it writes.
+        # Reentrant: a signal handler may call `write` in the thread that is writing.
         self.lock = threading.RLock()
         self.is_busy = False
 
@@ -46,8 +46,8 @@ class Keeper:
         return float("inf") if self.last is None else time.monotonic() - self.last
 
     def write(self, why, **facts):
-        """Writes a snapshot and the page beside it; returns the page. A page without a snapshot says in `not_kept` why there is none.
-        None while this very thread writes one already."""
+        """Writes a snapshot and its page; returns the page. If there is no snapshot, the page's `not_kept` says why. Returns None
+        if this thread is already writing one."""
         with self.lock:
             if self.is_busy:
                 return None
@@ -90,7 +90,7 @@ class Keeper:
         return page
 
     def _room(self):
-        """The most bytes that the next snapshot may have."""
+        """The size limit of the next snapshot, in bytes."""
         if self.count >= self.max_snapshots:
             raise NotKept("this process has written its %d snapshots; a larger max_snapshots allows more" % self.count)
         used = 0
@@ -101,7 +101,7 @@ class Keeper:
                 except OSError:
                     pass
         disk = os.statvfs(self.folder)
-        # A disk that is filled to the last byte is somebody else's trouble.
+        # Leave some of the disk to other programs.
         most = min(self.max_bytes - used, disk.f_bavail * disk.f_frsize - (256 << 20))
         if most <= 0:
             raise NotKept("no room in %s: its snapshots take %d MiB of the %d MiB that are allowed, and the disk has %d MiB free; remove old ones" % (
@@ -110,7 +110,7 @@ class Keeper:
 
 
 def save(page):
-    """Writes a page under its name, whole or not at all."""
+    """Writes a page atomically."""
     path = page["path"]
     part = os.path.join(os.path.dirname(path), "." + os.path.basename(path) + ".part")
     number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -148,14 +148,14 @@ def is_out_of_memory(error):
 
 
 def described(error):
-    """An exception as facts for a page."""
+    """An exception as entries of a page."""
     import traceback
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-MOST_FRAMES)
     return {"type": type(error).__name__, "message": str(error)[:4000], "traceback": "".join(lines)[-MOST_OUTPUT:]}
 
 
 def stacks():
-    """Where the threads of Python are: the one that asks, and the main one."""
+    """Python stacks of this thread and of the main thread, without our own frames."""
     import traceback
     frames = sys._current_frames()
     wanted = {"this thread": threading.get_ident(), "main thread": threading.main_thread().ident}
@@ -171,8 +171,8 @@ def stacks():
 
 
 def surroundings(torch, rank, asks_driver=True):
-    """Everything about this process that a reader of its snapshot wants to know. Each part is left out where it can not be told.
-    `asks_driver`: also ask CUDA itself, which a program that hangs in it may never answer."""
+    """Facts about this process for the readers of its snapshot. An empty part is left out; one that fails holds its error.
+    `asks_driver`: also query the CUDA driver, which may never answer in a program that hangs."""
     page = {}
 
     def part(name, tell):
@@ -198,7 +198,7 @@ def surroundings(torch, rank, asks_driver=True):
 
 
 def command_line():
-    """The words this process was started with; what looks like a password or a token is left out."""
+    """The command line; values of options that look like a password or a token become ***."""
     words = list(getattr(sys, "orig_argv", None) or [sys.executable] + sys.argv)
     shown = []
     hide = False
@@ -214,12 +214,12 @@ def command_line():
 
 
 def environment():
-    """The variables that change where memory goes, and who this process is in its job."""
+    """Environment variables that change memory use or tell the rank, without secrets."""
     return {k: os.environ[k][:1000] for k in sorted(os.environ) if ENVIRONMENT.match(k) and not SECRET.search(k)}
 
 
 def versions(torch):
-    """Of Python, PyTorch, what it was built with, and the libraries that are loaded."""
+    """Versions of Python, of PyTorch and its CUDA or HIP, and of the imported LIBRARIES."""
     found = {"python": sys.version.split()[0], "torch": str(getattr(torch, "__version__", ""))}
     version = getattr(torch, "version", None)
     for name in ("cuda", "hip", "git_version"):
@@ -232,7 +232,7 @@ def versions(torch):
 
 
 def devices(torch, asks_driver):
-    """What PyTorch counts on each device that has a context."""
+    """PyTorch's memory statistics of each device that has a context; with `asks_driver` also its name, free and total bytes."""
     found = {}
     for i in _agent._live_devices(torch):
         about = {"memory_stats": dict(torch.cuda.memory_stats(i))}
@@ -248,7 +248,7 @@ def devices(torch, asks_driver):
 
 
 def nvidia_smi():
-    """What nvidia-smi says of the cards and the processes on them; None where it is not there or does not answer in time."""
+    """What nvidia-smi says of the GPUs and their processes; None without nvidia-smi."""
     import shutil
     import subprocess
     program = shutil.which("nvidia-smi")
@@ -266,19 +266,19 @@ def nvidia_smi():
 
 
 def _size(number):
-    """How long the file behind a descriptor is now; 0 where there is none."""
+    """Bytes in the file behind a descriptor, or 0 if there is none."""
     try:
         return os.fstat(number).st_size
     except OSError:
         return 0
 
 
-# What earlier runs left in a log that this one is appended to.
+# Bytes that earlier runs left in a log that this run appends to.
 BEFORE = {number: _size(number) for number in (1, 2)}
 
 
 def output():
-    """The last lines that this run wrote to standard output and error, where they go to files. Where both go to one, it is stdout's."""
+    """The last lines of this run's stdout and stderr, if they go to files. If both go to the same file, it counts as stdout."""
     found, seen = {}, set()
     for name, stream, number in (("stdout", sys.stdout, 1), ("stderr", sys.stderr, 2)):
         try:
@@ -289,9 +289,9 @@ def output():
             if (info.st_dev, info.st_ino) in seen:
                 continue
             seen.add((info.st_dev, info.st_ino))
-            # A log may have been cut or exchanged since.
+            # The log may have been truncated or replaced since.
             start = BEFORE[number] if BEFORE[number] <= info.st_size else 0
-            # A file of our own to read from: the program's may be open for writing alone.
+            # Open it again: the program's descriptor may be write-only.
             reader = os.open("/proc/self/fd/%d" % number, os.O_RDONLY)
             try:
                 data = os.pread(reader, MOST_OUTPUT, max(start, info.st_size - MOST_OUTPUT))

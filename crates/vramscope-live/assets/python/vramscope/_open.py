@@ -1,4 +1,4 @@
-"""Asking about recordings: `vramscope.open(path)` runs the program and gives back what it answers."""
+"""Analysis of recordings: `vramscope.open(path)`, which runs the vramscope program and returns its answers."""
 import json
 import os
 import shutil
@@ -10,11 +10,11 @@ from typing import Any, Dict, List, Optional
 
 
 class VramscopeError(Exception):
-    """What the program says it cannot do, in one sentence."""
+    """The vramscope program is missing or failed. The message is the program's own."""
 
 
 def program() -> str:
-    """The path of the vramscope program: VRAMSCOPE_PROGRAM, beside this Python, or on the PATH."""
+    """The path of the vramscope program: from VRAMSCOPE_PROGRAM, beside this Python, or on the PATH."""
     beside = [os.path.join(sysconfig.get_path("scripts"), "vramscope"), os.path.join(os.path.dirname(sys.executable), "vramscope")]
     for path in [os.environ.get("VRAMSCOPE_PROGRAM", "")] + beside + [shutil.which("vramscope") or ""]:
         if path and os.access(path, os.X_OK) and os.path.isfile(path):
@@ -23,7 +23,7 @@ def program() -> str:
 
 
 def ask(*words: str) -> str:
-    """Runs the program and returns what it prints."""
+    """Runs the program and returns its output. Raises `VramscopeError` if it fails."""
     done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip()
@@ -33,9 +33,9 @@ def ask(*words: str) -> str:
 
 
 def open(path: "os.PathLike[str] | str") -> "Recording":
-    """A recording: a snapshot, a profiler trace, a session or anything else that the program opens. Sizes in answers are bytes.
+    """Opens a snapshot, a profiler trace, a session or anything else that the program reads. Sizes in answers are bytes.
 
-    Raises `VramscopeError` where the file is missing or cannot be read.
+    Raises `VramscopeError` if the file is missing or cannot be read.
     """
     recording = Recording(os.fspath(path))
     recording.summary()
@@ -43,11 +43,11 @@ def open(path: "os.PathLike[str] | str") -> "Recording":
 
 
 class Recording:
-    """A file, and the questions that the program answers about it. Every answer is what `vramscope COMMAND FILE --json` prints, as plain
-    dicts and lists; `vramscope COMMAND --help` and docs/EXPORT.md describe them."""
+    """A recording. Each method runs `vramscope COMMAND FILE --json` and returns its output as dicts and lists;
+    `vramscope COMMAND --help` and docs/EXPORT.md describe them."""
 
     def __init__(self, path: str) -> None:
-        # The program takes a word that begins with a dash for an option.
+        # The program would take a path that begins with a dash for an option.
         self.path = os.path.join(os.curdir, path) if path.startswith("-") else path
         self._summary: Optional[Dict[str, Any]] = None
 
@@ -55,21 +55,21 @@ class Recording:
         return "vramscope.open(%r)" % self.path
 
     def command(self, name: str, *words: str) -> Dict[str, Any]:
-        """Any command with `--json`: `recording.command("whatif", "--conf", "expandable_segments:True")`."""
+        """Runs any command with `--json`: `recording.command("whatif", "--conf", "expandable_segments:True")`."""
         return dict(json.loads(ask(name, self.path, *words, "--json")))
 
     def text(self, name: str, *words: str) -> str:
-        """What a command prints for people: `print(recording.text("oom"))`."""
+        """The text that a command prints: `print(recording.text("oom"))`."""
         return ask(name, self.path, *words)
 
     def summary(self) -> Dict[str, Any]:
-        """Peaks, totals, out-of-memory errors and oddities of the file."""
+        """Peaks, totals, out-of-memory errors and oddities of the file. Runs the command only once."""
         if self._summary is None:
             self._summary = self.command("summary")
         return self._summary
 
     def findings(self) -> List[Dict[str, Any]]:
-        """What is wrong, most serious first."""
+        """Problems that vramscope found, most serious first."""
         return list(self.command("findings")["findings"])
 
     def ooms(self) -> List[Dict[str, Any]]:
@@ -77,29 +77,29 @@ class Recording:
         return list(self.command("oom")["ooms"])
 
     def state(self, *, event: Optional[int] = None, at: str = "peak") -> Dict[str, Any]:
-        """Segments, blocks and who holds the memory at an event, or `at` "peak", "oom" or "end"."""
+        """Segments, blocks and what holds the memory, at an event or `at` "peak", "oom" or "end"."""
         if at not in ("peak", "oom", "end"):
             raise ValueError('at is %r; it is one of "peak", "oom" and "end"' % (at,))
         return self.command("state", "--event=%d" % event if event is not None else "--" + at)
 
     def leaks(self) -> Dict[str, Any]:
-        """What survives its training step, by call stack."""
+        """Allocations that outlive their training step, by call stack."""
         return self.command("leaks")
 
     def allocations(self, where: str = "", limit: Optional[int] = None) -> Dict[str, Any]:
-        """The allocations that a query holds for: `recording.allocations("size>1MiB stack~attention live@peak")`."""
+        """Allocations that match a query: `recording.allocations("size>1MiB stack~attention live@peak")`."""
         words = (["--where=" + where] if where else []) + (["--limit=%d" % limit] if limit is not None else [])
         return self.command("allocations", *words)
 
     def table(self, name: str = "lifetimes") -> Any:
-        """A whole table: events, lifetimes, blocks, curves, samples, categories or stacks. A `pyarrow.Table` where pyarrow is there, else a
-        `pandas.DataFrame`, else a list of dicts (numbers as numbers, what the recording does not have as None)."""
+        """A whole table: events, lifetimes, blocks, curves, samples, categories or stacks. Returns a `pyarrow.Table` if pyarrow
+        is installed, else a `pandas.DataFrame`, else a list of dicts, where a missing value is None."""
         with tempfile.TemporaryDirectory() as folder:
             if _has("pyarrow.parquet"):
                 import pyarrow.parquet as parquet
                 file = os.path.join(folder, "table.parquet")
                 ask("export", self.path, "--to=parquet", file, "--table=" + name)
-                # In memory: the file goes.
+                # Read it into memory, since the file is deleted.
                 return parquet.read_table(file, memory_map=False)
             file = os.path.join(folder, "table.csv")
             ask("export", self.path, "--to=csv", file, "--table=" + name)
@@ -112,7 +112,7 @@ class Recording:
 
 
 def io_open(path: str) -> Any:
-    """Python's own `open`, whose name this module uses."""
+    """Python's own `open`, which this module's `open` hides."""
     import io
     return io.open(path, newline="", encoding="utf-8")
 

@@ -15,15 +15,15 @@ _has_warned = False
 
 def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX_ENTRIES, max_snapshots: int = _catch.MAX_SNAPSHOTS,
            max_bytes: int = _catch.MAX_BYTES, exceptions: bool = True, signals: bool = False) -> None:
-    """Writes a snapshot into a folder when memory runs out, with a page of facts beside it.
+    """Writes a snapshot and a JSON file of facts into a folder when GPU memory runs out.
 
-    From now on, or from the first use of CUDA, PyTorch records the newest `max_entries` events of its allocator. The first
-    out-of-memory error of the process is caught also when the program goes on after it. With `exceptions` an error that ends the program
-    is caught too, with `signals` also SIGTERM and Ctrl+C (call this from the main thread then). Under `vramscope run --at-oom` this
-    changes nothing: what the command line says holds.
+    From now on, or from the first use of CUDA, PyTorch records the newest `max_entries` events of its allocator. The snapshot is
+    written at the first out-of-memory error of the process, even if the program catches it. With `exceptions`, an error that ends
+    the program gets one too; with `signals`, so do SIGTERM and Ctrl+C (call this from the main thread then). Under
+    `vramscope run --at-oom` this call does nothing: the command line decides.
 
-    `stacks`: "python", "all" (those of C++ too; snapshots then take long) or "none". `max_snapshots` is for this process, `max_bytes`
-    for all snapshots in the folder. Needs no torch: it may be imported later. What it costs is in docs/LIVE.md.
+    `stacks`: "python", "all" (C++ too, which makes snapshots slow) or "none". `max_snapshots` limits this process, `max_bytes` all
+    snapshots in the folder. torch may be imported later. docs/LIVE.md says what this costs.
     """
     settings = _catch.Settings(folder, stacks, max_entries, max_snapshots, max_bytes, exceptions=exceptions, signals=signals)
     if _catch.is_commanded():
@@ -35,7 +35,7 @@ def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX
 
 
 class record(contextlib.ContextDecorator):
-    """Records every allocation of a block or a function, and writes a snapshot at its end, also when an error ends it.
+    """Records every allocation of a block or a function, and writes a snapshot at its end, even if an error ends it.
 
         with vramscope.record("train.pickle") as recording:
             ...
@@ -44,9 +44,10 @@ class record(contextlib.ContextDecorator):
         @vramscope.record("step.pickle")
         def step(): ...                   # one snapshot a call
 
-    An older file stays: the new one gets a number (`train-2.pickle`). `{rank}` in the path becomes the rank of the process, `{pid}` its
-    number. The folder has to be there, but for parts of its name with such words. Where a history is being recorded already (`on_oom`, `vramscope run --at-oom`), it goes on after the block and the snapshot
-    has what came before it too. Without CUDA the block runs as it is, `path` is None, and a warning says so once.
+    An existing file is kept: the new one gets a number (`train-2.pickle`). In the path, `{rank}` becomes the rank of the process,
+    `{pid}` its process id. The folder must exist; only folders at its end whose names contain `{rank}` or `{pid}` are made. If a
+    history is being recorded already (`on_oom`, `vramscope run --at-oom`), the snapshot also has what came before the block, and
+    the recording goes on after it. Without CUDA the block runs normally, `path` is None, and one warning says so.
     """
 
     def __init__(self, path: str = "vramscope.pickle", *, stacks: str = "python", max_entries: int = 1000000) -> None:
@@ -56,7 +57,7 @@ class record(contextlib.ContextDecorator):
         self._is_ours = False
 
     def _recreate_cm(self) -> "record":
-        # A call inside a call is a recording of its own.
+        # Each call of a decorated function makes its own recording, also a recursive one.
         return type(self)(self.wanted, stacks=self.stacks, max_entries=self.max_entries)
 
     def __enter__(self) -> "record":
@@ -86,7 +87,7 @@ class record(contextlib.ContextDecorator):
             _agent.write_snapshot(torch, self.path)
         except Exception as failure:
             self.path = None
-            # The error of the block says more than ours.
+            # Let an error of the block through: it says more than ours.
             if error[0] is None:
                 raise
             sys.stderr.write("vramscope: %s cannot be written: %s\n" % (self.wanted, failure))
@@ -97,7 +98,7 @@ class record(contextlib.ContextDecorator):
 
 
 def _cuda() -> Any:
-    """torch with CUDA in use; None where there is none."""
+    """torch with CUDA initialized, or None without CUDA."""
     try:
         import torch
     except ImportError:
@@ -109,7 +110,7 @@ def _cuda() -> Any:
 
 
 def _warn_of_nothing(path: str) -> None:
-    """Says once a process that blocks run without being recorded."""
+    """Warns once a process that nothing is recorded."""
     global _has_warned
     if not _has_warned:
         _has_warned = True
@@ -117,7 +118,7 @@ def _warn_of_nothing(path: str) -> None:
 
 
 def _missing_folder(path: str) -> Optional[str]:
-    """The folder that a path names and that is not there. Folders named by rank or process are made for the recording."""
+    """The folder of a path if it is missing. Folders at the end with {rank} or {pid} in the name may be missing: we make them."""
     folder = os.path.dirname(os.path.abspath(path))
     while "{rank}" in os.path.basename(folder) or "{pid}" in os.path.basename(folder):
         folder = os.path.dirname(folder)
@@ -125,7 +126,7 @@ def _missing_folder(path: str) -> Optional[str]:
 
 
 def _unused(path: str) -> str:
-    """The path with its words put in, and with a number where there is such a file."""
+    """The path with {rank} and {pid} filled in, and with a number if that file exists."""
     rank = rank_of_process()
     path = path.replace("{rank}", str(rank if rank is not None else 0)).replace("{pid}", str(os.getpid()))
     if not path.endswith((".pickle", ".pkl")):
@@ -139,8 +140,8 @@ def _unused(path: str) -> str:
 
 
 def step(number: Optional[int] = None) -> ContextManager[None]:
-    """Marks a training step: `with vramscope.step(i): ...`. Recordings then have exact steps; without a number steps are counted. Costs
-    a microsecond, and nothing at all where torch is not imported."""
+    """Marks a training step: `with vramscope.step(i): ...`, so that recordings have exact steps. Without a number, vramscope
+    counts. Costs about a microsecond. Does nothing if torch is not imported, or while the profiler marks its own steps."""
     global _steps
     if number is None:
         number = _steps
@@ -149,14 +150,14 @@ def step(number: Optional[int] = None) -> ContextManager[None]:
 
 
 def steps(batches: Iterable[T]) -> Iterator[T]:
-    """Goes through batches and marks what happens with each as a step: `for batch in vramscope.steps(loader): ...`."""
+    """Yields the batches and marks each iteration as a step: `for batch in vramscope.steps(loader): ...`."""
     for batch in batches:
         with step():
             yield batch
 
 
 def mark(text: str) -> None:
-    """Marks this instant with a few words: in the recording, and in every vramscope that watches the program."""
+    """Marks this instant with a text (at most 200 characters), in the recording and in every connected vramscope."""
     agent = sys.modules.get("vramscope_agent", _agent)
     agent.mark(text)
     with _range(str(text)[:200]):
@@ -169,20 +170,20 @@ def _range(name: str) -> ContextManager[None]:
     if profiler is None:
         return contextlib.nullcontext()
     if name.startswith("ProfilerStep#") and getattr(getattr(torch, "autograd", None), "_profiler_enabled", bool)():
-        # The profiler marks its own.
+        # The profiler marks its own steps.
         return contextlib.nullcontext()
     return profiler.record_function(name)  # type: ignore[no-any-return]
 
 
 def listen() -> Optional[str]:
-    """Lets vramscope on this machine see into this process, as `vramscope run` does: returns the path of the socket, or None where that
-    is not possible. docs/LIVE.md says what it does to your program."""
+    """Lets vramscope on this machine connect to this process, as under `vramscope run`. Returns the socket's path, or None if that
+    fails. docs/LIVE.md says what this does to your program."""
     _agent.begin()
     return sys.modules.get("vramscope_agent", _agent).start()  # type: ignore[no-any-return]
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext vramscope`: out-of-memory errors of this notebook leave a snapshot in the folder vramscope-snapshots."""
+    """`%load_ext vramscope`: an out-of-memory error in this notebook leaves a snapshot in the folder vramscope-snapshots."""
     on_oom("vramscope-snapshots", exceptions=False)
     listen()
     print("vramscope: out-of-memory errors leave a snapshot in %s" % os.path.abspath("vramscope-snapshots"))

@@ -3,8 +3,8 @@
     @pytest.mark.limit_vram("2 GiB")              # the most that a test may add to what was allocated when it began
     @pytest.mark.limit_vram_leaks("1 MiB")        # the most that may still be allocated after it, once its own variables are gone
 
-A test that exceeds its limit fails with who held the memory. The recording stays, and the report names it. Without CUDA the markers do
-nothing. They need the vramscope program only to say who held the memory.
+A test over its limit fails, and the report lists what held the memory and names the recording, which is kept. Without CUDA the
+markers do nothing. They need the vramscope program only to list what held the memory.
 """
 import gc
 import os
@@ -33,7 +33,7 @@ def parse_size(text: Any) -> int:
 
 
 def shown(size: int) -> str:
-    """Bytes as a person reads them."""
+    """A size with its unit, for a report."""
     if size >= 1 << 30:
         return "%.2f GiB" % (size / (1 << 30))
     if size >= 1 << 20:
@@ -56,17 +56,17 @@ def _limit(item: Any, name: str) -> Optional[int]:
         why = 'it has no size; write it as "2 GiB" or "512 MiB"'
     except ValueError as error:
         why = str(error)
-    # The test fails before it runs, and no other one does.
+    # Only this test fails, before it runs.
     return pytest.fail("the marker %s: %s" % (name, why), pytrace=False)
 
 
 class _Watch:
-    """The memory of one test."""
+    """Records and measures the memory of one test."""
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.settle()
-        # The peak is to be that of the test, so nothing before it is recorded.
+        # Discard earlier events, so that the recorded peak is the test's own.
         _agent.stop_history(torch)
         _agent.record_history(torch, MOST_ENTRIES)
         self.start = self.snapshot()
@@ -89,12 +89,12 @@ class _Watch:
         return path
 
     def grown(self, now: Dict[int, int]) -> Tuple[int, int]:
-        """The device that grew most, and by how much."""
+        """The device whose allocated memory grew most, and by how many bytes."""
         device = max(now, key=lambda i: now[i] - self.before[i])
         return device, now[device] - self.before[device]
 
     def most(self) -> Tuple[int, int]:
-        """The same at the peak."""
+        """As `grown`, at each device's peak."""
         return self.grown({i: self.torch.cuda.max_memory_allocated(i) for i in self.before})
 
     def end(self) -> None:
@@ -131,7 +131,7 @@ def _who_is_left(before: str, after: str, device: int) -> str:
 
 
 def left_behind(answer: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """The places that hold more in the second recording, by what `vramscope diff` says; most first."""
+    """The places that hold more in the second recording, from the answer of `vramscope diff`; largest growth first."""
     more = [p for p in answer["places"] if p["change_bytes"] > 0]
     more.sort(key=lambda p: -p["change_bytes"])
     return [{"bytes": p["change_bytes"], "count": max(1, p["b_count"] - p["a_count"]), "where": p["place"]} for p in more]
@@ -154,7 +154,7 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
                 path = watch.snapshot()
                 said.append("the test added %s to GPU %d, and may add %s. Live at the peak:\n%s\n  The recording: %s" % (
                     shown(grown), device, shown(most), _who_at_peak(path, device), path))
-        # An error of the test holds its variables, which are no leak.
+        # A failed test's traceback keeps its variables alive, which is no leak.
         if left is not None and outcome.excinfo is None:
             watch.settle()
             device, grown = watch.grown(watch.allocated())

@@ -34,14 +34,12 @@ const FIGURES: (f64, f64) = (60.0, 20.0);
 /// Interval at which dropped marks are reported.
 const TELL_DROPPED: Duration = Duration::from_secs(10);
 
-/// State of an [`Agent`]'s thread.
 pub(super) struct Follower {
     pid: u32,
     manner: Manner,
     outlets: Outlets,
     pub shared: Arc<Shared>,
-    /// The UUID of each device index of the process, as last reported. Numbers are looked up each time, because the driver's list
-    /// may arrive after the helper's.
+    /// The UUID of each device index. Numbers are looked up each time: the driver's list may arrive after the helper's.
     devices: HashMap<String, String>,
     told_other_user: bool,
     /// Remaining budgets. A helper that reconnects gets no new ones.
@@ -130,8 +128,7 @@ impl Follower {
         }
     }
 
-    /// Connects and reads the greeting. The peer must be exactly this process and user, so that a socket left or faked by another
-    /// one is rejected.
+    /// Connects and reads the greeting. The peer must be this process and user, so that a stale or faked socket is rejected.
     fn greet(&self, socket: &Path, uid: u32) -> Result<(Lines, Message), String> {
         let pid = self.pid;
         let until = Instant::now() + PATIENCE;
@@ -289,8 +286,7 @@ impl Follower {
         self.devices.iter().filter_map(|(o, uuid)| Some((o.parse().ok()?, self.number(uuid)?))).collect()
     }
 
-    /// The session's number of a device with this UUID. A process too old to report UUIDs, on a machine with one device, uses
-    /// that device.
+    /// The session's number of a device with this UUID. A process too old to report UUIDs uses the only device, if there is one.
     fn number(&self, uuid: &str) -> Option<u32> {
         let numbers = self.outlets.numbers.lock().ok()?;
         let only = || if numbers.len() == 1 { numbers.values().next() } else { None };
@@ -316,8 +312,7 @@ struct Session {
 }
 
 impl Session {
-    /// The path of a snapshot as this machine sees it. `None` for anything but a file of the helper's user, since the helper
-    /// would not have written it.
+    /// The path of a snapshot as this machine sees it. `None` unless it is a regular file of the helper's user.
     fn outside(&self, pid: u32, path: &str) -> Option<PathBuf> {
         use std::os::unix::fs::MetadataExt;
         use std::path::Component;

@@ -1,5 +1,5 @@
-//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that
-//! nothing the helper does or fails to do blocks the caller.
+//! Talks to the helper inside a process. Each process has a thread that looks for the helper, greets it and listens, so that a
+//! slow or broken helper never blocks the caller.
 
 mod follower;
 mod messages;
@@ -24,8 +24,7 @@ macro_rules! files {
     ($($name:literal: $place:literal),* $(,)?) => { &[$(($name, include_str!(concat!("../../../assets/", $place, $name)))),*] };
 }
 
-/// The Python package with the helper, and the file that starts it in every Python whose path begins with its folder. Each file
-/// with its place in that folder.
+/// The Python package with the helper, and the file that starts it in every Python whose path begins with its folder; by place.
 pub const PACKAGE: &[(&str, &str)] = files![
     "sitecustomize.py": "",
     "vramscope/__init__.py": "python/",

@@ -20,8 +20,7 @@ impl Engine {
                 let listing = d.calls.iter().find(|c| c.call == Call::Processes);
                 let is_cheap = listing.is_some_and(|c| !c.cost().is_slowed && c.cost().mean_us < 2000.0);
                 if changed && is_cheap && !d.is_list_new {
-                    // The process list is read now and memory again, so that both are of the same instant and show who took the
-                    // memory.
+                    // The process list is read now and memory again, so that both are of one instant and show who took the memory.
                     if let Ok(list) = source.processes(place, ProcessKind::Compute) {
                         d.compute = list;
                         m = source.memory(place)?;
@@ -44,8 +43,7 @@ impl Engine {
             Call::Processes => {
                 let list = source.processes(place, ProcessKind::Compute)?;
                 if list.is_empty() && !d.compute.is_empty() {
-                    // A lost device may first answer with an empty list, although its processes have not ended. Reading its
-                    // memory detects that.
+                    // A lost device may first answer with an empty list, although its processes run. Reading memory detects it.
                     source.memory(place)?;
                 }
                 d.compute = list;

@@ -67,7 +67,6 @@ struct Watched {
     counted_to: Duration,
 }
 
-/// The state of the sampler.
 pub(super) struct Engine {
     opener: Opener,
     source: Option<Box<dyn GpuSource>>,
@@ -164,8 +163,7 @@ impl Engine {
             }
             (wall, format!("clock went on by {} s: set, or the machine slept", jump / 1_000_000))
         } else {
-            // Time that goes back cannot be drawn, so keep counting. Reported once, because the difference is expected from now
-            // on.
+            // Time that goes back cannot be drawn, so keep counting. Reported once, because the difference is expected from now on.
             self.lag_us = wall - counted;
             (counted, format!("clock was set by {} s; times here count on", jump / 1_000_000))
         };

@@ -27,7 +27,6 @@ pub(super) fn serve(listener: &TcpListener, shared: &Shared) {
     }
 }
 
-/// Reads one request and answers it.
 fn answer(stream: &mut TcpStream, text: impl Fn() -> Arc<str>) -> io::Result<()> {
     let until = Instant::now() + PATIENCE;
     let reply = match read_head(stream, until) {

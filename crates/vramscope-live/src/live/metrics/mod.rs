@@ -1,5 +1,4 @@
-//! Exports the present figures of a watch to a metrics collector: Prometheus' text format, over HTTP on this machine only or as a
-//! file.
+//! Exports a watch's present figures to a metrics collector: Prometheus' text format, over HTTP on this machine only or as a file.
 //!
 //! ```text
 //!  LiveSession ─▶ text::write ─▶ Publisher (one thread) ─┬─▶ http: one request at a time, on 127.0.0.1
@@ -156,8 +155,7 @@ fn write_on(path: &Path, shared: &Shared) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Writes a temporary file and renames it, so that readers see the old or the new contents in full. Its name does not end in
-/// `.prom`.
+/// Writes a temporary file and renames it, so that readers see whole contents, old or new. Its name does not end in `.prom`.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.part", std::process::id()));

@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use vramscope_core::formats::session::{DeviceNow, History};
 use vramscope_core::model::{Bands, HostPoint, ProcessTrack, TorchFigures};
 
-/// Most processes of a device with their own series, those with most bytes first. One series for every process that ever ran
-/// would fill a database.
+/// Most processes of a device with their own series, most bytes first. One per process ever seen would fill a database.
 const MOST_PROCESSES: usize = 32;
 /// Most characters of a name.
 const MOST_NAME: usize = 64;
@@ -71,7 +70,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// A name, cut to [`MOST_NAME`] characters.
 fn short(name: &str) -> String {
     name.chars().take(MOST_NAME).collect()
 }

@@ -70,8 +70,7 @@ macro_rules! driver {
         }
 
         impl Driver {
-            /// Looks the functions up. Call it only after [`sys::is_culib_present`] returned true, because cudarc panics without
-            /// a library.
+            /// Looks the functions up. Call only after [`sys::is_culib_present`] returned true, as cudarc panics without a library.
             fn of_loaded() -> Self {
                 // SAFETY: loading runs the driver's initialisers, as in every CUDA program; cudarc never unloads it.
                 let library = unsafe { sys::culib() };
@@ -130,10 +129,7 @@ driver! {
 }
 
 impl Driver {
-    /// Loads the installed driver.
-    ///
-    /// # Errors
-    /// One sentence when there is none.
+    /// Loads the installed driver. The error is one sentence.
     pub(super) fn load() -> Result<Self, String> {
         // SAFETY: this only tries to load the library by its names, as above.
         if unsafe { sys::is_culib_present() } {

@@ -1,4 +1,4 @@
-//! What is held at the peak: the blocks that a rule is about, the lines that made them, and the peak without them.
+//! Helpers about the peak: the blocks of a rule, the lines that made them, and the peak without them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,7 +10,7 @@ use crate::model::{BlockState, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, Quantity};
 use crate::units::MEBIBYTE;
 
-/// Nothing below this many bytes at the peak is reported.
+/// Fewer bytes than this at the peak are not reported.
 pub(super) const LEAST: u64 = 64 * MEBIBYTE;
 
 /// The peak of active bytes.
@@ -18,7 +18,7 @@ pub(super) fn peak(p: &RuleInput<'_>) -> u64 {
     p.tables.curves.peak(Quantity::Active).0
 }
 
-/// The live blocks at the peak for which a test holds, largest first, and their bytes.
+/// The live blocks at the peak that pass a test, largest first, and their bytes.
 pub(super) fn held<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> (Vec<&'a BlockAt>, u64) {
     let mut blocks: Vec<&BlockAt> = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && is_one(b)).collect();
     blocks.sort_by_key(|b| (std::cmp::Reverse(b.size), b.lifetime));
@@ -26,12 +26,12 @@ pub(super) fn held<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) 
     (blocks, bytes)
 }
 
-/// As [`held`], of one role.
+/// Like [`held`], for the blocks of one role.
 pub(super) fn of_role<'a>(p: &'a RuleInput<'_>, role: Role) -> (Vec<&'a BlockAt>, u64) {
     held(p, |b| p.roles.of(b.lifetime) == role)
 }
 
-/// Some blocks at the peak, and where the first of them was made.
+/// The place for some blocks at the peak, with the stack of the first one.
 pub(super) fn place(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Place {
     Place {
         event: (p.peak_event != NO_EVENT).then_some(p.peak_event),
@@ -41,7 +41,7 @@ pub(super) fn place(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Place {
     }
 }
 
-/// `probably ` if the role of most of these bytes is inferred from sizes, counts and lifetimes alone.
+/// `probably ` if the role of most of these bytes is inferred only from sizes, counts and lifetimes.
 pub(super) fn probably(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> &'static str {
     let is_probable = |b: &&&BlockAt| p.roles.is_probable(p.device, p.tables, b.lifetime);
     let (all, probable): (u64, u64) =
@@ -49,18 +49,18 @@ pub(super) fn probably(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> &'static str {
     if probable.saturating_mul(2) > all { "probably " } else { "" }
 }
 
-/// The line that made a block, as the Memory view names it.
+/// The line that made a block, named as in the Memory view.
 pub(super) fn made_at(p: &RuleInput<'_>, id: LifetimeId) -> String {
     let stack = p.tables.lifetimes.stack(p.device, id);
     crate::anatomy::made_at(&p.recording.stacks, p.names, stack, p.roles.of(id))
 }
 
-/// The step that made a block: each step has a graph of its own. `None` where steps are only guessed, which may be layers.
+/// The step that made a block; each step has its own graph. `None` if steps are only inferred, because they may be layers.
 pub(super) fn step_of(p: &RuleInput<'_>, id: LifetimeId) -> Option<usize> {
     if p.steps.is_inferred() { None } else { p.steps.of(p.tables.lifetimes.born(id)) }
 }
 
-/// The lines that hold most of some blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
+/// The lines that hold most of these blocks, at most three: `model.py:41, model.py:527 and model.py:105`.
 pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     let mut by_name: FxHashMap<String, u64> = FxHashMap::default();
     for b in blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()) {
@@ -71,7 +71,7 @@ pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     together(&names.iter().take(3).map(|n| n.0.as_str()).collect::<Vec<_>>())
 }
 
-/// `a, b and c`.
+/// Joins names: `a, b and c`.
 pub(super) fn together(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -80,22 +80,22 @@ pub(super) fn together(names: &[&str]) -> String {
     }
 }
 
-/// What the peak would be, had each allocation of the recording the size that `keeps` gives for it. O(events).
+/// The peak if each allocation had the size that `keeps` returns for it. O(events).
 pub(super) fn saving(p: &RuleInput<'_>, keeps: impl Fn(LifetimeId, u64) -> u64) -> Saving {
     Saving { before: peak(p), after: peak_after(p.device, p.tables, keeps) }
 }
 
-/// Layers of a model that are alike: one line of code runs once or a few times in each of them.
+/// Similar layers of a model: each line of code runs once or a few times in each of them.
 pub(super) struct Layers {
-    /// Number of layers; `None` if the model has several kinds of layers, as the stages of a ResNet.
+    /// Number of layers; `None` if the model has several kinds of layers, such as the stages of a ResNet.
     pub number: Option<u64>,
-    /// Calls in one pass, and blocks at the peak, of each stack that runs more than once.
+    /// For each stack that runs more than once: calls in one pass, and blocks at the peak.
     of: FxHashMap<StackId, (u64, u64)>,
 }
 
 impl Layers {
-    /// From the stacks of some blocks; `None` if no stack runs twice. A line may run more than once in a layer, so their number
-    /// is the largest that divides the calls of most stacks, weighted by their blocks.
+    /// Finds layers from the stacks of some blocks; `None` if no stack runs twice. A line may run several times in a layer. So
+    /// the number of layers is the largest divisor of the calls of most stacks, weighted by their blocks.
     pub(super) fn of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Self> {
         let passes = Repeats::of_pass(p.device, p.tables, &p.roles.anatomy, p.peak_event);
         let mut live: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).collect();
@@ -114,8 +114,7 @@ impl Layers {
         (!of.is_empty()).then_some(Layers { number, of })
     }
 
-    /// The stack whose blocks are most likely the inputs of the layers, which checkpointing keeps: one block per layer, of the
-    /// size that most blocks have.
+    /// The stack of the layers' most likely inputs, which checkpointing keeps: one block per layer, of the most common size.
     pub(super) fn input(&self, p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<StackId> {
         let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
         let stacked = || blocks.iter().filter_map(|b| Some((b, p.stack_of(b.lifetime)?)));
@@ -127,8 +126,7 @@ impl Layers {
         once_a_layer().find(|(b, _)| b.size == size).map(|(_, stack)| stack)
     }
 
-    /// Number of layers that a stack runs in: that of the model, or the number of its calls if that is not a multiple; 1 outside
-    /// layers.
+    /// Number of layers in which a stack runs: the model's, or the number of its calls if that is not a multiple; 1 outside layers.
     pub(super) fn runs(&self, stack: StackId) -> u64 {
         match (self.of.get(&stack), self.number) {
             (Some((calls, _)), Some(number)) if calls % number == 0 => number,
@@ -137,7 +135,7 @@ impl Layers {
         }
     }
 
-    /// Blocks of a stack in each layer.
+    /// Number of a stack's blocks per layer.
     pub(super) fn in_each(&self, stack: StackId) -> u64 {
         self.of.get(&stack).map_or(1, |&(_, blocks)| blocks / self.runs(stack))
     }

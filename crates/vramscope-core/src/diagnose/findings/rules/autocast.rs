@@ -1,4 +1,4 @@
-//! Half-precision copies of weights that autocast makes, and when they go.
+//! Half-precision copies of weights that autocast makes, and their lifetime.
 
 use super::at_peak::{peak, place};
 use super::kept::much;
@@ -50,15 +50,14 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Copies of weights that live past the optimizer's step and that no later step makes anew: the passes behind it compute with the
-/// weights from before.
+/// Copies of weights that outlive the optimizer's step and that later passes reuse: those passes compute with outdated weights.
 pub(super) fn stale_copies(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer may be blocks that are as large by chance.
+    /// With fewer copies, the sizes may match by chance.
     const FEWEST: usize = 8;
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;
     let Some(step) = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events) else { return Vec::new() };
-    // The copies must be there when a forward pass behind that step is over.
+    // The copies must still exist at the end of a forward pass after that step.
     let is_later = |run: &&Run| run.phase == Phase::Forward && run.events.0 >= step.1;
     let Some(used_until) = runs.iter().find(is_later).map(|run| run.events.1) else { return Vec::new() };
     let copies: Vec<LifetimeId> =

@@ -1,4 +1,4 @@
-//! What the backward pass makes beside one gradient for each weight: a graph of its own, gradients of each sample, the gradient of a whole table.
+//! What backward makes beside one gradient per weight: its own graph, per-sample gradients, a dense gradient of a large table.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,9 @@ use crate::model::FrameId;
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::units::{Bytes, count};
 
-/// The graph of `create_graph=True`: what a backward pass made and did not free, each with the run of that pass. A gradient penalty needs such a graph
-/// and goes through it in a later backward pass of the same step; that is none. Transforms of torch.func and hooks keep results, not a graph.
+/// The graph of `create_graph=True`: blocks that a backward pass made and did not free, each with the run of that pass. A
+/// gradient penalty needs such a graph and uses it in a later backward pass of the same step; that does not count. torch.func
+/// transforms and hooks keep results, not a graph.
 fn backward_graphs(p: &RuleInput<'_>) -> FxHashMap<LifetimeId, usize> {
     let (lifetimes, phases) = (&p.tables.lifetimes, &p.roles.anatomy.phases);
     let is_known = p.trains() && phases.has_stacks() && !p.steps.is_inferred() && !has_file(p, "torch/_functorch/");
@@ -34,13 +35,13 @@ fn backward_graphs(p: &RuleInput<'_>) -> FxHashMap<LifetimeId, usize> {
     kept
 }
 
-/// True if a frame of the recording is in a file whose path contains `part`.
+/// True if some frame of the recording is in a file whose path contains `part`.
 fn has_file(p: &RuleInput<'_>, part: &str) -> bool {
     let stacks = &p.recording.stacks;
     (0..stacks.frame_count() as u32).any(|f| stacks.frame(FrameId(f)).is_some_and(|f| stacks.text(f.file).contains(part)))
 }
 
-/// True for what a hook of the backward pass made.
+/// True for a block made in a hook of the backward pass.
 fn is_in_hook(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     let stacks = &p.recording.stacks;
     let frames = p.stack_of(id).map_or(&[][..], |stack| stacks.frames(stack));
@@ -48,18 +49,18 @@ fn is_in_hook(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     frames.iter().any(|f| ["torch/utils/hooks.py", "opacus/grad_sample"].iter().any(|part| file(f).contains(part)))
 }
 
-/// True where [`backward_graph`] makes a finding.
+/// True if [`backward_graph`] reports a finding.
 pub(super) fn keeps_backward_graph(p: &RuleInput<'_>) -> bool {
     !backward_graph(p).is_empty()
 }
 
-/// The graph of a backward pass that nothing goes through.
+/// Reports the graph of a backward pass that no later pass uses.
 pub(super) fn backward_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let kept = backward_graphs(p);
     let Some((blocks, bytes)) = much(p, |b| kept.contains_key(&b.lifetime)) else { return Vec::new() };
     let (lifetimes, runs) = (&p.tables.lifetimes, &p.roles.anatomy.phases.runs);
     let passes: BTreeSet<(u32, u32)> = kept.values().map(|&at| runs[at].events).collect();
-    // Without the graph a backward pass frees what the forward pass kept for it.
+    // Without such a graph, a backward pass frees what the forward pass kept for it.
     let gone = |id: LifetimeId| {
         let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
         let is_kept = p.roles.of(id) == Role::Activations && born != NO_EVENT && !kept.contains_key(&id);
@@ -88,21 +89,21 @@ pub(super) fn backward_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Gradients of each sample of a batch, as for differential privacy: as large as the weights, times the samples.
+/// Reports per-sample gradients, as for differential privacy: as large as the weights, times the number of samples.
 pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// So many samples at once are enough.
+    /// Processing this many samples at once is enough.
     const CHUNK: u64 = 16;
-    /// Smaller weights are as large as rows of activations.
+    /// Smaller weights may have the size of rows of activations.
     const LEAST_WEIGHT: u64 = 4096;
     let lifetimes = &p.tables.lifetimes;
-    // What else is as large is the activations of a batch: [batch, out] is [in, out] times batch / in. vmap makes gradients in the backward
-    // pass, without a stack; hooks, such as those of Opacus, are in theirs.
+    // Activations of a batch may have such sizes too: [batch, out] is [in, out] times batch / in. vmap makes its gradients in the
+    // backward pass, without a stack; hooks, such as those of Opacus, appear in their stacks.
     let has_vmap = has_file(p, "torch/_functorch/vmap.py");
     let may_be = |id: LifetimeId| match p.stack_of(id) {
         Some(stack) if !p.recording.stacks.frames(stack).is_empty() => is_in_hook(p, id),
         _ => has_vmap,
     };
-    // A Jacobian is as large, and is what its program wants.
+    // A Jacobian has the same size, but its program needs it.
     let steps = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Optimizer) || !p.steps.optimizer.is_empty();
     let mut weights: FxHashMap<u64, u64> = FxHashMap::default();
     for b in held(p, |b| steps && p.roles.of(b.lifetime) == Role::Weights && b.requested >= LEAST_WEIGHT).0 {
@@ -148,13 +149,13 @@ pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The gradient of a large embedding table of which a batch reads few rows.
+/// Reports the dense gradient of a large embedding table of which a batch reads only a few rows.
 pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// The table has at least so many rows for each that is read.
+    /// The table must have at least this many rows for each row that is read.
     const LARGER: u64 = 8;
-    /// Bytes of a row: fewer are labels.
+    /// Bytes of a row; smaller rows are labels.
     const LEAST_ROW: u64 = 32;
-    /// So many inputs and lookups are compared.
+    /// Most inputs and lookups to compare.
     const MOST_SIZES: usize = 32;
     /// Bytes of an index: int64 and int32.
     const INDICES: [u64; 2] = [8, 4];
@@ -179,7 +180,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     let inputs = sizes(&mut of_step().filter(|&id| p.roles.of(id) == Role::Inputs).map(size));
     let gradients = held(p, |b| p.roles.of(b.lifetime) == Role::Gradients && b.size >= LEAST).0;
     let tables = sizes(&mut gradients.iter().map(|b| b.requested));
-    // The rows that a batch reads, and those of the table. A smaller input may divide them too.
+    // The number of rows that a batch reads, and the number of rows of the table. A smaller input may divide the sizes too.
     let rows = |out: u64, table: u64| {
         let is_number = |&n: &u64| out.is_multiple_of(n) && n > 0 && out / n >= LEAST_ROW && table.is_multiple_of(out / n);
         let read = inputs.iter().rev().flat_map(|ids| INDICES.map(|width| ids / width)).find(is_number)?;
@@ -188,7 +189,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let found = looked_up.iter().find_map(|&id| tables.iter().find_map(|&table| Some((id, table, rows(size(id), table)?))));
     let Some((line, table, (read, all))) = found else { return Vec::new() };
-    // A head that has the same weight, or one as large, gives every row a gradient. Its scores have a row for each id of some input.
+    // An output layer with this weight, or one of equal size, gives every row a gradient. Its scores have a row per id of an input.
     let numbers: BTreeSet<u64> = inputs.iter().flat_map(|ids| INDICES.map(|width| ids / width)).filter(|&n| n > 0).collect();
     let numbers: BTreeSet<u64> = numbers.into_iter().rev().take(MOST_SIZES).collect();
     let outs = looked_up.iter().rev().take(MOST_SIZES).map(|&id| size(id));

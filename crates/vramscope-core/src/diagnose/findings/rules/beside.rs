@@ -6,8 +6,7 @@ use crate::model::{Action, BlockState, DeviceKind, EventTable};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Live memory that grows over several steps and falls at once, again and again: objects in reference cycles, freed only when
-/// Python's collector runs.
+/// Live memory that repeatedly grows over several steps and then falls: objects in reference cycles, freed by Python's collector.
 pub(super) fn saw_tooth(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(saw) = leaks::saw_tooth(p.device, p.tables, &p.steps) else { return Vec::new() };
     let (number, height) = (saw.teeth.len(), saw.highest());
@@ -70,7 +69,7 @@ pub(super) fn pool_retention(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// More pinned host memory than the card itself holds, kept for ever and rounded to powers of two.
+/// More pinned host memory than the card has in total; it is never released, and rounded to powers of two.
 pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.id.kind != DeviceKind::Cuda {
         return Vec::new();
@@ -81,7 +80,7 @@ pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     if held < 1024 * MEBIBYTE || held < on_card {
         return Vec::new();
     }
-    // A device's tables are cheap next to the rules; what was asked for at the peak needs lifetimes.
+    // A device's tables are cheap compared with the rules, and the requested bytes at the peak need lifetimes.
     let progress = crate::model::Progress::new();
     let asked = DeviceTables::build(host, &progress).map_or(held, |t| t.curves.peak(Quantity::Requested).0);
     vec![Finding {
@@ -108,7 +107,7 @@ pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// The highest sum of segments, which pinned memory never gives back.
+/// The highest sum of segments; pinned memory is never released.
 fn peak_of_segments(events: &EventTable) -> u64 {
     let (mut now, mut peak) = (0u64, 0u64);
     for i in 0..events.len() {
@@ -122,15 +121,14 @@ fn peak_of_segments(events: &EventTable) -> u64 {
     peak
 }
 
-/// Bytes that contexts with their modules and libraries take (E2 of the diagnoses: 250 to 1,981 MiB measured). More is something
-/// else.
+/// Bytes that contexts with their modules and libraries normally take (measured: 250 to 1,981 MiB). More is something else.
 const CONTEXT: std::ops::RangeInclusive<u64> = 128 * MEBIBYTE..=2048 * MEBIBYTE;
 
-/// Most of what this process uses on the card is outside PyTorch, usually its context.
+/// Most of this process's memory on the card is outside PyTorch, usually its context.
 pub(super) fn context(p: &RuleInput<'_>) -> Vec<Finding> {
     let outside = |s: &crate::model::Sample| Some(s.process?.saturating_sub(s.reserved.unwrap_or(0)));
     let Some(bytes) = p.device.samples.last().and_then(outside) else { return Vec::new() };
-    // Live data have samples and no events.
+    // Live data have samples but no events.
     let sampled = p.device.samples.iter().filter_map(|s| s.reserved).max().unwrap_or(0);
     let reserved = p.tables.curves.peak(Quantity::Reserved).0.max(sampled);
     if !CONTEXT.contains(&bytes) || bytes < reserved.saturating_mul(2) {

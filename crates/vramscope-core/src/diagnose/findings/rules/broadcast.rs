@@ -1,4 +1,4 @@
-//! A loss that compares every prediction with every target: [n, 1] minus [n] is [n, n].
+//! A loss that accidentally compares every prediction with every target: [n, 1] minus [n] is [n, n].
 
 use super::at_peak::{LEAST, held, lines, peak, place, saving};
 use super::shared::LINEAR;
@@ -9,10 +9,10 @@ use crate::model::FrameId;
 use crate::tables::LifetimeId;
 use crate::units::{Bytes, count};
 
-/// Bytes of a value that a tensor may have.
+/// Possible element sizes of a tensor, in bytes.
 const WIDTHS: [u64; 3] = [2, 4, 8];
 
-/// The length of the vectors that make a matrix of so many bytes, if it is square, and the bytes of one value.
+/// For a square matrix of this many bytes: the possible side lengths, each with its element size in bytes.
 fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     WIDTHS.into_iter().filter(move |width| bytes.is_multiple_of(*width)).filter_map(move |width| {
         let n = (bytes / width).isqrt();
@@ -20,13 +20,13 @@ fn side(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Square matrices at the peak, the first of them made right after a vector of their side, while another such vector is live.
+/// Reports square matrices at the peak if the first was made right after a vector of its side length, while another is live.
 pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Nothing below one part in this many of the peak is reported.
+    /// Less than 1/n of the peak is not reported.
     const SHARE: u64 = 2;
-    /// The matrix is at least so many times as large as anything else: a batch has more samples than a layer has outputs.
+    /// The matrix must be at least this many times larger than anything else: a batch has more samples than a layer has outputs.
     const LARGER: u64 = 4;
-    /// The predictions are the last or nearly the last tensor before the matrix.
+    /// The predictions are among this many last tensors before the matrix.
     const JUST_BEFORE: u32 = 3;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -41,7 +41,7 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     let just_before = || (1..=JUST_BEFORE).filter_map(|back| first.0.checked_sub(back)).map(LifetimeId);
     let is_pair = |&(n, width): &(u64, u64)| {
         let is_vector = |id: &LifetimeId| size(*id) == n * width && is_live(*id);
-        // The targets may be numbers of another width.
+        // The targets may have another element size.
         let others =
             (0..first.0).map(LifetimeId).filter(|&id| is_live(id) && WIDTHS.contains(&(size(id) / n)) && size(id) % n == 0);
         just_before().any(|id| is_vector(&id)) && others.count() > 1
@@ -49,7 +49,7 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((n, _)) = side(largest).find(is_pair) else { return Vec::new() };
     let is_square = |id: LifetimeId| side(size(id)).any(|(side, _)| side == n);
     let (blocks, bytes) = held(p, |b| is_square(b.lifetime));
-    // A batch of as many samples as a layer has outputs, or an image has pixels, is no pair of vectors.
+    // If a batch has as many samples as a layer has outputs or an image has pixels, these are not a pair of vectors.
     let is_given = |id: LifetimeId| p.roles.of(id) == Role::Inputs || p.flags_of(id) & LINEAR != 0;
     if blocks.iter().any(|b| is_given(b.lifetime)) {
         return Vec::new();
@@ -85,13 +85,13 @@ pub(super) fn broadcast(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Tensors [n, n, d] at the peak, from a tensor [n, d], reduced to [n, n]: differences of all pairs.
+/// Reports tensors [n, n, d] at the peak that come from a tensor [n, d] and are reduced to [n, n]: differences of all pairs.
 pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Nothing below one part in this many of the peak is reported.
+    /// Less than 1/n of the peak is not reported.
     const SHARE: u64 = 2;
-    /// Rows between the tensor and what it comes from, and what is made of it.
+    /// Most allocations between the tensor and its source, and between the tensor and its result.
     const NEAR: u32 = 6;
-    /// With fewer rows a matrix of all pairs is as small as many other tensors.
+    /// With fewer rows, a matrix of all pairs is as small as many other tensors.
     const FEWEST: u64 = 64;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -101,7 +101,7 @@ pub(super) fn all_pairs(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     };
     let rows = lifetimes.initial_count() as u32..lifetimes.len() as u32;
-    // torch.func and hooks make a gradient, or a row of a Jacobian, for each of many rows: these are no pairs, whatever their shape.
+    // torch.func and hooks make a gradient, or a row of a Jacobian, for each of many rows. Such shapes are not pairs.
     let stacks = &p.recording.stacks;
     let is_transform = |f: &FrameId| {
         let parts = ["torch/_functorch/", "torch/autograd/", "torch/utils/hooks.py"];

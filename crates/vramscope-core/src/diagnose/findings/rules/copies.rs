@@ -1,4 +1,4 @@
-//! Buffers that are copied to grow, as `torch.cat` in a loop does.
+//! Buffers that grow by being copied, as with `torch.cat` in a loop.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use crate::model::{BlockState, FrameId, StackId};
 use crate::tables::{LifetimeId, Quantity, own_frame};
 use crate::units::{Bytes, MEBIBYTE, count};
 
-/// Different sizes of a line that are told apart.
+/// Most distinct sizes tracked per line.
 const MOST_SIZES: u64 = 10_000;
 
 /// What one line of the program allocated over the recording.
@@ -21,7 +21,7 @@ pub(super) struct AllocatingLine {
     /// Its allocations, oldest first.
     ids: Vec<LifetimeId>,
     bytes: u64,
-    /// The different sizes, at most [`MOST_SIZES`] of them.
+    /// Its distinct sizes, at most [`MOST_SIZES`].
     sizes: FxHashSet<u64>,
 }
 
@@ -31,11 +31,11 @@ impl AllocatingLine {
     }
 }
 
-/// What each line of the program allocated; under `None` what has no line. O(lifetimes).
+/// The allocations of each line; `None` collects those without a line. O(lifetimes).
 fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<Option<FrameId>, AllocatingLine> {
     let lifetimes = &p.tables.lifetimes;
     let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
-    // Few stacks make many blocks.
+    // Few stacks make many blocks, so cache the line of each stack.
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
     for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_one(id)) {
         let size = lifetimes.requested(p.device, id);
@@ -51,10 +51,10 @@ fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<
     places
 }
 
-/// The lines that each make one buffer of at least a mebibyte again and again, each time larger and beside the one before. O(lifetimes).
+/// Lines that repeatedly make a buffer of at least 1 MiB, each time larger and while the previous one is live. O(lifetimes).
 pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
     const FEWEST: u64 = 8;
-    // A layer computes its result anew: it grows with the input, and is no copy.
+    // A layer computes its result anew; if it grows with the input, it is not a copy.
     let is_computed = |id: LifetimeId| p.flags_of(id) & (LINEAR | CONVOLVES) != 0;
     let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE && !is_computed(id));
     places.retain(|line, x| {
@@ -64,7 +64,7 @@ pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
     places.into_values().collect()
 }
 
-/// One place that allocates again and again in growing sizes: a buffer that is copied to grow.
+/// Reports a place that allocates repeatedly in growing sizes: a buffer that is copied to grow.
 pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let with_one_each = left_behind(p);
     let is_one_a_line = with_one_each.is_some();
@@ -79,7 +79,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let stack = top.ids.first().and_then(|&id| p.stack_of(id));
     let mut made_by: Vec<&str> = places.iter().filter_map(|x| Some(p.names.of_stack(p.stack_of(*x.ids.first()?)?))).collect();
     made_by.sort_unstable();
-    // Written in place, the new copy would not exist at the same time as the old one.
+    // If the buffer were written in place, the new copy would not exist at the same time as the old one.
     let at_peak = p.at_peak.blocks.iter().filter(|b| b.state != BlockState::Inactive && ids.contains(&b.lifetime));
     let copy = at_peak.map(|b| b.size).max().unwrap_or(0);
     let unused = NeverUsed::of(p);
@@ -88,8 +88,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(unused) if unused.bytes() > copy => (Class::Structure, unused.bytes()),
         _ => (Class::Peak, copy),
     };
-    // Made once, a buffer has its final size from the start. Where a line makes several side by side, as keys and values of many layers,
-    // nothing tells which sizes are final.
+    // A buffer made once starts with its final size. If a line makes several, as for many layers, the final sizes are unknown.
     let saving = is_one_a_line.then(|| {
         let finals = places.iter().filter_map(|x| x.ids.iter().map(|&id| p.tables.lifetimes.requested(p.device, id)).max());
         let last = finals.fold(0, u64::saturating_add);
@@ -129,7 +128,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The lines that make most of what is allocated, in many sizes, copy after copy.
+/// The lines that make most of the allocated bytes, in many sizes, copy after copy.
 fn much_copied(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
     if p.tables.lifetimes.len() - p.tables.lifetimes.initial_count() < 500 {
         return None;
@@ -137,7 +136,7 @@ fn much_copied(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
     let mut places = by_line(p, |_| true);
     let all = places.values().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
     let most = places.values().map(|x| (x.bytes, x.number())).max()?;
-    // Keys and values grow alike, each on a line of its own.
+    // Keys and values grow alike, each on its own line.
     places.retain(|line, x| line.is_some() && x.number() == most.1 && (most.0 - x.bytes).saturating_mul(50) <= most.0);
     let places: Vec<AllocatingLine> = places.into_values().collect();
     let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
@@ -150,7 +149,7 @@ fn much_copied(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
     (copied(p, &ids) * 5 >= ids.len() as u64 * 4).then_some(places)
 }
 
-/// The lines whose outgrown copies left much of what is reserved and never used.
+/// The lines whose outdated copies left much reserved memory that was never used again.
 pub(super) fn left_behind(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
     let unused = NeverUsed::of(p)?;
     let places = grown(p);
@@ -158,14 +157,14 @@ pub(super) fn left_behind(p: &RuleInput<'_>) -> Option<Vec<AllocatingLine>> {
     (bytes >= unused.bytes() / 2 && !places.is_empty()).then_some(places)
 }
 
-/// True of a buffer that a line made again larger: what it holds stays whole, in whatever chunks it is computed.
+/// True for a buffer that a line repeatedly makes larger: its content must stay in one piece, even if it is computed in chunks.
 pub(super) fn is_grown(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool + use<> {
     let ids: FxHashSet<LifetimeId> = grown(p).into_iter().flat_map(|x| x.ids).collect();
     move |id| ids.contains(&id)
 }
 
-/// Number of these allocations that are likely grown copies: the largest smaller live block from there (by half at most) when
-/// they were made is freed before they are. Activations go the other way round: last made, first freed. O(n log n).
+/// Number of these allocations that are likely grown copies: the largest smaller live block of that place (at least half as
+/// large) is freed before they are. Activations behave the opposite way: last made, first freed. O(n log n).
 fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);

@@ -1,4 +1,4 @@
-//! An evaluation whose batch is larger than training's.
+//! An evaluation with a larger batch than training.
 
 use rustc_hash::FxHashMap;
 
@@ -9,9 +9,9 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::units::Bytes;
 
-/// The peak is in an evaluation, and the lines of the model make larger tensors there than in training.
+/// The peak is in an evaluation, and the model's lines make larger tensors there than in training.
 pub(super) fn larger_batch(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Less may be another image size or length.
+    /// A smaller factor may come from another image size or sequence length.
     const LEAST_TIMES: f64 = 1.5;
     if p.roles.anatomy.phases.at(p.peak_event) != Some(Phase::Evaluation) || !p.trains() {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn larger_batch(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// What lies between two passes of training and has an evaluation in it: events, the end exclusive, oldest first.
+/// The evaluations between two training passes, as ranges of events (end exclusive), oldest first.
 fn evaluations(p: &RuleInput<'_>) -> Vec<(u32, u32)> {
     let (mut found, mut from, mut is_any) = (Vec::new(), 0, false);
     for run in &p.roles.anatomy.phases.runs {
@@ -73,8 +73,7 @@ fn evaluations(p: &RuleInput<'_>) -> Vec<(u32, u32)> {
     found
 }
 
-/// How many times as large as in a training pass the largest tensors of the same lines are in an evaluation; `None` where the lines do
-/// not agree. O(lifetimes).
+/// How many times larger a line's largest tensors are in evaluation than in training; `None` if lines disagree. O(lifetimes).
 fn times_larger(p: &RuleInput<'_>) -> Option<f64> {
     let lifetimes = &p.tables.lifetimes;
     let mut line_of_stack: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();

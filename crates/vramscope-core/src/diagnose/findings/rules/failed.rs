@@ -1,4 +1,4 @@
-//! What a failed attempt leaves behind: an exception keeps the frames of the failed call, and they keep their tensors.
+//! Memory that a failed attempt leaves behind: the exception keeps the failed call's frames, and these keep their tensors.
 
 use rustc_hash::FxHashMap;
 
@@ -8,13 +8,13 @@ use crate::diagnose::oom::{LEAVE, LET_GO, held_attempts};
 use crate::tables::{LifetimeId, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count};
 
-/// What is still live when the program tries again, or seconds later.
+/// Reports memory that is still live when the program tries again, or seconds later.
 pub(super) fn after_failure(p: &RuleInput<'_>) -> Vec<Finding> {
     let held = at_retry(p);
     if held.is_empty() { for_seconds(p) } else { held }
 }
 
-/// The attempts that were held when the program tried again. O(blocks that are live at the examined failures).
+/// Attempts that were still held when the program tried again. O(blocks live at the examined failures).
 fn at_retry(p: &RuleInput<'_>) -> Vec<Finding> {
     let failures: Vec<u32> = p.ooms.iter().map(|a| a.event).collect();
     let held = held_attempts(p.recording, p.device, p.tables, &p.roles, &failures);
@@ -57,7 +57,7 @@ fn at_retry(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Nothing is freed for seconds after a failure.
+/// Reports that nothing is freed for seconds after a failure.
 fn for_seconds(p: &RuleInput<'_>) -> Vec<Finding> {
     const WAIT_US: i64 = 5_000_000;
     let events = &p.device.events;
@@ -69,7 +69,7 @@ fn for_seconds(p: &RuleInput<'_>) -> Vec<Finding> {
         let at = a.event as usize;
         let Some(&then) = events.time_us.get(at) else { continue };
         let end = events.time_us.partition_point(|&t| t < then + WAIT_US);
-        // The program must have continued for as long, and not by failing again.
+        // The program must have continued for that long, without failing again.
         if end >= events.len() || p.ooms.iter().any(|b| b.event > a.event && (b.event as usize) <= end) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Why segments go back to the device: a request that found no room, `empty_cache`, the capture of a graph, cuDNN's search.
+//! Why segments are released: a request that found no room, `empty_cache`, the capture of a graph, or cuDNN's search.
 
 use crate::anatomy::Phase;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
@@ -7,7 +7,7 @@ use crate::model::{Action, FrameId, StackId};
 use crate::tables::{Quantity, is_framework};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// The cache is emptied and filled again, over and over.
+/// Reports that the cache is repeatedly emptied and filled again.
 pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut bursts = Vec::<(usize, u64)>::new();
@@ -21,19 +21,19 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let most_reserved = p.tables.curves.peak(Quantity::Reserved).0;
     let causes: Vec<Flush> = bursts.iter().map(|burst| flush(p, burst.0, most_reserved)).collect();
-    // A cause is named where it is behind most of them.
+    // Name a cause only if it explains most of the releases.
     let mut times: rustc_hash::FxHashMap<Flush, usize> = rustc_hash::FxHashMap::default();
     for &cause in &causes {
         *times.entry(cause).or_default() += 1;
     }
     let cause = times.into_iter().find(|(_, n)| n * 2 > causes.len()).map_or(Flush::Unknown, |c| c.0);
-    // What no stack and no event explains may be of that cause too.
+    // Releases that neither stacks nor events explain may have the same cause.
     let is_of_cause = |of: Flush| cause == Flush::Unknown || of == cause || of == Flush::Unknown;
     let bursts: Vec<(usize, u64)> = bursts.into_iter().zip(causes).filter(|b| is_of_cause(b.1)).map(|b| b.0).collect();
     let (bytes, bursts) = (bursts.iter().map(|b| b.1).sum::<u64>(), bursts.iter().map(|b| b.0).collect::<Vec<_>>());
     let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
     let Some(&first) = bursts.first() else { return Vec::new() };
-    // A request that found no room matters however many steps there are: memory is nearly used up.
+    // A request that found no room matters regardless of the number of steps: memory is nearly used up.
     let is_many = number >= 5 && (cause == Flush::Retry || steps <= number * 2);
     let is_short_of_memory = cause == Flush::Retry && bytes >= 256 * MEBIBYTE;
     if !is_many && !is_short_of_memory {
@@ -89,7 +89,7 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
         ),
     };
     let stack = p.device.events.stack.get(first).copied().filter(|s| s.is_some());
-    // Emptying the cache costs time. Memory is short only where a request found no room.
+    // Emptying the cache costs time. Memory is short only if a request found no room.
     let class =
         if matches!(cause, Flush::Capture | Flush::Called(_) | Flush::Search) { Class::Hygiene } else { Class::Structure };
     vec![
@@ -104,22 +104,21 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Why segments go back to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Flush {
     /// The capture of a CUDA graph begins.
     Capture,
     /// This line calls `empty_cache`.
     Called(FrameId),
-    /// cuDNN has tried an algorithm, and its workspace is not needed again.
+    /// cuDNN has tried an algorithm and no longer needs its workspace.
     Search,
     /// A request found no room.
     Retry,
-    /// Nothing in stacks or events tells why.
+    /// Neither stacks nor events show the cause.
     Unknown,
 }
 
-/// Why the segments after an event are released. `most` is the highest reserved bytes of the recording.
+/// The cause of the releases after an event. `most` is the highest reserved bytes of the recording.
 fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     if super::kept::is_capture(p, event as u32) {
@@ -133,8 +132,8 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
             frames[at..].iter().find(|&&f| stacks.frame(f).is_some_and(|frame| is_line(&&f) && !is_framework(stacks, frame)));
         return own.or(frames[at..].iter().find(is_line)).map_or(Flush::Unknown, |&f| Flush::Called(f));
     }
-    // After such a burst PyTorch takes the segment that it had no room for: more than was ever reserved, and larger than all of its stream
-    // and pool that went back, for a free one as large would have served the request.
+    // After such releases, PyTorch allocates the segment that did not fit, and reserved memory rises above its previous maximum.
+    // The segment is larger than every released one of its stream and pool: an equally large one would have served the request.
     let next = (event..events.len()).find(|&i| !events.action[i].shrinks_reserved());
     let before = match event.checked_sub(1) {
         Some(before) => p.tables.curves.at(p.device, &p.tables.lifetimes, Quantity::Reserved, before as u32),
@@ -155,8 +154,8 @@ fn flush(p: &RuleInput<'_>, event: usize, most: u64) -> Flush {
     }
 }
 
-/// True where the cache is emptied after cuDNN tried an algorithm (`torch.backends.cudnn.benchmark`): the block freed just before was made
-/// just before by the same operation, which is a convolution or, without a Python stack, one of the backward pass.
+/// True if the cache is emptied after cuDNN tried an algorithm (`torch.backends.cudnn.benchmark`). The block freed just before
+/// was also made just before, by the same operation: a convolution or, without a Python stack, an operation of the backward pass.
 fn is_search(p: &RuleInput<'_>, event: usize) -> bool {
     let (events, stacks) = (&p.device.events, &p.recording.stacks);
     let stack_of = |event: usize| events.stack.get(event).copied().unwrap_or(StackId::NONE);
@@ -171,7 +170,7 @@ fn is_search(p: &RuleInput<'_>, event: usize) -> bool {
     events.action[freed] == Action::FreeCompleted && made.is_some_and(is_same)
 }
 
-/// Bytes that bursts of released segments gave back from other streams than that of the request behind each.
+/// Bytes that these releases freed from streams other than that of the following request.
 fn of_other_streams(p: &RuleInput<'_>, bursts: &[usize]) -> u64 {
     let events = &p.device.events;
     let of_burst = |&burst: &usize| {
@@ -181,7 +180,7 @@ fn of_other_streams(p: &RuleInput<'_>, bursts: &[usize]) -> u64 {
     bursts.iter().map(of_burst).sum()
 }
 
-/// What to do where requests find room only after the cache is emptied: that depends on what filled it.
+/// Advice if requests find room only after the cache is emptied; it depends on what filled the cache.
 fn advice_for_retries(p: &RuleInput<'_>, bursts: &[usize], is_of_streams: bool) -> &'static str {
     let before = |quantity| {
         let at = bursts.iter().filter_map(|burst| burst.checked_sub(1));

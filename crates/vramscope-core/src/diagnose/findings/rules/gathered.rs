@@ -1,4 +1,4 @@
-//! What a library holds for the program though it was not asked to: gathered predictions and scores, gradients that are moved along.
+//! Memory that a library holds without being asked: gathered predictions and scores, gradients that are moved along with a model.
 
 use rustc_hash::FxHashMap;
 
@@ -10,16 +10,16 @@ use crate::tables::LifetimeId;
 use crate::tables::naming::is_of_operators;
 use crate::units::{Bytes, counted};
 
-/// A file of a library that gathers.
+/// A library file that gathers results.
 struct Gatherer {
-    /// How the path of the file ends.
+    /// End of the file's path.
     file: &'static str,
-    /// This many blocks of one size, at least, are a collection.
+    /// At least this many blocks of one size form a collection.
     fewest: usize,
     title: &'static str,
-    /// What is kept, after "4.41 GiB of the 9.45 GiB at the peak".
+    /// What is kept, in words that follow "4.41 GiB of the 9.45 GiB at the peak".
     says: &'static str,
-    /// `With the predictions on the CPU`.
+    /// The change in words: `With the predictions on the CPU`.
     with: &'static str,
     remedy: &'static str,
     advice: &'static str,
@@ -49,12 +49,12 @@ const GATHERERS: [Gatherer; 2] = [
     },
 ];
 
-/// What a library gathers: at least a tenth of the peak.
+/// Reports results that a library gathers: at least a tenth of the peak.
 pub(super) fn gathered(p: &RuleInput<'_>) -> Vec<Finding> {
     GATHERERS.iter().filter_map(|gatherer| of_gatherer(p, gatherer)).collect()
 }
 
-/// Gradients that came to the device with a model which nothing then trains: at least a tenth of the peak.
+/// Reports gradients that came to the device with a model that is not trained there: at least a tenth of the peak.
 pub(super) fn moved_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = held(p, |b| p.roles.is_moved_gradient(b.lifetime));
     let peak = peak(p);

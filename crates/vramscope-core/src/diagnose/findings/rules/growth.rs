@@ -1,4 +1,4 @@
-//! Memory that grows: with every step, with every evaluation, in saw-teeth, or that stays after a failure.
+//! Growing memory: with every step, with every evaluation, as a saw tooth, or remaining after a failure.
 
 use rustc_hash::FxHashSet;
 
@@ -11,7 +11,7 @@ use crate::model::{StackId, StackTable};
 use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost_operation, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Memory that survives its step, step after step.
+/// Reports memory that survives its step, step after step.
 pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, false);
     if grown.is_empty() {
@@ -22,7 +22,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, lines): (u64, _) = (grown.iter().map(|g| g.count()).sum(), by_line(p, &grown));
     let what = "step";
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
-    // A loss is a number or a few: where such small tensors stay, step after step, their graphs do.
+    // A loss is one number or a few. If such small tensors stay step after step, so do their graphs.
     let is_small = |g: &Growth| g.survivors.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
     let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
     let may_keep_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
@@ -32,7 +32,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let freed: Vec<u32> = grown.iter().filter_map(|g| g.freed).collect();
     let every = how_often(&all, what);
     let (what_adds, slope) = adds(&all, what);
-    // One line of the program says enough, whatever it called.
+    // One line of the program is informative enough, whatever it called.
     let own = |g: &Growth| p.names.of_stack(g.stack);
     let at = match grown.split_first() {
         Some((first, rest)) if rest.iter().all(|g| own(g) == own(first)) => own(first).to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         true => format!("Memory grows with {every}"),
         false => format!("Memory grows with {every}, and is freed at the end"),
     };
-    // What lives at the end and what was freed before it are two things.
+    // Distinguish what is live at the end from what was freed before.
     let fate = match freed.iter().min() {
         Some(&event) if freed.len() == grown.len() => {
             format!(
@@ -111,8 +111,8 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-/// What the peak would be if nothing outlived the step that made it, with words for that change; of copies of weights or of the
-/// optimizer's state one stays, until the next step has made its own.
+/// The peak if nothing outlived the step that made it, and words for that change. Of copies of weights or optimizer state, one
+/// stays until the next step has made its own.
 fn freed_with_its_step(p: &RuleInput<'_>, grown: &[Growth]) -> (&'static str, Saving) {
     let keeps_one = matches!(role_of_most(p, grown), Some(Role::Weights | Role::OptimizerState));
     let lifetimes = &p.tables.lifetimes;
@@ -124,7 +124,7 @@ fn freed_with_its_step(p: &RuleInput<'_>, grown: &[Growth]) -> (&'static str, Sa
         let recorded = lifetimes.gone(id);
         let step = bounds.partition_point(|&bound| bound <= lifetimes.born(id));
         let Some(&end) = bounds.get(step).filter(|_| survivors.contains(&id)) else { return recorded };
-        // One copy is written over when the next step makes its own.
+        // One copy is overwritten when the next step makes its own.
         let next = if keeps_one { births.get(births.partition_point(|&born| born < end)).copied() } else { Some(end) };
         next.map_or(recorded, |next| recorded.min(next))
     };
@@ -133,7 +133,7 @@ fn freed_with_its_step(p: &RuleInput<'_>, grown: &[Growth]) -> (&'static str, Sa
     (if keeps_one { "With one copy" } else { "If every step freed its own," }, Saving { before, after })
 }
 
-/// What is kept and what to do, if most of what grows has one role.
+/// What is kept and what to do, if most of the growing memory has one role.
 fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     Some(match role_of_most(p, grown)? {
         Role::Weights => (
@@ -155,7 +155,7 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
     })
 }
 
-/// Weights, optimizer state, a KV cache or inputs, if most of what grows is of that role.
+/// The role of most of the growing memory, if it is weights, optimizer state, KV cache or inputs.
 fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
     let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.survivors.iter().copied()).collect();
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
@@ -165,16 +165,16 @@ fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
     [Role::Weights, Role::OptimizerState, Role::KvCache, Role::Inputs].into_iter().find(is_most)
 }
 
-/// Bytes of what grows, by a test of its blocks: those that pass, and all.
+/// Bytes of the growing blocks that pass a test, and of all growing blocks.
 fn bytes_of(p: &RuleInput<'_>, grown: &[Growth], is_one: impl Fn(LifetimeId) -> bool) -> (u64, u64) {
     let size = |id: &LifetimeId| p.tables.lifetimes.requested(p.device, *id);
     let all = || grown.iter().flat_map(|g| &g.survivors);
     (all().filter(|&&id| is_one(id)).map(size).sum(), all().map(size).sum())
 }
 
-/// What the backward pass made and nothing freed: a backward pass frees all that it makes but the gradients.
+/// Recognises growth that backward passes made: a backward pass normally frees everything that it makes except the gradients.
 fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
-    /// As much of what grows as tells: the graph of the forward pass is kept with that of the backward pass.
+    /// This share (1/n) of the growth is sufficient, because the forward pass's graph is kept with the backward pass's.
     const SHARE: u64 = 4;
     let is_its = |id: LifetimeId| p.stack_of(id).is_none_or(|s| p.names.of_stack(s) == NO_STACK) && is_backward(p, id);
     let has_stacks = grown.iter().any(|g| p.names.of_stack(g.stack) != NO_STACK);
@@ -185,7 +185,7 @@ fn of_backward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'s
     ))
 }
 
-/// Most of what the forward passes kept for backward passes that then ran and did not free it. Outputs and features are fewer.
+/// Recognises growth that is most of what forward passes kept, and backward passes did not free. Outputs and features are smaller.
 fn of_forward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     let lifetimes = &p.tables.lifetimes;
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
@@ -202,7 +202,7 @@ fn is_backward(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
 }
 
-/// A few tensors of each step's forward pass, where a backward pass used its graph: what stays are outputs, not the graph.
+/// Recognises a few tensors of each step's forward pass although a backward pass used its graph: outputs are kept, not the graph.
 fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'static str, &'static str)> {
     const FEW: u64 = 3;
     let adds = grown.iter().map(|g| g.steps_adding).max().unwrap_or(0) as u64;
@@ -210,7 +210,7 @@ fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'s
     let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
     let (kept, all) = bytes_of(p, grown, is_activation);
-    // A graph that is kept keeps most of what its passes made.
+    // A kept graph keeps most of what its passes made.
     let lifetimes = &p.tables.lifetimes;
     let activations = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_activation(id));
     let made: u64 = activations.map(|id| lifetimes.block_size(id)).sum();
@@ -220,14 +220,14 @@ fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'s
     ))
 }
 
-/// The same without stacks, where most of what grows has the sizes of weights.
+/// Without stacks: recognises growth whose sizes are mostly those of weights.
 fn of_the_model(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     const FEWEST_SIZES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
     let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
     let weights: FxHashSet<u64> = ids().filter(|&id| p.roles.of(id) == Role::Weights).map(size).collect();
-    // Annotations of the optimizer's step tell its state apart.
+    // Annotated optimizer steps identify optimizer state.
     if role_of_most(p, grown) == Some(Role::OptimizerState) {
         return most_kept(p, grown);
     }
@@ -240,13 +240,13 @@ fn of_the_model(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'
     ))
 }
 
-/// Maximum bytes of a loss, reduced or one figure per sample.
+/// Largest size of a loss in bytes: reduced, or one number per sample.
 const LOSS_BYTES: u64 = 4096;
 
-/// Fewest steps from which numbers that stay mean a list of them: fewer may be the layers of a network.
+/// With fewer steps than this, numbers that stay may come from the layers of a network instead of a list.
 const FEWEST_FOR_NUMBERS: usize = 20;
 
-/// Small tensors of which nearly every step leaves one behind; too few bytes to be growth alone.
+/// Small tensors that nearly every step leaves behind, too few bytes to count as growth.
 fn kept_numbers(p: &RuleInput<'_>) -> Vec<Growth> {
     if p.steps.len() < FEWEST_FOR_NUMBERS {
         return Vec::new();
@@ -255,7 +255,7 @@ fn kept_numbers(p: &RuleInput<'_>) -> Vec<Growth> {
     p.growth.iter().filter(|g| g.is_trickle()).filter(has_stack).cloned().collect()
 }
 
-/// Numbers kept as tensors, where nothing larger grows: `losses.append(loss)`.
+/// Reports numbers kept as tensors, if nothing larger grows: `losses.append(loss)`.
 pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     let kept = kept_numbers(p);
     let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
@@ -263,7 +263,7 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     let each = first.survivors.first().map_or(0, |&id| lifetimes.block_size(id));
     let number: u64 = kept.iter().map(|g| g.count()).sum();
     let asked: u64 = kept.iter().map(|g| g.bytes).sum();
-    // Every one of them takes a whole block.
+    // Each of them takes a whole block.
     let held = number.saturating_mul(each);
     let lines = by_line(p, &kept);
     vec![
@@ -292,13 +292,12 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Steps in which any of these adds, as the view of leaks counts them.
+/// Number of steps in which any of these stacks adds memory, as in the Leaks view.
 fn steps_that_add(grown: &[Growth]) -> String {
     let (add, all) = adding(&grown.iter().collect::<Vec<_>>());
     format!("{} of {}", count(add as u64), count(all as u64))
 }
 
-/// Memory that grows where only evaluation allocates.
 pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     let (grown, bytes) = leaking(p, true);
     let Some(first) = grown.first() else { return Vec::new() };
@@ -330,12 +329,12 @@ pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Maximum number of lines of code named in a sentence and in its evidence; others are counted.
+/// Most lines of code named in a sentence and its evidence; further ones are counted.
 const NAMED: usize = 3;
 
-/// The program's own line, followed by what it called if that is another line.
+/// The program's own line, and the operation it called if that is on another line.
 fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
-    // A stack without a line of Python has nothing inside but the recorder and the allocator.
+    // A stack without Python lines has only the recorder and the allocator inside.
     let inner = innermost_operation(stacks, stack)
         .filter(|_| own != NO_STACK)
         .and_then(|f| stacks.frame(f))
@@ -346,8 +345,8 @@ fn line_of(stacks: &StackTable, own: &str, stack: StackId) -> String {
     }
 }
 
-/// Bytes per step by the line that allocates, most first: the program's own line, and the line of the library below it if that is
-/// the innermost. Stacks of one such pair are one row; if all are, the program's own line is enough.
+/// Bytes per step by allocating line, most first: the program's own line, plus the library line below it if that is the
+/// innermost. Stacks with the same pair share a row; if all do, only the program's own line is shown.
 fn by_line(p: &RuleInput<'_>, grown: &[Growth]) -> Vec<(String, f64)> {
     let stacks = &p.recording.stacks;
     let mut lines: Vec<(String, f64)> = Vec::new();
@@ -377,7 +376,7 @@ fn places(lines: &[(String, f64)]) -> String {
     }
 }
 
-/// `at a.py:1`; what has no Python stack is put into words.
+/// `at a.py:1`, or a description if there is no Python stack.
 fn at_places(places: &str, in_backward: bool) -> String {
     let without = if in_backward { "in the backward pass, without a Python stack" } else { "without a Python stack" };
     match places.strip_prefix(NO_STACK) {
@@ -387,9 +386,9 @@ fn at_places(places: &str, in_backward: bool) -> String {
     }
 }
 
-/// The growing stacks of evaluation, or the others, if they are worth a finding; and their bytes.
+/// The growing stacks of evaluation, or all others, if they are worth reporting; and their bytes.
 fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
-    // If a file breaks off, what lives at its end is not a leak; without steps nothing else could show one.
+    // If a file is cut short, memory live at its end is not a leak. Without steps, nothing else could show one.
     if p.steps.is_empty() && p.recording.report.truncated().is_some() {
         return (Vec::new(), 0);
     }
@@ -400,7 +399,7 @@ fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
     (grown, bytes)
 }
 
-/// Live data: what is allocated at the quietest moments keeps growing.
+/// For live data: the level at the quietest moments keeps growing.
 pub(super) fn live_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() {
         return Vec::new();

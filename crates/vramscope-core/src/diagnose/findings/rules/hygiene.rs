@@ -1,4 +1,4 @@
-//! Small losses, and things to know.
+//! Small losses, and notes about the recording.
 
 use super::shared::CPP;
 use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
@@ -6,12 +6,12 @@ use crate::model::{AllocConf, BlockState, DeviceKind};
 use crate::tables::{LifetimeId, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Blocks larger than what was asked for.
+/// Reports blocks that are larger than requested.
 pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     let (mut block, mut asked, mut number) = (0u64, 0u64, 0u64);
     let conf = &p.device.settings.conf;
     let plain = AllocConf { roundup_power2_divisions: [0; 16], ..conf.clone() };
-    // What is lost to each cause: roundup_power2_divisions, and remainders that were not split off.
+    // Bytes lost to roundup_power2_divisions, and to remainders that were not split off.
     let (mut by_roundup, mut by_remainder) = (0u64, 0u64);
     for b in p.at_peak.blocks.iter().filter(|b| b.state == BlockState::Active) {
         block += b.size;
@@ -25,14 +25,14 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     let share = lost as f64 / block.max(1) as f64;
     let failed = !p.ooms.is_empty();
     let matters = if failed { lost > 16 * MEBIBYTE && share > 0.02 } else { lost > 512 * MEBIBYTE && share > 0.1 };
-    // Host memory is rounded by rules of its own, and no setting of the card's allocator concerns it.
+    // Host memory is rounded by its own rules, which the card's settings do not affect.
     let is_host = matches!(p.device.id.kind, DeviceKind::Host | DeviceKind::Cpu);
     if !matters || p.device.events.sizes_are_blocks || is_host {
         return Vec::new();
     }
     let roundup = format!("{} is how far roundup_power2_divisions rounds sizes up", Bytes(by_roundup));
     let remainder = format!("{} are the ends of blocks, too small for the allocator to split off", Bytes(by_remainder));
-    // The smaller cause is named if it is at least a tenth of the larger.
+    // Name the smaller cause too if it is at least a tenth of the larger one.
     let cause = match (by_roundup, by_remainder) {
         (a, b) if a * 10 < b => remainder,
         (a, b) if b * 10 < a => roundup,
@@ -64,12 +64,11 @@ pub(super) fn rounding(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// A snapshot without its history.
 pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.device.events.is_empty() || p.device.segments.is_empty() || p.recording.devices.iter().any(|d| !d.events.is_empty()) {
         return Vec::new();
     }
-    // Blocks keep the stacks that the history gave them, also after it is switched off.
+    // Blocks keep their stacks after the history is switched off.
     let has_frames = |i: &u32| p.stack_of(LifetimeId(*i)).is_some_and(|stack| !p.recording.stacks.frames(stack).is_empty());
     let blocks = p.tables.lifetimes.len() as u32;
     let has_stacks = (0..blocks).filter(has_frames).count() * 2 > blocks as usize;
@@ -107,10 +106,10 @@ pub(super) fn no_history(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Requested bytes of cuBLAS workspaces (E2 of the diagnoses): `:4096:2:16:8`, 4 MiB, and Hopper's 32 MiB.
+/// Requested bytes of cuBLAS workspaces: `:4096:2:16:8`, 4 MiB, and Hopper's 32 MiB.
 const WORKSPACES: [u64; 3] = [8_519_680, 4_194_304, 33_554_432];
 
-/// A cuBLAS workspace for every thread and stream.
+/// Reports cuBLAS workspaces of many threads and streams.
 pub(super) fn workspaces(p: &RuleInput<'_>) -> Vec<Finding> {
     let peak = p.tables.curves.peak(Quantity::Active).0;
     let mut ids: Vec<LifetimeId> = Vec::new();
@@ -140,7 +139,7 @@ pub(super) fn workspaces(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A garbage collection threshold without effect.
+/// Reports a garbage collection threshold without effect.
 pub(super) fn idle_threshold(p: &RuleInput<'_>) -> Vec<Finding> {
     let threshold = p.device.settings.conf.garbage_collection_threshold;
     let is_capped = p.device.limit.is_some() || p.device.settings.conf.per_process_memory_fraction < 1.0;
@@ -166,7 +165,7 @@ pub(super) fn idle_threshold(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A file that breaks off: every statement holds only up to there.
+/// Reports a file that is cut short: all statements hold only up to the cut.
 pub(super) fn truncated(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(warning) = p.recording.report.truncated() else { return Vec::new() };
     let events = p.device.events.len() as u64;
@@ -184,7 +183,7 @@ pub(super) fn truncated(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A recording made heavy by C++ frames.
+/// Reports a recording made large by C++ frames.
 pub(super) fn heavy_recording(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = p.device.events.len() as u64;
     let bytes = p.recording.source.bytes;

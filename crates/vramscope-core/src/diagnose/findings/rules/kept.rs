@@ -1,4 +1,4 @@
-//! Memory that a pass keeps without need: a graph that nothing uses, attention scores.
+//! Memory that a pass keeps needlessly: a graph that nothing uses, attention scores.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -17,16 +17,16 @@ use crate::tables::naming::is_of_operators;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Nothing below one part in this many of the peak is reported here.
+/// Less than 1/n of the peak is not reported here.
 const SHARE: u64 = 10;
 
-/// What is held at the peak, if it is large enough to report.
+/// The blocks at the peak that pass a test, if they are large enough to report.
 pub(super) fn much<'a>(p: &'a RuleInput<'_>, is_one: impl Fn(&BlockAt) -> bool) -> Option<(Vec<&'a BlockAt>, u64)> {
     Some(held(p, is_one)).filter(|(_, bytes)| *bytes >= LEAST && bytes.saturating_mul(SHARE) >= peak(p))
 }
 
-/// What a graph keeps that no backward pass used. Where a request failed, on any device, the backward pass may have been next, unless
-/// several calls of the model went by without one.
+/// Blocks kept by a graph that no backward pass used. After a failed request on any device, a backward pass may have been next,
+/// unless several model calls ran without one.
 fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> {
     let has_failed = p.recording.devices.iter().any(|d| d.events.last_oom().is_some());
     let found = (!has_failed || only_calls(p)).then(|| held(p, |b| p.roles.is_kept_by_graph(b.lifetime)));
@@ -35,13 +35,13 @@ fn of_unused_graph<'a>(p: &'a RuleInput<'_>) -> Option<(Vec<&'a BlockAt>, u64)> 
     found.filter(|(_, bytes)| *bytes >= LEAST && is_much(*bytes))
 }
 
-/// Bytes at the peak that are left from the graph of a pass before the recording.
+/// Bytes at the peak left from the graph of a pass before the recording.
 fn of_older_graph(p: &RuleInput<'_>) -> u64 {
     held(p, |b| p.roles.is_of_older_graph(b.lifetime)).1
 }
 
-/// True where the model was called several times, each kept a graph, and nothing ran backward. A reference model that runs without a graph before
-/// the trained one is no such call.
+/// True if the model was called several times, each call kept a graph, and no backward pass ran. A call of a reference model
+/// without a graph before the trained one does not count.
 fn only_calls(p: &RuleInput<'_>) -> bool {
     const SEVERAL: usize = 3;
     let (runs, lifetimes) = (&p.roles.anatomy.phases.runs, &p.tables.lifetimes);
@@ -54,7 +54,7 @@ fn only_calls(p: &RuleInput<'_>) -> bool {
         && with_graph() >= SEVERAL
 }
 
-/// ` called at train.py:41`, if one line calls the model in whose passes nine tenths of some blocks were made.
+/// ` called at train.py:41`, if one line calls the model whose passes made nine tenths of these blocks.
 fn called_at(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     let mut by_call: FxHashMap<Option<FrameId>, u64> = FxHashMap::default();
     for b in blocks {
@@ -67,25 +67,25 @@ fn called_at(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     line.map_or(String::new(), |line| format!(" called at {}", place_or_function(&p.recording.stacks, line)))
 }
 
-/// True when [`unused_graph`] makes a finding.
+/// True if [`unused_graph`] reports a finding.
 pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
     of_unused_graph(p).is_some()
 }
 
-/// Autograd recorded a graph, and no backward pass used it.
+/// Reports a graph that autograd recorded but no backward pass used.
 pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
-    // A recording that ends right after the forward pass does not tell what came next.
+    // If the recording ends right after the forward pass, it is unknown what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
-    // Where a variable holds the pass's result, its graph lives until the next one gives the variable another.
+    // If a variable holds the pass's result, its graph lives until the next pass overwrites the variable.
     let older = of_older_graph(p);
     let mut of_pass: FxHashMap<usize, u64> = FxHashMap::default();
     for (b, step) in blocks.iter().filter_map(|b| Some((b, step_of(p, b.lifetime)?))) {
         *of_pass.entry(step).or_default() += b.size;
     }
-    // A few small tensors may stay from any pass.
+    // Any pass may leave a few small tensors.
     let passes = of_pass.values().filter(|&&of_pass| of_pass.saturating_mul(SHARE) >= bytes).count();
-    // Locals of a function go when it returns, and the graph may live on.
+    // Local variables are freed when a function returns, but the graph may live on.
     let is_freed = freed * 2 > bytes && (passes > 1 || freed * 10 >= bytes * 9);
     let sentence = format!(
         "{} {} in {} for a backward pass, most at {}, and {}.{}{}",
@@ -108,7 +108,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     );
     let bytes = bytes + older;
-    // A program that keeps gradients or optimizer state trains: the recording may stop before its backward pass.
+    // A program that keeps gradients or optimizer state trains; the recording may stop before its backward pass.
     let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
     if trains && freed.saturating_mul(10) <= bytes {
         return vec![ends_before_backward(p, &blocks, bytes, sentence)];
@@ -120,7 +120,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         false => "The recording ends with a graph that no backward pass has used yet",
     };
     let finding = Finding::new("unused_graph", Class::Peak, title, bytes).says(sentence);
-    // Without a graph a tensor goes when the next layer has made its own, and none outlives its pass.
+    // Without a graph, a tensor is freed when the next layer has made its own, and none outlives its pass.
     let lifetimes = &p.tables.lifetimes;
     let of_next = made_by_next_layer(p, |id| p.roles.is_kept_by_graph(id));
     let gone = |id: LifetimeId| {
@@ -131,7 +131,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         let size = |id: LifetimeId, size: u64| if p.roles.is_of_older_graph(id) { 0 } else { size };
         Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, size, gone) }
     });
-    // Where most lines run once, as in a trace whose stacks number every module, it is not known which of them are layers.
+    // If most lines run only once, as in a trace whose stacks number every module, the layers are unknown.
     let finding = match saving.filter(|s| s.before.saturating_sub(s.after).saturating_mul(4) >= bytes) {
         Some(saving) => finding.saves("Without the graph", saving),
         None => finding,
@@ -149,7 +149,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The program keeps gradients or optimizer state, so it trains: the backward pass comes after the recording.
+/// Notes that the program trains, because it keeps gradients or optimizer state: the backward pass comes after the recording.
 fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sentence: String) -> Finding {
     Finding::new("unused_graph", Class::Hygiene, "The recording ends before the backward pass", bytes)
         .says(sentence)
@@ -160,7 +160,7 @@ fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sent
         .check("The recording has a backward pass and an optimizer step.")
 }
 
-/// True where the recording ends with a graph: what comes next needs it, and the memory reserved beside it.
+/// True if the recording ends with a graph, which the next pass needs, together with the memory reserved for it.
 pub(super) fn ends_with_graph(p: &RuleInput<'_>) -> bool {
     let is_live = |b: &&&BlockAt| p.tables.lifetimes.gone(b.lifetime) == NO_EVENT;
     let bytes = |blocks: &mut dyn Iterator<Item = u64>| blocks.fold(0u64, u64::saturating_add);
@@ -168,14 +168,15 @@ pub(super) fn ends_with_graph(p: &RuleInput<'_>) -> bool {
         .is_some_and(|(blocks, all)| bytes(&mut blocks.iter().filter(is_live).map(|b| b.size)).saturating_mul(2) > all)
 }
 
-/// For each block that a graph keeps, the event at which it would be freed without the graph: when its line allocates again, after other lines have. The
-/// result of a line that runs once in a pass, such as a model's first layer, is freed when three other lines have allocated. O(lifetimes).
+/// For each block that a graph keeps: the event at which it would be freed without the graph. That is when its line allocates
+/// again after other lines have. The result of a line that runs once per pass, such as a model's first layer, is freed once three
+/// other lines have allocated. O(lifetimes).
 pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId) -> bool) -> FxHashMap<LifetimeId, u32> {
-    /// After fewer other lines, the layer that reads it may still be running.
+    /// After fewer other lines, the layer that reads the result may still be running.
     const OTHERS: usize = 3;
     let stacks = &p.recording.stacks;
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
-    // What one line made at once, in order.
+    // Consecutive blocks of one line, in order.
     let mut groups: Vec<(StackId, FrameId, Vec<LifetimeId>)> = Vec::new();
     for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_kept(id)) {
         let Some(stack) = p.stack_of(id) else { continue };
@@ -197,13 +198,13 @@ pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId)
     of_next
 }
 
-/// What the step before the peak made last and a variable still holds: it is freed only when this step has made its own.
+/// Reports the last result of the previous step that a variable still holds: it is freed only when this step has made its own.
 pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) || keeps_backward_graph(p) {
         return Vec::new();
     }
-    // A step begins with a call, so what is made right before it, as its input, seems to be of the step before.
+    // A step begins with a call, so an input made right before the call seems to belong to the previous step.
     let stacks = &p.recording.stacks;
     let frames = (0..stacks.frame_count() as u32).map(FrameId);
     let calls: Option<FxHashSet<FrameId>> = match &p.steps.source {
@@ -213,7 +214,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
         _ => None,
     };
     let is_in_call = |stack| calls.as_ref().is_none_or(|calls| stacks.frames(stack).iter().any(|f| calls.contains(f)));
-    // The line of each stack, if the stack is inside the step's call. Found once for each stack: many blocks share one.
+    // The line of each stack, if the stack is inside the step's call; computed once per stack because many blocks share one.
     let all = (0..stacks.len() as u32).map(StackId);
     let line_in_step: Vec<Option<FrameId>> = all.map(|stack| line_of(stacks, stack).filter(|_| is_in_call(stack))).collect();
     // By step, line and size: when the first such block of a step was made.
@@ -228,7 +229,7 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
             made.entry(key).or_insert(lifetimes.born(id));
         }
     }
-    // The event at which the next step begins, for a block that lives until that step made another like it.
+    // The event at which the next step begins, for a block that lives until that step made a similar one.
     let held_over = |id: LifetimeId| {
         let is_of_pass = matches!(p.roles.of(id), Role::Temporaries | Role::Activations);
         let (step, line, size) = key(id).filter(|_| is_of_pass)?;
@@ -266,14 +267,14 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Keys and values that a pass keeps in a program that generates nothing.
+/// Reports keys and values that a pass keeps although the program does not generate.
 pub(super) fn unused_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Generation) {
         return Vec::new();
     }
     let is_cache = |id: LifetimeId| {
         let is_of_pass = p.roles.of(id) == Role::KvCache && p.roles.anatomy.phases.of(id) == Some(Phase::Forward);
-        // What one pass adds to is a cache that tokens are generated with.
+        // A cache used for generation is extended by more than one pass.
         is_of_pass && p.steps.of(p.tables.lifetimes.born(id)) == p.steps.of(p.tables.lifetimes.gone(id))
     };
     let Some((blocks, bytes)) = much(p, |b| is_cache(b.lifetime)) else { return Vec::new() };
@@ -296,17 +297,17 @@ pub(super) fn unused_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// True for what `copy.deepcopy` makes: a whole model cannot be made in parts.
+/// True for blocks made by `copy.deepcopy`; a whole model cannot be made in parts.
 fn is_deep_copy(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     let is_of_copy =
         |f: &FrameId| p.recording.stacks.frame(*f).is_some_and(|f| p.recording.stacks.text(f.file).ends_with("/copy.py"));
     p.stack_of(id).is_some_and(|stack| p.recording.stacks.frames(stack).iter().any(is_of_copy))
 }
 
-/// Temporaries of one line that make the peak of a program that does not train: a training step always has some. `diagnose` drops it
-/// where another rule is about the largest of them.
+/// Reports temporaries of one line that make the peak of a program that does not train; a training step always has some.
+/// `diagnose` drops the finding if another rule covers the largest of them.
 pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Nothing below one part in this many of the peak is reported.
+    /// Less than 1/n of the peak is not reported.
     const SHARE: u64 = 4;
     const CHUNKS: u64 = 4;
     let steps = &p.steps.source;
@@ -317,7 +318,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let lifetimes = &p.tables.lifetimes;
-    // What is still there at the end is not known to be short-lived.
+    // Blocks still live at the end are not known to be short-lived.
     let is_one = |id: LifetimeId| {
         let is_short = p.roles.of(id) == Role::Temporaries && lifetimes.gone(id) != NO_EVENT;
         is_short && p.stack_of(id).is_some() && !is_deep_copy(p, id)
@@ -329,7 +330,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
         line.0 += b.size;
         line.1.push(b);
     }
-    // The result of `torch.cat` has to be whole.
+    // The result of `torch.cat` has to be in one piece.
     let is_grown = is_grown(p);
     let joins = |id: LifetimeId| p.flags_of(id) & JOINS != 0 || is_grown(id);
     by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| !joins(b.lifetime)));
@@ -345,7 +346,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     let largest = blocks.iter().map(|b| b.size).max().unwrap_or(0);
     let is_as_large = |id: LifetimeId| is_one(id) && lifetimes.block_size(id).saturating_mul(2) > largest;
     let in_chunks = |is_cut: &dyn Fn(LifetimeId) -> bool| saving(p, |id, size| if is_cut(id) { size / CHUNKS } else { size });
-    // Another moment may be nearly as high: a loss may make as much of a result as there is.
+    // Another moment may be nearly as high: a loss may make as much from a result as the result itself.
     let is_most = bytes.saturating_mul(2) >= peak;
     let (alone, together) = (in_chunks(&is_its), in_chunks(&|id| is_its(id) || is_as_large(id)));
     let (saving, change) = match is_most && together.after.saturating_mul(10) < alone.after.saturating_mul(9) {
@@ -380,14 +381,14 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Scores of attention, batch times heads times length squared, which fused attention never makes.
+/// Reports attention scores (batch × heads × length²), which fused attention never makes.
 pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
-    // Where PyTorch's own attention has no fused kernel, as for a bias, it keeps scores too: calling it is no advice then.
+    // If PyTorch's own attention has no fused kernel, for example with a bias, it keeps scores too; calling it is then no advice.
     let is_of_pass =
         |id: LifetimeId| matches!(p.roles.of(id), Role::Activations | Role::Temporaries) && p.flags(stack_of(id)) & SDPA == 0;
-    // A softmax outside of the loss is attention's, whatever its function is called; the function makes the scores too.
+    // A softmax outside a loss belongs to attention, whatever its function is called. That function makes the scores too.
     let function = |stack: StackId| function_of(&p.recording.stacks, stack);
     let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX && p.roles.anatomy.phases.is_in_module(stack);
     let all = (0..p.recording.stacks.len() as u32).map(StackId);
@@ -402,25 +403,25 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_operand = flags & OPERAND == OPERAND || flags & (LINEAR | CONVOLVES) != 0;
         is_of_pass(id) && !is_fused && !is_operand && (has_name(id) || function.is_some_and(|f| of_softmax.contains(&f)))
     };
-    // Scores, mask, softmax and dropout are of one size: other tensors of an attention layer come in many. Where only one line keeps them
-    // it is the softmax; autocast keeps a copy of half the size.
+    // Scores, mask, softmax and dropout have one size, while other tensors of an attention layer have many. If only one line
+    // keeps them, it is the softmax; autocast keeps a copy of half the size.
     let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> = FxHashMap::default();
     for b in held(p, |b| b.requested >= MEBIBYTE && is_attention(b.lifetime)).0 {
         stacks_of.entry(b.requested).or_default().insert(stack_of(b.lifetime));
     }
     let is_named = |stack: &StackId| p.roles.anatomy.phases.is_attention(*stack);
-    // A trace names the operators: the first that makes scores is a product. Rotary embeddings make two tensors of one size too.
+    // A trace names the operators: the first that makes scores is a product. Rotary embeddings also make two tensors of one size.
     let is_trace = p.recording.source.format == Format::KinetoTrace;
     let is_product = |stack: &StackId| !is_trace || p.flags(*stack) & MULTIPLIES != 0;
     let is_scores = |stacks: &FxHashSet<StackId>| {
         let are_named = || stacks.iter().filter(|stack| is_named(stack)).count() >= 2 && stacks.iter().any(is_product);
-        // Where the same function has a softmax of another size, these are its queries, keys or values.
+        // If the same function has a softmax of another size, these are its queries, keys or values.
         let has_softmax = || stacks.iter().any(|&stack| function(stack).is_some_and(|f| of_softmax.contains(&f)));
-        // Graph attention adds what it compares and puts it through an activation: no fused kernel computes that.
+        // Graph attention adds the compared values and applies an activation function; no fused kernel computes that.
         let is_additive = stacks.iter().any(|&stack| is_in_activation(p, stack));
         !is_additive && (stacks.iter().any(|&stack| is_softmax(stack)) || (are_named() && !has_softmax()))
     };
-    // Names alone do not tell scores from queries, keys and values where one function makes tensors of several sizes. A cast halves a size.
+    // If one function makes several sizes, names do not distinguish scores from queries, keys and values. A cast halves a size.
     let largest = |of: FxHashMap<u64, FxHashSet<StackId>>| {
         let found: Vec<(u64, bool)> = of
             .into_iter()
@@ -431,7 +432,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_same = |other: u64| [largest, largest / 2].contains(&other);
         (is_sure || is_trace || found.iter().all(|&(size, _)| is_same(size))).then_some(largest)
     };
-    // In the backward pass of one layer most of its scores are gone, and gradients of their size are there.
+    // During the backward pass of a layer, most of its scores are freed and gradients of the same size exist.
     let of_step = || {
         let mut stacks_of: FxHashMap<u64, FxHashSet<StackId>> =
             stacks_of.keys().map(|&size| (size, FxHashSet::default())).collect();
@@ -445,9 +446,9 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         stacks_of
     };
     let Some(size) = largest(stacks_of.clone()).or_else(|| largest(of_step())) else { return Vec::new() };
-    // Without autocast nothing makes copies of half the size: such blocks are tensors of another shape.
+    // Without autocast, nothing makes copies of half the size; such blocks are tensors of another shape.
     let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
-    // Where a layer's queries are as large as its scores only a softmax tells them apart.
+    // If a layer's queries are as large as its scores, only a softmax distinguishes them.
     let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
     let is_layer = |id: LifetimeId| {
         let stack = stack_of(id);
@@ -509,11 +510,9 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// One line of an elementwise formula that keeps several tensors in each layer, at least three of one size, as a GELU written out in
-/// Python does.
+/// Reports a written-out elementwise formula, such as a GELU in Python, that keeps at least three tensors of one size per layer.
 pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
-    // A profiler's trace names where a function begins, and all lines of the function look like one. A graph that nothing uses has a rule of
-    // its own.
+    // A profiler trace names the line where a function begins, so all its lines look like one. An unused graph has its own rule.
     if p.recording.source.format == Format::KinetoTrace || keeps_unused_graph(p) {
         return Vec::new();
     }
@@ -521,18 +520,18 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let (activations, _) = of_role(p, Role::Activations);
     let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
-    // Attention and the loss have rules of their own.
+    // Attention and the loss have their own rules.
     let line = |stack: StackId| {
         let has_rule = p.roles.anatomy.phases.is_attention(stack) || p.flags(stack) & LOSS != 0;
         if has_rule { None } else { line_of(&p.recording.stacks, stack).filter(|&line| computes(p, stack, line)) }
     };
-    // A line that is called from several places of a layer, as that of a Linear written by hand, is one operation at each.
+    // A line called from several places of a layer, such as that of a hand-written Linear, is a separate operation at each.
     let call = |stack: StackId| {
         let line = line(stack)?;
         let frames = p.recording.stacks.frames(stack);
         frames.iter().position(|&f| f == line).map(|at| &frames[at..])
     };
-    // Graphs of several steps are a leak, which has a rule of its own.
+    // Graphs of several steps are a leak, which has its own rule.
     let mut by_call: FxHashMap<_, u64> = FxHashMap::default();
     for b in &activations {
         let stack = stack_of(b.lifetime);
@@ -548,11 +547,11 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
         return Vec::new();
     };
-    // An elementwise formula has tensors of one size; autocast doubles or halves it. Others, as in attention, are no such formula.
+    // An elementwise formula has tensors of one size; autocast doubles or halves it. Other sizes, as in attention, exclude one.
     if blocks.iter().any(|b| ![size / 2, size, size * 2].contains(&b.size)) {
         return Vec::new();
     }
-    // A line that makes one tensor each time, as `h = F.relu(h)` in a loop over layers, is one operation already.
+    // A line that makes one tensor per execution, such as `h = F.relu(h)` in a loop over layers, is already a single operation.
     let (mut made, mut executions, mut was_its) = (0, 0, false);
     for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| step_of(p, id) == step) {
         let is_line = call(stack_of(id)) == Some(frames);
@@ -563,14 +562,14 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     if made < 2 * executions {
         return Vec::new();
     }
-    // The layer that runs at that moment may have given some back.
+    // The layer that runs at that moment may have freed some.
     let tensors = (blocks.len() as u64).div_ceil(runs);
     let smallest = blocks.iter().map(|b| b.size).min().unwrap_or(size);
     let each = match smallest == size {
         true => format!("of {}", Bytes(size)),
         false => format!("of up to {}", Bytes(blocks[0].size)),
     };
-    // The fused operation keeps what it is called with.
+    // The fused operation keeps only its input.
     let share = (smallest * runs) as f64 / bytes as f64;
     let fused = |id: LifetimeId, block: u64| if is_its(id) { (block as f64 * share) as u64 } else { block };
     vec![
@@ -589,7 +588,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// True within one of PyTorch's activation functions.
+/// True inside one of PyTorch's activation functions.
 fn is_in_activation(p: &RuleInput<'_>, stack: StackId) -> bool {
     const NAMES: [&str; 5] = ["leaky_relu", "relu", "elu", "tanh", "sigmoid"];
     let stacks = &p.recording.stacks;
@@ -597,14 +596,14 @@ fn is_in_activation(p: &RuleInput<'_>, stack: StackId) -> bool {
     frames.any(|f| NAMES.contains(&stacks.text(f.name)) && is_of_operators(stacks.text(f.file)))
 }
 
-/// True for a line that calls operators itself, not a PyTorch module that computes many.
+/// True for a line that calls operators directly, not a PyTorch module that runs several.
 fn computes(p: &RuleInput<'_>, stack: StackId, line: FrameId) -> bool {
     let stacks = &p.recording.stacks;
     let inside = stacks.frames(stack).iter().take_while(|&&f| f != line).filter_map(|&f| stacks.frame(f));
     !inside.map(|f| stacks.text(f.file)).any(|file| file.contains("torch/nn/modules/"))
 }
 
-/// True if segments were released by the capture of a CUDA graph: `torch.cuda.graph` empties the cache when it begins.
+/// True if the capture of a CUDA graph released the segments: `torch.cuda.graph` empties the cache when it begins.
 pub(super) fn is_capture(p: &RuleInput<'_>, event: u32) -> bool {
     let phases = &p.roles.anatomy.phases;
     let stack = p.device.events.stack.get(event as usize).copied().unwrap_or(StackId::NONE);

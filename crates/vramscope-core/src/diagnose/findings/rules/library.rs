@@ -1,4 +1,4 @@
-//! Whose code made what is at the peak: the optimizer and the models of known libraries, or the program itself.
+//! Whose code made the blocks at the peak: optimizers and models of known libraries, or the program itself.
 
 use super::at_peak::made_at;
 use crate::anatomy::Phase;
@@ -7,12 +7,12 @@ use crate::diagnose::findings::RuleInput;
 use crate::tables::naming::is_made_by_own_code;
 use crate::tables::{BlockAt, LifetimeId};
 
-/// The optimizer of PyTorch's whose code made the first of these blocks that tells it; `AdamW` where none does.
+/// The PyTorch optimizer that made the first of these blocks with a known one; `AdamW` if there is none.
 pub(super) fn of_pytorch(p: &RuleInput<'_>, blocks: impl Iterator<Item = LifetimeId>) -> &'static str {
     optimizer(p, blocks).unwrap_or("AdamW")
 }
 
-/// What can keep the optimizer's state in eight bits; `part` is what is left of it.
+/// How to keep the optimizer's state in eight bits; `part` names the share that remains.
 pub(super) fn in_eight_bits(optimizer: Option<&str>, part: &str) -> String {
     match optimizer {
         Some("AdamW") => format!("An 8-bit Adam keeps {part} and makes no temporaries"),
@@ -26,10 +26,10 @@ pub(super) fn in_eight_bits(optimizer: Option<&str>, part: &str) -> String {
     }
 }
 
-/// The optimizer whose code made some blocks; `None` where no stack goes through one that is known.
+/// The optimizer whose code made these blocks; `None` if no stack contains a known one.
 pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = LifetimeId>) -> Option<&'static str> {
     const OF_PYTORCH: [(&str, &str); 14] = [
-        // Its newer versions step in Adam's code, which does not tell the two apart.
+        // Newer versions of AdamW run in Adam's code, so the two cannot be distinguished.
         ("adam.py", "AdamW"),
         ("adamw.py", "AdamW"),
         ("sgd.py", "SGD"),
@@ -61,13 +61,13 @@ pub(super) fn optimizer(p: &RuleInput<'_>, mut blocks: impl Iterator<Item = Life
     blocks.find_map(|id| frames(id).iter().find_map(|&f| of_frame(f)))
 }
 
-/// The line of the program that makes most optimizer state itself, not through a library's optimizer.
+/// The program's own line that makes most of the optimizer state, if no library's optimizer makes it.
 pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<String> {
     let size = |id: LifetimeId| p.tables.lifetimes.block_size(id);
     let is_own = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| is_made_by_own_code(&p.recording.stacks, stack));
     let mut made: Vec<LifetimeId> = blocks.iter().map(|b| b.lifetime).filter(|&id| p.stack_of(id).is_some()).collect();
     if made.is_empty() {
-        // State from before the recording has no stack. What is allocated in the optimizer's steps tells whose code they are.
+        // State from before the recording has no stack; allocations in the optimizer's steps show whose code it is.
         made = in_optimizer(p).filter(|&id| p.stack_of(id).is_some()).collect();
     }
     let bytes = |ids: &mut dyn Iterator<Item = LifetimeId>| ids.map(size).sum::<u64>();
@@ -77,13 +77,13 @@ pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Stri
     largest.filter(|_| !is_known && of_own.saturating_mul(2) > bytes(&mut made.iter().copied())).map(|id| made_at(p, id))
 }
 
-/// What is allocated in the optimizer's steps.
+/// Blocks allocated in the optimizer's steps.
 fn in_optimizer(p: &RuleInput<'_>) -> impl Iterator<Item = LifetimeId> {
     let phases = &p.roles.anatomy.phases;
     (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| phases.of(id) == Some(Phase::Optimizer))
 }
 
-/// True where a step of the optimizer makes its state anew, so that the old one and the new one are there at once.
+/// True if an optimizer step makes its state anew, so that old and new state exist at once.
 pub(super) fn replaces_its_state(p: &RuleInput<'_>) -> bool {
     let is_replaced = |id: LifetimeId| {
         let freed = p.roles.anatomy.phases.at(p.tables.lifetimes.gone(id));
@@ -92,7 +92,7 @@ pub(super) fn replaces_its_state(p: &RuleInput<'_>) -> bool {
     (0..p.tables.lifetimes.len() as u32).map(LifetimeId).any(is_replaced)
 }
 
-/// How to checkpoint the layers of the model that made most of some activations: the library's own switch where it has one.
+/// How to checkpoint the layers of the model that made most of these activations: with the library's own switch if it has one.
 pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'static str, &'static str) {
     let stacks = &p.recording.stacks;
     let is_of = |b: &BlockAt, library: &str, method: &str| {
@@ -117,14 +117,14 @@ pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'sta
         };
         return ("model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": False})", advice);
     }
-    // Every whole model of timm has this method. A model of the user's own that is made of timm's blocks has no such switch.
+    // Every complete timm model has this method. A user's own model made of timm's blocks has no such switch.
     if is_most_in("timm/models/", "forward_features") {
         return (
             "model.set_grad_checkpointing()",
             "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",
         );
     }
-    // The loop over the layers is torchvision's, so the user has no line to change.
+    // The loop over the layers is in torchvision, so the user has no line to change.
     if is_most("torchvision/models/") {
         return (
             "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Block))",

@@ -1,4 +1,4 @@
-//! The loss over a large vocabulary: the scores, and what is made of them.
+//! The loss over a large vocabulary: the scores, and tensors made from them.
 
 use rustc_hash::FxHashSet;
 
@@ -12,14 +12,14 @@ use crate::model::StackId;
 use crate::tables::{BlockAt, LifetimeId};
 use crate::units::{Bytes, count};
 
-/// The loss over a large vocabulary: logits, their copy in single precision, and the softmax of it.
+/// Reports the loss over a large vocabulary: logits, their fp32 copy, and its softmax.
 pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 8;
-    // A log-softmax that the program calls itself and gathers from is a loss too.
+    // A log-softmax that the program calls itself and then gathers from is also a loss.
     let own = OwnLoss::find(p).filter(|loss| !loss.is_long(p)).map_or(Vec::new(), |loss| loss.made);
     let is_loss = |id: LifetimeId| p.flags_of(id) & LOSS != 0 || own.binary_search(&id).is_ok();
     let (mut named, _) = held(p, |b| is_loss(b.lifetime));
-    // Those of earlier steps are there by a leak, which has a rule of its own.
+    // Blocks of earlier steps are a leak, which has its own rule.
     let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
     named.retain(|b| step_of(p, b.lifetime) == newest);
     let of_named: u64 = named.iter().map(|b| b.size).sum();
@@ -34,22 +34,22 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     if of_named.saturating_mul(2) < LEAST {
         return Vec::new();
     }
-    // Results of earlier steps that stay are a leak's.
+    // Remaining results of earlier steps are a leak.
     let is_kept =
         |b: &&BlockAt, chunks: &[LifetimeId]| step_of(p, b.lifetime) < newest && chunks.binary_search(&b.lifetime).is_ok();
     let keeps = |chunks: &[LifetimeId]| p.at_peak.blocks.iter().any(|b| is_kept(&b, chunks));
-    // A recording that begins or ends within a step lacks what a plan needs.
+    // A recording that begins or ends within a step lacks data that a plan needs.
     let (planned, in_chunks) = match p.with_change(Change::Chunks(CHUNKS as u32)) {
         Some((saving, answer)) if !saving.is_nothing() => (Some(saving).filter(|_| !keeps(&answer.smaller)), answer.smaller),
         _ => (None, Vec::new()),
     };
-    // What comes in chunks is the loss's too: the logits, which the model makes.
+    // Blocks that the change splits into chunks belong to the loss too: the logits, which the model makes.
     let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok() && step_of(p, id) >= newest;
     let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
     if bytes < LEAST || bytes.saturating_mul(5) < peak {
         return Vec::new();
     }
-    // Where the logits are no layer's result but a tensor of the program's, they get a gradient, which stays whole.
+    // If the logits are not a layer's result but a tensor of the program, they get a gradient, which is not split.
     let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
     let is_cut = |id: LifetimeId, size: u64| (is_its(id, size) || is_in_chunks(id)) && !is_gradient(id);
     let planned = planned.filter(|_| !blocks.iter().any(|b| is_its(b.lifetime, b.size) && is_gradient(b.lifetime)));
@@ -81,7 +81,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The rows of a square matrix of fp32 or bf16 numbers. Powers of two are left out: batch, positions and vocabulary may be such too.
+/// The rows of a square matrix of fp32 or bf16 numbers. Without powers of two, because batch, positions and vocabulary often are.
 fn rows_of_pairs(bytes: u64) -> Option<u64> {
     [4, 2].into_iter().filter(|&width| bytes.is_multiple_of(width)).find_map(|width| {
         let rows = (bytes / width).isqrt();
@@ -89,20 +89,20 @@ fn rows_of_pairs(bytes: u64) -> Option<u64> {
     })
 }
 
-/// What the program's own lines make of the scores in the step of the peak, ending in one number for each row, as a gather of the targets does.
+/// Tensors that the program's own lines make from the scores in the step of the peak, ending with one number per row.
 struct OwnLoss {
     scores: LifetimeId,
-    /// As large as the scores, or nearly, in order of birth. The last may be what the backward pass reads.
+    /// Blocks as large as the scores, or nearly, in order of allocation. The backward pass may read the last one.
     made: Vec<LifetimeId>,
 }
 
 impl OwnLoss {
     fn find(p: &RuleInput<'_>) -> Option<Self> {
-        /// Fewer classes are no vocabulary.
+        /// Fewer classes are not a vocabulary.
         const CLASSES: u64 = 256;
-        /// A few numbers are the loss itself.
+        /// Fewer numbers are the loss itself.
         const ROWS: u64 = 256;
-        /// Without its last position a sequence is one part in this many shorter, or fewer.
+        /// Without its last position, a sequence is shorter by at most 1/n.
         const SHORTER: u64 = 16;
         let lifetimes = &p.tables.lifetimes;
         let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -125,19 +125,19 @@ impl OwnLoss {
         is_loss.then_some(OwnLoss { scores, made })
     }
 
-    /// The blocks at the peak that are the scores or made of them.
+    /// The blocks at the peak that are the scores or made from them.
     fn held<'a>(&self, p: &'a RuleInput<'_>) -> (Vec<&'a BlockAt>, u64) {
         held(p, |b| b.lifetime == self.scores || self.made.binary_search(&b.lifetime).is_ok())
     }
 
-    /// So many of them are held that `F.cross_entropy`, which has two in the forward pass, would need less.
+    /// True if it holds so many tensors that `F.cross_entropy`, which holds two in the forward pass, would need less.
     fn is_long(&self, p: &RuleInput<'_>) -> bool {
         const FEWEST: usize = 4;
         self.held(p).0.len() >= FEWEST
     }
 }
 
-/// A cross entropy in the program's own lines: softmax, logarithm and gather each make a tensor as large as the scores.
+/// Reports a cross entropy written out in the program: softmax, logarithm and gather each make a tensor of the scores' size.
 pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let Some(loss) = OwnLoss::find(p).filter(|loss| loss.is_long(p)) else { return Vec::new() };
@@ -145,7 +145,7 @@ pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
         return Vec::new();
     }
-    // All of them but the last, which the backward pass reads, in every step.
+    // All of them except the last, which the backward pass reads, in every step.
     let but_last = loss.made.split_last().map_or(&[][..], |(_, others)| others);
     let spared: FxHashSet<(StackId, u64)> = but_last.iter().filter_map(|&id| Some((p.stack_of(id)?, size(id)))).collect();
     let is_spared = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| spared.contains(&(stack, size(id))));

@@ -1,7 +1,7 @@
-//! The rules. Each looks at one thing, and says nothing when its numbers are small.
+//! The rules. Each examines one subject, and reports nothing if its figures are small.
 //!
-//! Sources are rows of the diagnoses this project collected from public issues, documentation and PyTorch's source; formulas and
-//! thresholds are as tested on real recordings.
+//! The rules were collected from public issues, documentation and PyTorch's source, which `docs/FINDINGS.md` lists. Formulas and
+//! thresholds were tested on real recordings.
 
 mod at_peak;
 mod autocast;
@@ -37,24 +37,24 @@ pub(super) use self::settings::{by_settings, in_code};
 pub(super) use self::shared::marks;
 pub use self::table::{Rule, as_table};
 
-/// The rule whose finding comes before all others, because it puts them in doubt.
+/// The rule whose finding comes first, because it puts all others in doubt.
 pub(super) const TRUNCATED: &str = "truncated";
-/// The rule of a recording whose later steps need more, which comes first too.
+/// The rule for a recording whose later steps will need more; it comes first too.
 pub(super) const FIRST_STEP: &str = "first_step";
-/// The rule of failed attempts that are held, which cause the failures of the next ones.
+/// The rule for failed attempts that are still held and cause the next failures.
 pub(super) const HELD: &str = "held_after_failure";
 pub(super) const GATHERED: &str = "gathered";
-/// The rule that is silent about blocks that another finding is about.
+/// The rule that ignores blocks which another finding covers.
 pub(super) const TEMPORARIES: &str = "temporaries";
-/// The rule of gradients that nothing uses. What their graph keeps is not to be checkpointed.
+/// The rule for gradients that nothing uses. What their graph keeps should not be checkpointed.
 pub(super) const UNTRAINED: &str = "untrained_gradients";
-/// The rule of a program that trains nothing, which matters more than its memory.
+/// The rule for a program that trains nothing, which matters more than its memory.
 pub(super) const ZERO_BEFORE_STEP: &str = "zero_before_step";
-/// The rules of what an earlier model or optimizer of the same program left on the GPU.
+/// The rules for what an earlier model or optimizer of the same program left on the GPU.
 pub(super) const LEFT_OVER: [&str; 3] = ["earlier_model", "earlier_optimizer", "kept_copies"];
-/// The rule of large short-lived blocks, which gives way to more particular ones.
+/// The rule for large short-lived blocks; more specific rules take precedence.
 pub(super) const SPIKE: &str = "spike";
-/// The rule of what a pass makes, which gives way to all others about the peak.
+/// The rule for what a pass makes; all other rules about the peak take precedence.
 pub(super) const BATCH: &str = "batch";
 pub(super) const STALE_COPIES: &str = "stale_copies";
 /// Mistakes whose remedy costs nothing. They come before changes that cost time or accuracy, such as checkpointing.

@@ -1,4 +1,4 @@
-//! A request failed.
+//! Failed requests.
 
 use crate::anatomy::Composition;
 use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
@@ -8,10 +8,10 @@ use crate::model::{Action, DeviceId, DeviceRecording, Format, StackId};
 use crate::tables::Quantity;
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
-/// Maximum number of further kinds of failures with a finding of their own; others are counted, and the autopsy shows each.
+/// Most further kinds of failures that get their own finding; others are only counted.
 const OTHER_KINDS: usize = 2;
 
-/// Where a failure came from. Without stacks requests of one size are taken for one place.
+/// Where a failure came from. Without stacks, requests of one size count as one place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Site {
     Stack(StackId),
@@ -24,8 +24,8 @@ impl Site {
     }
 }
 
-/// Every failed request; failures of one kind from one place are one finding. The last failure's comes first: it is what the
-/// program printed when it ended, and those before it were survived.
+/// Reports every failed request; failures of one kind from one place share a finding. The last failure comes first, because it
+/// ended the program; it survived the earlier ones.
 pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut kinds: Vec<(Verdict, Site, Vec<&Autopsy>)> = Vec::new();
     for a in p.ooms.iter().rev() {
@@ -37,7 +37,7 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let all = All { ooms: p.device.events.ooms(), last_alloc: p.device.events.action.iter().rposition(|&a| a == Action::Alloc) };
     let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).map(|kind| failure(&kind.2, &all)).collect();
-    // Of a full device no block in the way is the answer, but what takes most of it.
+    // For a full device, advise on what takes most of it instead of on blocks that are in the way.
     if let (Some(last), Some(a)) = (found.first_mut(), p.ooms.last().filter(|a| !a.holders().is_empty())) {
         let held = Composition::at(p.recording, p.device, p.tables, p.names, &p.roles, a.event, |_| true);
         let smaller = what_to_make_smaller(a, &held, &p.recording.stacks);
@@ -68,10 +68,10 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
     found
 }
 
-/// What the other devices of the recording reserve, where this one has at least twice as much as each: `DataParallel` with inputs of
-/// uneven size, or a model that is divided unevenly.
+/// A sentence about what the recording's other devices reserve, if this one has at least twice as much as each: `DataParallel`
+/// with uneven inputs, or a model that is divided unevenly.
 fn others_hold_less(p: &RuleInput<'_>) -> Option<String> {
-    /// Less is a context's worth of leftovers.
+    /// Fewer bytes are about as much as a context.
     const LEAST: u64 = 256 * MEBIBYTE;
     let own = p.tables.curves.peak(Quantity::Reserved).0;
     let others = p.recording.devices.iter().filter(|d| d.id != p.device.id);
@@ -91,7 +91,7 @@ fn others_hold_less(p: &RuleInput<'_>) -> Option<String> {
     })
 }
 
-/// Failures with a request but without figures of the device: they are listed, not judged. Grouped by place, as above.
+/// Failures without figures of the device are listed but not judged. Grouped by place, as above.
 fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let mut places: Vec<(StackId, Vec<u32>)> = Vec::new();
@@ -138,21 +138,21 @@ fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
     places.into_iter().map(finding).collect()
 }
 
-/// All failures of a device, and where its allocations end.
+/// All failures of a device, and its last allocation.
 struct All {
     ooms: Vec<u32>,
     last_alloc: Option<usize>,
 }
 
 impl All {
-    /// Number of failures before the last that the program survived.
+    /// Number of failures before the last one that the program survived.
     fn survived_before(&self) -> usize {
         let before = &self.ooms[..self.ooms.len().saturating_sub(1)];
         before.partition_point(|&e| self.last_alloc.is_some_and(|last| (e as usize) < last))
     }
 }
 
-/// The finding of failures of one kind, the latest of them first.
+/// The finding for failures of one kind, latest first.
 fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     let a = failures[0];
     let title = match a.verdict {
@@ -204,7 +204,7 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
     finding
 }
 
-/// Which failure of several a finding is about, and what became of the others; begins with a space.
+/// Which of several failures a finding is about, and what became of the others; begins with a space.
 fn which(failures: &[&Autopsy], all: &All) -> String {
     let a = failures[0];
     let event = count(u64::from(a.event));
@@ -230,7 +230,7 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
     format!(" This is event {event}, the last of {} requests that failed; {fate}.{others}", count(all.ooms.len() as u64))
 }
 
-/// Requests that were refused and whose calls went on with less. A program that logs them, or counts `num_ooms`, is no failed one.
+/// Reports refused requests whose calls continued with less. The program has not failed, even if it logs them or counts `num_ooms`.
 pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
     let events = &p.device.events;
     let trials = events.refused_trials();
@@ -260,10 +260,10 @@ pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Begins the advice on a pass that may need no graph.
+/// Beginning of the advice on a pass that may need no graph.
 const IF_NONE_FOLLOWS: &str = "Do this if no backward pass follows that pass. Otherwise: ";
 
-/// Gives a failure its remedy: a setting that was tried and passes, otherwise what the figures imply.
+/// Adds a remedy to a failure: a setting that was tried and passes, otherwise what the figures imply.
 pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autopsy, helped: Option<&Helped>) {
     let all = advice(a, helped);
     let best = best_advice(a, &all);
@@ -271,14 +271,14 @@ pub(in crate::diagnose::findings) fn prescribe(finding: &mut Finding, a: &Autops
         Some(best) => best.sentence.clone(),
         None => "Hold less at that instant: the largest stacks are listed in the autopsy.".to_owned(),
     };
-    // To run the pass without a graph stays the first thing to try.
+    // Running the pass without a graph stays the first advice.
     if finding.advice.starts_with(IF_NONE_FOLLOWS) {
         finding.advice = format!("{IF_NONE_FOLLOWS}{advice}");
     } else {
         finding.remedy = best.and_then(|x| x.setting.clone());
         finding.advice = advice;
     }
-    // If no setting helps, the finding says so beside what does help.
+    // If no setting helps, the finding says so next to what does help.
     let none_helps = all.iter().find(|x| x.setting.is_none() && x.support == Support::Simulation);
     if let Some(none) = none_helps.filter(|none| best.is_some_and(|b| b != *none && b.setting.is_none())) {
         finding.advice = format!("{} {}", finding.advice, none.sentence);

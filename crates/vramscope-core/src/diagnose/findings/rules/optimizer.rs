@@ -1,4 +1,4 @@
-//! What the optimizer holds and makes, and the gradients it reads.
+//! Memory of the optimizer, and the gradients that it reads.
 
 use super::at_peak::{LEAST, held, of_role, peak, place, probably, saving};
 use super::library::{in_eight_bits, of_own_code, of_pytorch, optimizer, replaces_its_state};
@@ -13,13 +13,13 @@ use crate::model::Format;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// The recording ends with the first step of an optimizer, so no pass in it has the state beside its activations.
+/// Reports that the recording ends with the first optimizer step, so no recorded pass has optimizer state and activations.
 pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
     let states = || (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_state(id));
     let bytes = states().fold(0u64, |sum, id| sum.saturating_add(lifetimes.block_size(id)));
-    // What is older is there in every pass.
+    // Older state exists in every pass.
     let made = states().map(|id| lifetimes.born(id)).fold(None, |first: Option<u32>, born| match born {
         NO_EVENT => Some(0),
         _ => Some(first.map_or(born, |first| first.min(born))),
@@ -29,7 +29,7 @@ pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
     if !p.trains() || runs.iter().any(|run| run.phase == Phase::Forward && run.events.1 > made) {
         return Vec::new();
     }
-    // The same pass once more, with the state from its start.
+    // The same pass again, with the state present from its start.
     let before =
         peak_if_freed(p.device, p.tables, |id, size| if is_state(id) { 0 } else { size }, |id| lifetimes.gone(id).min(made));
     let next = before.saturating_add(bytes);
@@ -57,12 +57,12 @@ pub(super) fn first_step(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// All gradients are freed between the backward pass and the optimizer's step, which then changes nothing.
+/// Reports that all gradients are freed between the backward pass and the optimizer step, which then changes nothing.
 pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
     let marks = &p.steps.optimizer;
-    // What an optimizer keeps was made of gradients. A trace tells too little of what is a gradient.
+    // Optimizer state can only come from gradients. A profiler trace says too little about which blocks are gradients.
     let is_told = p.roles.anatomy.phases.has_stacks() && p.recording.source.format != Format::KinetoTrace;
     if marks.is_empty() || !is_told || ids().any(|id| p.roles.of(id) == Role::OptimizerState) {
         return Vec::new();
@@ -72,20 +72,20 @@ pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
         .map(|id| (lifetimes.born(id), lifetimes.gone(id), lifetimes.block_size(id)))
         .collect();
     gradients.sort_unstable();
-    // DDP and Megatron move gradients to buffers of their own while the backward pass runs, and the step reads those.
+    // DDP and Megatron copy gradients to their own buffers during the backward pass, and the step reads those.
     let is_bucket = |id: LifetimeId| p.roles.of(id) == Role::Buckets && lifetimes.block_size(id) >= MEBIBYTE;
     if ids().any(is_bucket) {
         return Vec::new();
     }
     let (mut before, mut bytes, mut first) = (0, 0u64, None);
     for &(from, to) in marks {
-        // Those of older steps would be there too.
+        // Gradients of older steps would be live too.
         let is_live = gradients.iter().take_while(|g| g.0 < to || g.0 == NO_EVENT).any(|g| g.1 > from);
         let of_step = gradients.partition_point(|g| g.0 < before)..gradients.partition_point(|g| g.0 < from);
         let of_step = &gradients[of_step];
         let last = of_step.last().map_or(0, |g| g.0);
         let made = of_step.iter().fold(0u64, |sum, g| sum.saturating_add(g.2));
-        // zero_grad() frees all when the last is made. What goes earlier was used: by a hook, or by a step within the backward pass.
+        // zero_grad() frees all gradients after the last is made. One freed earlier was used by a hook, or a step within backward.
         let together = of_step.iter().filter(|g| g.1 > last).fold(0u64, |sum, g| sum.saturating_add(g.2));
         if is_live || made < MEBIBYTE || together < made / 10 * 9 {
             return Vec::new();
@@ -111,10 +111,10 @@ pub(super) fn zero_before_step(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Temporaries as large as the weights inside the optimizer's step, also if they are not at the recording's peak.
+/// Reports temporaries as large as the weights inside the optimizer's step, even if they are not at the recording's peak.
 pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
-    // State that stays is not the spike.
+    // State that stays is not part of the spike.
     let steps = p.steps.len() as u32;
     let n = p.device.events.len() as u32;
     let step = n.checked_div(steps).unwrap_or(n / 4);
@@ -131,7 +131,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
         Some((saving, _)) => saving,
         None => saving(p, |id, size| if is_temporary(id) { 0 } else { size }),
     };
-    // Where the peak is at another moment, only large temporaries are reported.
+    // If the peak is at another moment, report only large temporaries.
     if saving.is_nothing() && bytes < 256 * MEBIBYTE {
         return Vec::new();
     }
@@ -146,7 +146,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
         true => (Class::Hygiene, "The optimizer's step needs room for temporaries"),
         false => (Class::Peak, "The optimizer's step makes the peak"),
     };
-    // Only these have a fused step on a GPU; one parameter after the other is how every optimizer of PyTorch's can step.
+    // Only these optimizers have a fused step on a GPU; every PyTorch optimizer can step one parameter after the other.
     let optimizer = of_pytorch(p, (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_temporary(id)));
     let is_fused = ["Adam", "AdamW", "SGD"].contains(&optimizer);
     let way = if is_fused { "fused=True" } else { "foreach=False" };
@@ -175,7 +175,7 @@ pub(super) fn foreach_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// DDP's buckets beside the gradients they are copied from.
+/// Reports DDP's buckets that exist besides the gradients copied into them.
 pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_bucket = |id: LifetimeId| p.flags_of(id) & REDUCER != 0;
     let (blocks, bytes) = held(p, |b| is_bucket(b.lifetime));
@@ -184,8 +184,8 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     if bytes < 256 * MEBIBYTE || bytes.saturating_mul(20) < peak || gradients.saturating_mul(2) < bytes {
         return Vec::new();
     }
-    // The buckets stay, and hold the gradients. In the second forward pass DDP makes other buckets; views keep the first ones until the
-    // backward pass after the next begins.
+    // The buckets stay and hold the gradients. In the second forward pass DDP makes new buckets; views keep the first ones alive
+    // until the backward pass after the next begins.
     let lifetimes = &p.tables.lifetimes;
     let backward = || p.roles.anatomy.phases.runs.iter().filter(|run| run.phase == Phase::Backward).map(|run| run.events.0);
     let is_replaced = |id: LifetimeId| {
@@ -229,7 +229,7 @@ pub(super) fn gradient_buckets(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Optimizer state: at least an eighth of the peak, if a smaller state would lower it by a tenth, or a quarter where memory is short.
+/// Reports optimizer state of an eighth of the peak if 8-bit state lowers the peak by a tenth, or of a quarter if memory is short.
 pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_left_over = is_left_over(p);
     let (blocks, bytes) = held(p, |b| p.roles.of(b.lifetime) == Role::OptimizerState && !is_left_over(b.lifetime));
@@ -239,13 +239,13 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let optimizer = optimizer(p, blocks.iter().map(|b| b.lifetime));
     match optimizer {
-        // No optimizer with 8-bit state takes sparse gradients.
+        // No optimizer with 8-bit state accepts sparse gradients.
         Some("SparseAdam") => return Vec::new(),
         Some("LBFGS") => return vec![history_of_lbfgs(p, &blocks, bytes)],
         _ => {}
     }
     let Some((mut saving, answer)) = p.with_change(Change::EightBit) else { return Vec::new() };
-    // What another finding tells to free keeps its size here.
+    // State that another finding advises to free keeps its size here.
     let left_over = of_role(p, Role::OptimizerState).1 - bytes;
     let in_8_bits = |state: u64| state / (64 * answer.bytes_of_state.max(1)) * 65;
     saving.after = saving.after.saturating_add(left_over.saturating_sub(in_8_bits(left_over))).min(saving.before);
@@ -257,7 +257,7 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Vec<Finding> {
     // Copies of half-precision weights stay fp32.
     let masters = held(p, |b| p.roles.is_master_copy(b.lifetime)).1;
     let title = if is_large { "Optimizer state takes a large share" } else { "Optimizer state could be smaller" };
-    // More goes than the state itself: the temporaries of a step on all weights.
+    // More than the state itself is saved: also the temporaries of a step on all weights.
     let with = match saving.bytes() > bytes {
         true => "With 8-bit state, without the step's temporaries,",
         false if answer.bytes_of_state == 2 => "With 8-bit state instead of half precision",
@@ -314,13 +314,13 @@ fn history_of_lbfgs(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64) -> Findi
         .check("Optimizer state falls in proportion to history_size.")
 }
 
-/// Gradients that stay until the next backward pass though nothing reads them any more.
+/// Reports gradients that stay until the next backward pass although nothing reads them any more.
 pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     let peak = peak(p);
-    // Those of this step are made after its forward pass, and the optimizer reads them.
+    // Gradients of this step are made after its forward pass, and the optimizer reads them.
     let runs = &p.roles.anatomy.phases.runs;
     let forward = runs.iter().rfind(|run| run.phase == Phase::Forward && run.events.0 <= p.peak_event).map(|run| run.events.0);
-    // A micro-batch adds to the gradients of the one before: only a step of the optimizer is done with them.
+    // A micro-batch adds to the gradients of the previous one; they are needed until the optimizer steps.
     let of_runs = runs.iter().filter(|run| run.phase == Phase::Optimizer).map(|run| run.events.1);
     let of_marks = p.steps.optimizer.iter().map(|&(_, end)| end);
     let stepped = forward.and_then(|forward| of_runs.chain(of_marks).filter(|&end| end <= forward).max());
@@ -335,7 +335,7 @@ pub(super) fn gradients_kept(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some((saving, _)) = p.with_change(Change::SetToNone) else { return Vec::new() };
     let is_left_over = is_left_over(p);
     let of_models = if blocks.iter().any(|b| is_left_over(b.lifetime)) { " and of earlier models" } else { "" };
-    // It costs nothing, so less is worth a word than elsewhere.
+    // The remedy costs nothing, so a smaller saving than elsewhere is worth reporting.
     if saving.bytes().saturating_mul(20) < peak {
         return Vec::new();
     }

@@ -16,7 +16,7 @@ use crate::model::{Format, FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, capital, count, counted};
 
-/// Short-lived blocks of one size that make the peak: one, or as many as exist at once where each is made from the one before.
+/// Reports short-lived blocks of one size at the peak: a single one, or several at once that are each made from the previous one.
 pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     const CHUNKS: u64 = 4;
     let n = p.device.events.len() as u32;
@@ -37,13 +37,13 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let line = |id: LifetimeId| p.stack_of(id).and_then(|stack| line_of(&p.recording.stacks, stack));
     let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
     let is_its = |id: LifetimeId| line(id).is_some_and(|line| made_by.contains(&line));
-    // What outlives the operation is its result, which has to be whole.
+    // A block that outlives the operation is its result, which has to be in one piece.
     let in_chunks = saving(p, |id, size| if is_its(id) && is_short(id) { size / CHUNKS } else { size });
-    // Several blocks, each a small share of the peak, are reported only where smaller ones would lower it.
+    // Report several blocks, each a small share of the peak, only if smaller ones would lower it.
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
         return Vec::new();
     }
-    // What is freed right after it is made, without a line of the program, is most likely a library's.
+    // A block that is freed right after it is made, without a line of the program, most likely belongs to a library.
     let is_like_one = |id: LifetimeId| line(id).is_none() && life(id).is_some_and(|l| l.gone - l.born <= 2);
     let is_workspace = p.roles.of(largest.lifetime) == Role::Workspaces || (blocks.len() == 1 && is_like_one(largest.lifetime));
     let title = match (is_workspace, blocks.len()) {
@@ -81,7 +81,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         .bytes_of("each block", largest.size)
         .bytes_of("peak active", peak)
         .at(place(p, &blocks));
-    // Only the program's own tensors can be cut into parts.
+    // Only the program's own tensors can be split.
     if is_workspace {
         return vec![finding
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
@@ -105,7 +105,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
 }
 
-/// Scratch memory with which cuDNN tries an algorithm, where the peak is lower without such trials.
+/// Reports scratch memory with which cuDNN tries algorithms, if the peak is lower without these trials.
 fn search(p: &RuleInput<'_>, largest: &BlockAt) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let trials: FxHashSet<u32> = p.device.events.granted_trials().into_iter().collect();
@@ -134,7 +134,7 @@ fn search(p: &RuleInput<'_>, largest: &BlockAt) -> Option<Finding> {
     Some(finding.saves("Without the trials", without).advice(advice).check(&check))
 }
 
-/// The decoder of an image model, on the whole image at once.
+/// Reports the decoder of an image model that processes the whole image at once.
 pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
     let (blocks, bytes) = held(p, |b| p.flags_of(b.lifetime) & VAE != 0);
     if blocks.first().is_none_or(|b| b.size < GIBIBYTE) {
@@ -158,11 +158,11 @@ pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Within so many events of its first block a loss makes its others.
+/// A loss makes its other blocks within this many events of its first.
 const OF_A_LOSS: u32 = 12;
 
-/// A line that computed a loss more than twice while all these activations stayed, each time after others were made, and how often. A
-/// model with several outputs makes most of them before the first loss.
+/// A line that computed a loss more than twice while all these activations stayed, each time after others were made; and the
+/// number of times. A model with several outputs makes most of them before the first loss.
 fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<(StackId, u64)> {
     let mut sorted: Vec<&BlockAt> =
         blocks.iter().copied().filter(|b| step_of(p, b.lifetime) == p.steps.of(p.peak_event)).collect();
@@ -182,7 +182,7 @@ fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<(StackId, u64
     most.filter(|&(_, times)| times > 2 && after_first.saturating_mul(2) >= all)
 }
 
-/// What the peak would be if a backward pass followed each loss that this line computes: each graph then goes before the next is made.
+/// The peak if a backward pass followed each loss that this line computes, so that each graph is freed before the next is made.
 fn backward_each(p: &RuleInput<'_>, loss: StackId) -> Saving {
     let lifetimes = &p.tables.lifetimes;
     let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
@@ -197,27 +197,27 @@ fn backward_each(p: &RuleInput<'_>, loss: StackId) -> Saving {
         others.map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next))
     };
     let after = peak_if_freed(p.device, p.tables, |_, size| size, gone);
-    // The gradients are then there from the first pass on.
+    // The gradients then exist from the first pass on.
     let step = p.steps.of(p.peak_event);
     let is_made = |&id: &LifetimeId| p.roles.of(id) == Role::Gradients && p.steps.of(lifetimes.born(id)) == step;
     let gradients = ids().filter(is_made).fold(0u64, |sum, id| sum.saturating_add(lifetimes.block_size(id)));
     Saving { before: peak(p), after: after.saturating_add(gradients) }
 }
 
-/// Activations kept for the backward pass: at least a third of the peak, if checkpointing would lower it by a fifth, or half where
-/// memory is short or nothing tells what would stay.
+/// Reports activations kept for the backward pass: at least a third of the peak, if checkpointing would lower the peak by a fifth;
+/// at least half, if memory is short; or at least 60 % (75 % without stacks), if the saving is unknown.
 pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (blocks, bytes) = of_role(p, Role::Activations);
     let peak = peak(p);
-    // A graph that nothing uses has a rule of its own: it is not to be checkpointed but not to be made.
+    // An unused graph has its own rule: it should not be made at all, instead of being checkpointed.
     if bytes.saturating_mul(3) < peak || bytes < LEAST || keeps_unused_graph(p) {
         return Vec::new();
     }
     let is_half = bytes.saturating_mul(2) >= peak;
-    // Operators that a trace names without a line of Python are no layers.
+    // Operators that a trace names without Python lines are not layers.
     let has_lines = blocks.iter().any(|b| line_of(&p.recording.stacks, lifetimes.stack(p.device, b.lifetime)).is_some());
-    // The backward pass holds one layer at a time. What each layer begins with stays: one block of the most frequent size.
+    // The backward pass recomputes one layer at a time. The input of each layer stays: one block of the most frequent size.
     let of_layers = |layers: &Layers| {
         let input = layers.input(p, &blocks);
         let saving = saving(p, |id, size| match p.roles.of(id) {
@@ -230,14 +230,14 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         let (line, times) = answer.place?;
         Some((saving, format!("With the {} called at {line} checkpointed", counted(times as u64, "layer", "layers"))))
     });
-    // What is checkpointed already keeps the inputs of its layers only.
+    // Layers that are already checkpointed keep only their inputs.
     let again = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_recomputed(id));
     let is_checkpointed = again.map(|id| lifetimes.requested(p.device, id)).sum::<u64>() >= bytes;
     // A trace's stacks number every module, so its layers do not look alike.
     let is_trace = p.recording.source.format == Format::KinetoTrace;
     let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace && !is_checkpointed).as_ref().map(of_layers);
     let change = of_module.or_else(by_layers).filter(|_| has_lines);
-    // A third more time for less is no advice.
+    // Taking a third more time for less is not good advice.
     let is_little = change.as_ref().is_some_and(|c| c.0.bytes().saturating_mul(20) < peak);
     let change = change.filter(|_| !is_little);
     let losses = summed_losses(p, &blocks);
@@ -252,7 +252,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     if saving.is_none() && p.ooms.is_empty() && !probably(p, &blocks).is_empty() {
         return Vec::new();
     }
-    // Where layers do not look alike or no stacks were recorded nothing tells what would stay: much is worth a word all the same.
+    // If layers differ or no stacks were recorded, it is unknown what would stay; a large share is still worth mentioning.
     let is_most = match has_lines {
         true => (is_trace || p.trains()) && bytes.saturating_mul(5) >= peak.saturating_mul(3),
         false => bytes.saturating_mul(4) >= peak.saturating_mul(3),
@@ -282,7 +282,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         probably(p, &blocks),
         losses.map_or(String::new(), |(_, losses)| format!(" {} losses had been computed by then.", count(losses))),
     ));
-    // It would be made again where it is needed.
+    // A single block would be made again where it is needed.
     let single = blocks.first().filter(|b| b.size.saturating_mul(2) > bytes && saving.is_none());
     let helps = single.is_none() && !is_little && saving.map_or(!is_checkpointed, |s| !s.is_nothing());
     let check = match saving {
@@ -319,15 +319,15 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Activations and temporaries are most of the peak of a program that trains. `diagnose` drops it where another rule is about the peak, as
-/// that says more.
+/// Reports that activations and temporaries are most of the peak of a training program. `diagnose` drops the finding if another
+/// rule explains the peak, which is more informative.
 pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut parts = [Role::Activations, Role::Temporaries].map(|role| (role, of_role(p, role))).to_vec();
     let bytes = parts.iter().map(|(_, (_, bytes))| bytes).sum::<u64>();
     let peak = peak(p);
     let is_in_pass = match p.roles.anatomy.phases.at(p.peak_event) {
         Some(phase) => matches!(phase, Phase::Forward | Phase::Backward) && p.trains(),
-        // Without stacks only the optimizer's steps show training. Its own temporaries leave no room for activations.
+        // Without stacks, only optimizer steps show training. If the optimizer makes the peak, activations have little room.
         None => p.steps.source.is_optimizer() && parts[0].1.1.saturating_mul(2) >= bytes,
     };
     if bytes < LEAST || bytes.saturating_mul(5) < peak.saturating_mul(3) || !is_in_pass {

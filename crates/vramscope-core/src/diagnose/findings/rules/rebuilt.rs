@@ -1,5 +1,5 @@
-//! What the program keeps beside the model that it runs: an earlier model or optimizer, as in a search over settings or a notebook's cell
-//! run twice; a loaded checkpoint; batches to come.
+//! What the program keeps besides the model that it runs: an earlier model or optimizer, as in a hyperparameter search or a
+//! notebook cell that is run twice; a loaded checkpoint; batches for later steps.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -15,8 +15,9 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, counted};
 
-/// The events at which the program begins to make what `key` names, at least two; in between it trains. It is made again where at least four
-/// fifths of the bytes of the time before are made a second time under the same keys, whose second part is a size. O(lifetimes).
+/// The events at which the program begins to make the blocks that `key` selects. Blocks are made again if the same keys come a
+/// second time, for at least four fifths of the bytes of the time before. The second part of a key is a size. Empty unless this
+/// happens at least twice, and in at most half of the steps. O(lifetimes).
 fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u64)>) -> Vec<u32> {
     let lifetimes = &p.tables.lifetimes;
     type Made = FxHashMap<(StackId, u64), u64>;
@@ -41,12 +42,12 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
             before = Some(made);
         }
     }
-    // What nearly every step makes anew is updated like this.
+    // Blocks that nearly every step makes anew are updated this way.
     if begins.len() < 2 || begins.len() * 2 > p.steps.len() { Vec::new() } else { begins }
 }
 
-/// Where the program makes a model anew. The same lines make its weights again, of the same sizes or, as in a search over widths, of others.
-/// None where a backward pass goes through the earlier ones too: they are parts of a model that grows.
+/// The events at which the program makes a new model: the same lines make weights again, with the same sizes or, as in a search
+/// over widths, other ones. Empty if a backward pass also goes through the earlier ones, because they are parts of a growing model.
 fn models(p: &RuleInput<'_>) -> Vec<u32> {
     let lifetimes = &p.tables.lifetimes;
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -55,7 +56,7 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     if begins.is_empty() {
         begins = made_again(p, |id| Some((line(id)?, 1)));
     }
-    // Of each model, by its number from 1, the bytes of its weights, and by step those of the gradients made while it is the newest.
+    // For each model, numbered from 1: the bytes of its weights, and by step the bytes of gradients made while it is the newest.
     let (mut weights, mut gradients) = (vec![0u64; begins.len() + 1], BTreeMap::<(usize, usize), u64>::new());
     for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|_| !begins.is_empty()) {
         let born = lifetimes.born(id);
@@ -75,7 +76,7 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     if gradients.iter().any(is_part) { Vec::new() } else { begins }
 }
 
-/// Where the program makes the state of an optimizer again for the same weights. LBFGS makes a pair of tensors in each iteration.
+/// The events at which the program makes a new optimizer's state for the same weights. LBFGS makes two tensors per iteration.
 fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
     let states = (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.of(id) == Role::OptimizerState);
     if optimizer(p, states) == Some("LBFGS") {
@@ -87,8 +88,8 @@ fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
     })
 }
 
-/// True of optimizer state of a size of which the peak has more than two for each weight: not all of it is in use. Layers that are unfrozen one
-/// after the other get their state late, and two for each weight.
+/// True for optimizer state of a size of which the peak has more than two blocks per weight, so that some are unused. Layers that
+/// are unfrozen one after the other get their state late, with two blocks per weight.
 fn is_spare_state(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
     let number = |role: Role| {
@@ -103,8 +104,8 @@ fn is_spare_state(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     }
 }
 
-/// True of weights, gradients and optimizer state that an earlier model or optimizer left at the peak: freeing them costs nothing, so no
-/// change to the program has to make them smaller.
+/// True for weights, gradients and optimizer state at the peak that an earlier model or optimizer left behind. Freeing them costs
+/// nothing, so the program need not be changed to make them smaller.
 pub(super) fn is_left_over(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     let is_sure = p.steps.len() > 1 && !p.steps.is_inferred();
     let begins = if is_sure { [models(p), optimizers(p)] } else { Default::default() };
@@ -116,8 +117,8 @@ pub(super) fn is_left_over(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     }
 }
 
-/// The finding about what is held without need at the peak, which would be `after` without it; none where the peak stays. `says` is its
-/// first sentence, `change` what has to be done, `remedy` a line that does it.
+/// The finding about memory held needlessly at the peak; `after` is the peak without it. Empty if the peak stays. `says` is its
+/// first sentence, `change` what to do, `remedy` a line that does it.
 fn needless(
     p: &RuleInput<'_>,
     (rule, title): (&'static str, &str),
@@ -143,20 +144,19 @@ fn needless(
     ]
 }
 
-/// Weights, gradients and optimizer state of models that were made before the one that the program trains at the peak.
+/// Reports weights, gradients and optimizer state of models made before the one that is trained at the peak.
 pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
         return Vec::new();
     }
     let begins = models(p);
     let lifetimes = &p.tables.lifetimes;
-    // Which model a block belongs to, from 1; `None` if it is older than all.
+    // The number of the model that a block belongs to, from 1; `None` if the block is older than all.
     let model_of = |id: LifetimeId| {
         let born = lifetimes.born(id);
         let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::Gradients | Role::OptimizerState) && born != NO_EVENT;
         Some(begins.partition_point(|&begin| is_of_model && begin <= born)).filter(|&model| model > 0)
     };
-    // When the next one is begun.
     let next = |id: LifetimeId| begins.get(model_of(id)?).copied();
     let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
     let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
@@ -186,7 +186,7 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&weights, bytes), after, (says, "If they are freed before the next is made,"), cure)
 }
 
-/// State of an optimizer that another one has replaced, which a scheduler or a list keeps.
+/// Reports the state of a replaced optimizer that a scheduler or a list still holds.
 pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() || !models(p).is_empty() {
         return Vec::new();
@@ -215,7 +215,7 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&blocks, bytes), after, (says, "If it is freed before the next optimizer is made,"), cure)
 }
 
-/// A checkpoint that was loaded to the GPU, beside the weights and states that it was copied into.
+/// Reports a checkpoint loaded to the GPU, besides the weights and states that it was copied into.
 pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
     let made_in = |id: LifetimeId, files: &[&str]| {
@@ -225,7 +225,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_loaded = |id: LifetimeId| made_in(id, &["torch/serialization.py", "safetensors/torch.py"]);
     let Some((mut blocks, all)) = much(p, |b| is_loaded(b.lifetime)) else { return Vec::new() };
     blocks.sort_by_key(|b| b.lifetime);
-    // A model that was loaded as a whole is no copy, and what the program copies from it is a second model.
+    // A model loaded as a whole is not a copy; what the program copies from it is a second model.
     let is_own = |id: LifetimeId| {
         let is_of_model = matches!(p.roles.of(id), Role::Weights | Role::OptimizerState);
         is_of_model && !is_loaded(id) && !made_in(id, &["/copy.py"])
@@ -240,7 +240,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let copied: FxHashSet<LifetimeId> = blocks.iter().copied().filter(&mut is_copied).map(|b| b.lifetime).collect();
     let bytes = blocks.iter().filter(|b| copied.contains(&b.lifetime)).fold(0u64, |sum, b| sum.saturating_add(b.size));
-    // An optimizer takes over the states that are loaded for it: one or two for each weight.
+    // An optimizer takes over the states loaded for it: one or two per weight.
     let rest = all.saturating_sub(bytes);
     let is_about = |times: u64| rest.abs_diff(bytes.saturating_mul(times)) <= bytes / 10;
     let is_rest_states = bytes >= LEAST && bytes.saturating_mul(20) >= peak(p) && (is_about(1) || is_about(2));
@@ -273,7 +273,7 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&blocks, bytes), after, (says, change), cure)
 }
 
-/// Copies of a whole model, or of its states, that one line made in several steps, as of the best weights so far; the last is in use.
+/// Reports copies of a model, or of its state, that one line made in several steps, such as the best weights. The last is in use.
 pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
         return Vec::new();
@@ -281,7 +281,7 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let is_weight = |id: LifetimeId| p.roles.of(id) == Role::Weights;
     let line = |id: LifetimeId| p.stack_of(id).filter(|_| is_weight(id)).and_then(|stack| line_of(&p.recording.stacks, stack));
-    // By line and step: when the first block was made, and the bytes.
+    // By line and step: the event of the first block, and the bytes.
     let mut sets: BTreeMap<(FrameId, usize), (u32, u64)> = BTreeMap::new();
     let mut of_line: FxHashMap<FrameId, u64> = FxHashMap::default();
     let (weights, all) = held(p, |b| is_weight(b.lifetime));
@@ -295,7 +295,7 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
             (*first, *bytes) = (born.min(*first), bytes.saturating_add(b.size));
         }
     }
-    // Of each line: when it made each of several copies that are as large as all weights from elsewhere.
+    // For each line: when it made each of several copies that are as large as all weights from elsewhere.
     let mut copies: FxHashMap<FrameId, Vec<u32>> = FxHashMap::default();
     for (&(line, _), &(first, bytes)) in &sets {
         let others = all.saturating_sub(of_line.get(&line).copied().unwrap_or(0));
@@ -327,9 +327,9 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
     needless(p, name, (&blocks, bytes), after, (says, "With the last copy alone"), cure)
 }
 
-/// Batches that were moved to the GPU long before their step.
+/// Reports batches that were moved to the GPU long before their step.
 pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer may be what a loader fetches ahead.
+    /// Fewer batches may be a loader's prefetching.
     const FEWEST: usize = 8;
     if p.steps.len() < 2 || p.steps.is_inferred() || !p.trains() {
         return Vec::new();
@@ -341,11 +341,11 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     of_line.retain(|_, batches| batches.len() >= FEWEST);
-    // One of each line is the batch of the step.
+    // One batch of each line is that of the current step.
     let own = of_line.keys().fold(0u64, |sum, &(_, size)| sum.saturating_add(size));
     let waiting: FxHashSet<LifetimeId> = of_line.values().flat_map(|batches| batches.iter().skip(1)).copied().collect();
     let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
-    // Where others take the place of those that were used, as many wait in every step.
+    // If new batches replace the used ones, as many wait in every step.
     let is_one = |id: LifetimeId, size: u64| p.stack_of(id).is_some_and(|stack| of_line.contains_key(&(stack, size)));
     let after =
         peak_after(p.device, p.tables, |id, size| if is_one(id, p.tables.lifetimes.requested(p.device, id)) { 0 } else { size });

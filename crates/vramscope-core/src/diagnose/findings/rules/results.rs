@@ -1,4 +1,4 @@
-//! Results that are kept, or made and never read.
+//! Results that are kept needlessly, or made and never read.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,26 +13,26 @@ use crate::model::{FrameId, StackId};
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, count, counted};
 
-/// True for a frame of a function of PyTorch's.
+/// True for a frame of this PyTorch function.
 fn is_frame(p: &RuleInput<'_>, frame: FrameId, file: &str, name: &str) -> bool {
     let stacks = &p.recording.stacks;
     stacks.frame(frame).is_some_and(|f| stacks.text(f.name) == name && stacks.text(f.file).ends_with(file))
 }
 
-/// Results of passes that are over, as in a list of predictions: of one line and size, each from another pass.
+/// Reports results of finished passes, such as a list of predictions: blocks of one line and size, each from another pass.
 pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer results may be what a program compares.
+    /// Fewer results may be kept for a comparison.
     const FEWEST: usize = 4;
-    /// Fewer allocations between two results are no pass of a model.
+    /// Fewer allocations than this between two results are not a pass of a model.
     const FEWEST_OF_PASS: usize = 4;
-    // `torch.autograd.grad` is for derivatives of derivatives: what an inner pass leaves the outer one still needs.
+    // `torch.autograd.grad` is used for higher derivatives: the outer pass still needs what an inner pass leaves.
     let derives = |frame: u32| is_frame(p, FrameId(frame), "torch/autograd/__init__.py", "grad");
     if p.steps.is_inferred() || (0..p.recording.stacks.frame_count() as u32).any(derives) {
         return Vec::new();
     }
     let trains = p.trains();
-    // Without training, the layers of one pass look like passes. Only lines outside of modules count, such as the program's own loop.
-    // What a checkpointed layer hands to the next is kept for the backward pass.
+    // Without training, the layers of one pass look like passes, so only lines outside modules count, such as the program's own
+    // loop. The result of a checkpointed layer is kept for the backward pass.
     let is_checkpointed = |stack: StackId| {
         let frames = p.recording.stacks.frames(stack);
         frames.iter().any(|&f| is_frame(p, f, "torch/utils/checkpoint.py", "checkpoint"))
@@ -50,7 +50,7 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
             of_line.entry((stack, b.requested)).or_default().push(b.lifetime);
         }
     }
-    // Without a graph nearly all that a pass makes is gone when the next ends.
+    // Without a graph, nearly everything that a pass makes is freed when the next pass ends.
     let keeps_nothing = |pair: &[LifetimeId]| {
         let made = || (pair[0].0 + 1..pair[1].0).map(LifetimeId);
         let bytes = |is_live: bool| {
@@ -70,7 +70,7 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
             && (results.len() >= FEWEST && births.windows(2).filter(|pair| is_over(pair)).count() >= most
                 || results.len() >= FEWEST * 2 && results.windows(2).filter(|pair| keeps_nothing(pair)).count() >= most)
     });
-    // Each goes when the next of its line is made. The newest is the result of the pass at work.
+    // If not collected, each would be freed when the next of its line is made. The newest belongs to the current pass.
     let mut last: FxHashMap<(StackId, u64), LifetimeId> = FxHashMap::default();
     let mut next: FxHashMap<LifetimeId, u32> = FxHashMap::default();
     for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|_| !of_line.is_empty()) {
@@ -83,7 +83,7 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let is_earlier = |id: LifetimeId| next.get(&id).is_some_and(|&next| next <= p.peak_event);
     let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
-    // What joins them is as large as all of them.
+    // A tensor that joins them is as large as all of them together.
     let sums: FxHashSet<u64> = of_line.iter().map(|((_, size), results)| size.saturating_mul(results.len() as u64)).collect();
     let joins = |id: LifetimeId| sums.contains(&lifetimes.requested(p.device, id)) && p.roles.of(id) == Role::Temporaries;
     let size = |id: LifetimeId, size: u64| if joins(id) { 0 } else { size };
@@ -127,14 +127,14 @@ pub(super) fn kept_results(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Scores of a whole prompt where only the next token is taken from them: the passes behind it make those of one position, or what the program
-/// makes of them is that much smaller.
+/// Reports scores of a whole prompt of which only the next token's are used: later passes make scores for one position, or what
+/// the program makes from them is that much smaller.
 fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
-    /// Fewer passes of one token are no generation.
+    /// Fewer passes of one token are not generation.
     const FEWEST_TOKENS: usize = 3;
-    /// The head is the last of the pass, or so many allocations before its end.
+    /// The output layer is the last of the pass, or at most this many allocations before its end.
     const LAST_OF_PASS: usize = 2;
-    /// The input of the head is made within so many allocations before its scores.
+    /// The input of the output layer is made within this many allocations before its scores.
     const LINEAR_INPUT: u32 = 4;
     let (lifetimes, phases) = (&p.tables.lifetimes, &p.roles.anatomy.phases);
     let size = |id: LifetimeId| lifetimes.requested(p.device, id);
@@ -155,8 +155,8 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let tokens: Vec<u64> =
         later().filter(|&id| p.stack_of(id) == line).map(size).take_while(|&size| size < all).take(FEWEST_TOKENS).collect();
     let generated = tokens.first().copied().filter(|one| tokens.len() == FEWEST_TOKENS && tokens.iter().all(|size| size == one));
-    // Without such passes: the largest of what is made of them before the next pass, if it is of whole positions. [n, classes] was made of [n, d]
-    // and weights [classes, d], which gives the bytes of a position.
+    // Without such passes: the largest block made from the scores before the next pass, if it covers whole positions. The scores
+    // [n, classes] come from [n, d] and weights [classes, d], which determines the bytes per position.
     let rest = later().take_while(|&id| is_in_module(id)).count();
     let behind = later().skip(rest).take_while(|&id| !is_in_module(id) && rest <= LAST_OF_PASS);
     let weights: FxHashSet<u64> = held(p, |b| p.roles.of(b.lifetime) == Role::Weights).0.iter().map(|b| b.requested).collect();
@@ -177,7 +177,7 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(one) = generated.or(read).filter(|&one| one > 0 && all % one == 0 && all / one >= FEWEST_POSITIONS) else {
         return Vec::new();
     };
-    // That of the pass before may wait at the peak too.
+    // The block of the previous pass may also be live at the peak.
     let is_its = |id: LifetimeId| p.stack_of(id) == line && size(id) > one;
     let saving = saving(p, |id, block| if is_its(id) { block.min(one) } else { block });
     let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime)).filter(|_| !saving.is_nothing()) else { return Vec::new() };
@@ -207,10 +207,10 @@ fn prompt_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Fewer positions for each that is read may be views, shifted labels or parts of a batch.
+/// With fewer positions per read one, these may be views, shifted labels or parts of a batch.
 const FEWEST_POSITIONS: u64 = 8;
 
-/// Scores of all positions of which the loss reads a few, as of the last one, or which nothing but the next token is taken from.
+/// Reports scores of all positions if the loss reads only a few of them, or if only the next token is used.
 pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     let found = prompt_scores(p);
     if !found.is_empty() {
@@ -224,7 +224,7 @@ pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
         ids().filter(|&id| p.flags_of(id) & LOSS != 0 && p.steps.of(lifetimes.born(id)) == Some(step)).collect();
     let Some(read) = losses.iter().map(|&id| size(id)).max().filter(|&read| read > 0) else { return Vec::new() };
     let times = losses.iter().filter(|&&id| size(id) == read).count() as u64;
-    // The scores are the last tensor before the loss that is as large as what it reads.
+    // The scores are the last tensor before the loss that is at least as large as what the loss reads.
     let is_made = |id: LifetimeId| !losses.contains(&id) && size(id) >= read;
     let scores =
         losses.first().and_then(|first| (first.0.saturating_sub(4)..first.0).rev().map(LifetimeId).find(|&id| is_made(id)));
@@ -263,7 +263,7 @@ pub(super) fn unread_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// True of what a linear layer made.
+/// True for a block that a linear layer made.
 fn of_linear(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     let stacks = &p.recording.stacks;
     let frames = p.stack_of(id).map_or(&[][..], |stack| stacks.frames(stack));

@@ -1,16 +1,16 @@
-//! What live samples show alone: the driver's figures of the card beside PyTorch's own.
+//! Findings from live samples: the driver's figures of the card, compared with PyTorch's.
 
 use super::shared::{lasts, trend};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 use crate::model::{DeviceRecording, Frame, FrameId, ProcessTrack, Sample};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
-/// This process outside PyTorch's allocator; `None` where either figure is missing.
+/// This process's memory outside PyTorch's allocator; `None` if either figure is missing.
 fn outside(s: &Sample) -> Option<u64> {
     Some(s.process?.saturating_sub(s.reserved?))
 }
 
-/// Cached for long and used by nothing.
+/// Reports memory that is cached for long and unused.
 pub(super) fn idle(p: &RuleInput<'_>) -> Vec<Finding> {
     let cached = |s: &Sample| Some(s.reserved?.saturating_sub(s.active.or(s.allocated)?));
     let is_idle = |s: &Sample| cached(s).is_some_and(|k| k > GIBIBYTE && k * 2 > s.reserved.unwrap_or(u64::MAX));
@@ -32,7 +32,7 @@ pub(super) fn idle(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Memory outside PyTorch grows while PyTorch's does not.
+/// Reports memory outside PyTorch that grows while PyTorch's does not.
 pub(super) fn outside_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(g) = trend(p, outside) else { return Vec::new() };
     let Some(r) = trend(p, |s| s.reserved) else { return Vec::new() };
@@ -56,7 +56,7 @@ pub(super) fn outside_growth(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A jump outside PyTorch: communicators, graphs, raw allocations.
+/// Reports a jump of memory outside PyTorch: communicators, graphs, raw allocations.
 pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
     const WITHIN_US: i64 = 2_000_000;
     let read: Vec<(&Sample, u64)> = p
@@ -66,7 +66,7 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
         .filter_map(|s| Some((s, outside(s)?)))
         .filter(|(s, _)| s.reserved.is_some_and(|r| r > 0))
         .collect();
-    // The helper may answer one reading later than the driver, so a difference in a single sample is not a jump.
+    // The helper may answer one sample later than the driver, so a difference in a single sample is not a jump.
     let middle = |at: usize| {
         let near = &read[at.saturating_sub(1)..read.len().min(at + 2)];
         let mut bytes: Vec<u64> = near.iter().map(|n| n.1).collect();
@@ -83,14 +83,14 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
         for &(early, before) in &samples[from..to] {
             let jump = after.saturating_sub(before);
             let inside = late.reserved.unwrap_or(0).abs_diff(early.reserved.unwrap_or(0));
-            // The context itself comes before: it is not a jump.
+            // Creating the context happens before that and is not a jump.
             if before >= 250 * MEBIBYTE && jump >= 256 * MEBIBYTE && inside * 10 <= jump && best.is_none_or(|b| jump > b.0) {
                 best = Some((jump, early, late, before));
             }
         }
     }
     let Some((jump, early, late, before)) = best else { return Vec::new() };
-    // A communicator is named only where the recording shows collectives at work.
+    // Name a communicator only if the recording shows collectives.
     let stacks = &p.recording.stacks;
     let is_of_collectives =
         |f: Frame| ["nccl", "rccl", "c10d"].iter().any(|lib| stacks.text(f.name).to_ascii_lowercase().contains(lib));
@@ -121,10 +121,10 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Memory that no process owns.
+/// Reports memory that belongs to no listed process.
 pub(super) fn unattributed(p: &RuleInput<'_>) -> Vec<Finding> {
     let nobody = |s: &Sample| {
-        // Without a list of processes there is nothing to compare with.
+        // Without a list of processes, there is nothing to compare with.
         let listed = s.process?.saturating_add(s.others.unwrap_or(0));
         Some(s.used?.saturating_sub(s.driver.unwrap_or(0)).saturating_sub(listed))
     };
@@ -147,7 +147,7 @@ pub(super) fn unattributed(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Others hold a share of the device.
+/// Reports other processes that hold a share of the device.
 pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let Some(run) = lasts(p, |s| s.others.is_some_and(|o| o.saturating_mul(10) >= total)).filter(|r| r.seconds >= 5.0) else {
@@ -171,7 +171,7 @@ pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The device is nearly full.
+/// Reports a device that is nearly full.
 pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
@@ -192,7 +192,7 @@ pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// A cap on the allocator that the whole process exceeds, because the cap does not include the context.
+/// Reports a cap on the allocator that the whole process exceeds, because the cap does not include the context.
 pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(limit) = p.device.limit else { return Vec::new() };
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
@@ -214,7 +214,7 @@ pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// The processes that are on a device at the end, each with its bytes, and what PyTorch reserves in it if known.
+/// The processes on a device at the end, each with its bytes, and PyTorch's reserved bytes in it if known.
 fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u64, Option<u64>)> {
     let tracks = device.live.iter().flat_map(|live| &live.processes);
     tracks.filter(|t| t.ended_us.is_none()).filter_map(|t| {
@@ -223,7 +223,7 @@ fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u
     })
 }
 
-/// A context on a device that a process does not use: the watched one, or any that the driver lists on two devices.
+/// Reports a context on an unused device: of the watched process, or of any that the driver lists on two devices.
 pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_band = |n: u64| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n);
     let others = || p.recording.devices.iter().filter(|d| d.id != p.device.id);
@@ -265,7 +265,7 @@ pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Many processes that hold little more than a context each.
+/// Reports many processes that hold little more than a context each.
 pub(super) fn many_contexts(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
     let small: Vec<u64> = processes(p.device)

@@ -1,11 +1,11 @@
-//! Remedies that are settings. A replay of the recorded requests chooses among them, not a rule.
+//! Remedies that are allocator settings. A replay of the recorded requests chooses among them, not a rule.
 
 use crate::diagnose::findings::Finding;
 use crate::diagnose::oom::Helped;
 use crate::inference::Remedy;
 use crate::units::{Bytes, counted};
 
-/// What the program itself can do about a finding that settings may also solve; `None` for findings that no setting solves.
+/// What to do in the program about a finding that settings may also solve; `None` for findings that no setting solves.
 pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str> {
     match rule {
         "variable_sizes" => {
@@ -20,19 +20,19 @@ pub(in crate::diagnose::findings) fn in_code(rule: &str) -> Option<&'static str>
     }
 }
 
-/// The advice before anything was tried.
+/// The advice before any setting was tried.
 pub(super) fn untried(rule: &str) -> String {
     format!("What-if tries a dozen settings on these requests and shows which one helps. {}", in_code(rule).unwrap_or_default())
 }
 
-/// Saving less than this part of the peak (one in twenty) is not worth a setting.
+/// A saving of less than 1/n of the peak is not worth a setting.
 const WORTH: u64 = 20;
 
-/// The setting that serves the recording with the least reserved memory, if it saves enough: advice and line to copy.
+/// The setting that serves the recording with the least reserved memory, if it saves enough: advice and the line to copy.
 pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Helped) -> Option<(String, Option<String>)> {
     let in_code = in_code(finding.rule)?;
     if helped.own.oom || helped.remedies.ends_at_failure.is_some() {
-        // Peaks up to a failure do not compare.
+        // Peaks up to a failure cannot be compared.
         return Some((format!("The failure's finding lists the settings that would help. {in_code}"), None));
     }
     let own = helped.own.peak_reserved_bytes;
@@ -44,7 +44,7 @@ pub(in crate::diagnose::findings) fn by_settings(finding: &Finding, helped: &Hel
             None,
         ));
     };
-    // Of those that come within a fiftieth of the least, the one with the fewest settings.
+    // Among the settings within a fiftieth of the minimum, take the one with the fewest options.
     let is_near = |r: &&Remedy| r.peak_reserved_bytes - least <= least / 50;
     let settings = |r: &Remedy| r.conf.split(',').filter(|part| !part.is_empty()).count();
     let best = passing().filter(is_near).min_by_key(|r| (!r.certain, settings(r), r.peak_reserved_bytes))?;

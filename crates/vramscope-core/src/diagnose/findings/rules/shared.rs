@@ -1,4 +1,4 @@
-//! What several rules need: marks on stacks, runs and trends of samples.
+//! Helpers for several rules: marks on stacks, stretches and trends of samples.
 
 use crate::diagnose::findings::RuleInput;
 use crate::model::{Sample, StackTable};
@@ -13,32 +13,30 @@ pub(super) const FOREACH: u16 = 1 << 2;
 pub(super) const REDUCER: u16 = 1 << 3;
 /// A frame's function evaluates a model (`validate`, `predict`).
 pub(super) const EVALUATION: u16 = 1 << 4;
-/// A frame is C++.
 pub(super) const CPP: u16 = 1 << 5;
 /// A frame computes a softmax that is not part of a loss.
 pub(super) const SOFTMAX: u16 = 1 << 6;
-/// A frame calls PyTorch's own attention: that of Transformers.
+/// A frame calls PyTorch's own attention (the wrapper in Transformers).
 pub(super) const SDPA: u16 = 1 << 7;
-/// A frame is of a kernel of attention that keeps no scores.
+/// A frame belongs to an attention kernel that keeps no scores.
 pub(super) const FUSED: u16 = 1 << 8;
-/// A frame joins tensors into one, as `torch.cat` and `torch.stack` do.
+/// A frame joins tensors into one, like `torch.cat` and `torch.stack`.
 pub(super) const JOINS: u16 = 1 << 9;
 
 /// PyTorch's own attention without a fused kernel, which keeps scores.
 pub(super) const MATH: u16 = 1 << 12;
-/// A frame is of a linear layer: what it makes is no score, also inside attention.
+/// A frame belongs to a linear layer, whose result is not a score, even inside attention.
 pub(super) const LINEAR: u16 = 1 << 13;
-/// The same of a convolution.
+/// A frame belongs to a convolution.
 pub(super) const CONVOLVES: u16 = 1 << 14;
 
 /// A frame copies a tensor into another layout.
 const CLONES: u16 = 1 << 10;
-/// A frame multiplies matrices, whatever their layout.
+/// A frame multiplies matrices, in any layout.
 pub(super) const MULTIPLIES: u16 = 1 << 11;
-/// A matrix product copies what it is called with, because it needs another layout.
+/// A matrix product copies its operand because it needs another layout.
 pub(super) const OPERAND: u16 = CLONES | MULTIPLIES;
 
-/// The marks of every stack. O(frames of all stacks).
 pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
     let of_frame: Vec<u16> = (0..stacks.frame_count())
         .map(|i| stacks.frame(crate::model::FrameId(i as u32)).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file))))
@@ -53,7 +51,7 @@ pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
 
 fn mark(name: &str, file: &str) -> u16 {
     let mut marks = 0;
-    // Other functions of such names are a program's own.
+    // Other functions with such names belong to the program itself.
     if name == "sdpa_attention_forward" && file.ends_with("sdpa_attention.py") {
         marks |= SDPA;
     }
@@ -123,17 +121,17 @@ fn mark(name: &str, file: &str) -> u16 {
     marks
 }
 
-/// A stretch of successive samples for which something holds.
+/// A run of successive samples that pass a test.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
-    /// Time from its first sample to its last.
+    /// Time from its first to its last sample, in seconds.
     pub(super) seconds: f64,
     pub(super) sample: Sample,
-    /// True if it lasts until the last sample.
+    /// True if it includes the last sample.
     pub(super) is_last: bool,
 }
 
-/// The longest stretch of samples for which a test holds. O(samples).
+/// The longest run of samples that pass a test. O(samples).
 pub(super) fn lasts(p: &RuleInput<'_>, holds: impl Fn(&Sample) -> bool) -> Option<Run> {
     let samples = &p.device.samples;
     let mut best: Option<Run> = None;
@@ -152,25 +150,24 @@ pub(super) fn lasts(p: &RuleInput<'_>, holds: impl Fn(&Sample) -> bool) -> Optio
     best
 }
 
-/// Number of stretches that a series is divided into.
+/// Number of intervals into which a series is divided.
 pub(super) const STRETCHES: usize = 12;
 
-/// A line through the lowest figures of successive stretches.
+/// A line through the minima of successive intervals.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trend {
-    /// Growth in bytes from the first stretch to the last; 0 if it falls.
+    /// Growth in bytes from the first to the last interval; 0 if it falls.
     pub(super) grown: u64,
-    /// The part of [`grown`](Self::grown) in the last half.
+    /// The part of [`grown`](Self::grown) in the second half.
     pub(super) last_half: u64,
-    /// Duration of the series.
     pub(super) seconds: f64,
-    /// Number of stretches that are higher than the one before.
+    /// Number of intervals that are higher than the one before.
     pub(super) rising: usize,
     /// Coefficient of determination of the line.
     pub(super) confidence: f64,
 }
 
-/// The trend of a figure's floor: its minimum in each of [`STRETCHES`] stretches of time. `None` with too few samples. The floor
+/// The trend of a figure's floor: its minimum in each of [`STRETCHES`] intervals of time. `None` with too few samples. The floor
 /// is the level that a program returns to, whatever its steps do in between.
 pub(super) fn trend(p: &RuleInput<'_>, figure: impl Fn(&Sample) -> Option<u64>) -> Option<Trend> {
     let series: Vec<(i64, u64)> = p.device.samples.iter().filter_map(|s| Some((s.time_us, figure(s)?))).collect();

@@ -1,4 +1,4 @@
-//! How memory is held: cache, pools, segments that cannot be given back, host memory.
+//! How memory is held: cache, pools, segments that cannot be released, host memory.
 
 use super::copies::left_behind;
 use super::kept::ends_with_graph;
@@ -9,7 +9,7 @@ use crate::model::{Action, BlockState, DeviceKind};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
 
-/// Free memory in private pools after an event: held by their graphs, which other rules about unused memory leave out. O(blocks).
+/// Free memory in private pools after an event. Graphs hold it, so rules about unused memory leave it out. O(blocks).
 fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
     if p.device.pools.iter().all(|&key| key == (0, 0)) {
         return 0;
@@ -20,7 +20,7 @@ fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
     blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size).sum()
 }
 
-/// Reserved memory far above what was ever in use, as requests kept coming in new sizes.
+/// Reports that reserved memory is far above the most ever in use, because requests keep coming in new sizes.
 pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(found) = NeverUsed::of(p).filter(|f| f.is_by_sizes(p) && left_behind(p).is_none()) else { return Vec::new() };
     let sizes = &found.sizes;
@@ -28,7 +28,7 @@ pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![found.finding("variable_sizes", &format!("requests came in {many} over 1 MiB{behind}"))]
 }
 
-/// The same in few sizes: what was freed left gaps that later requests did not fit into.
+/// The same with few sizes: freed memory left gaps that later requests did not fit into.
 pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Vec<Finding> {
     let Some(found) = NeverUsed::of(p).filter(|f| !f.is_by_sizes(p)) else { return Vec::new() };
     if found.unused < 2 * GIBIBYTE || !slivers(p).is_empty() {
@@ -37,25 +37,25 @@ pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Vec<Finding> {
     vec![found.finding("unfilled_gaps", "the rest is gaps that later requests did not fit into")]
 }
 
-/// Reserved memory at its peak beside what was ever in use.
+/// Reserved memory at its peak, compared with the most ever in use.
 pub(super) struct NeverUsed {
     reserved: u64,
-    /// The event of that peak.
+    /// The event of the reserved peak.
     event: u32,
     active: u64,
-    /// Taken while recording and never in use.
+    /// Bytes reserved during the recording and never in use.
     unused: u64,
     sizes: Sizes,
 }
 
 impl NeverUsed {
-    /// `None` where it is little, where it was reserved before the recording and may have been in use then, or where captured graphs
-    /// hold it: they keep what they free, whatever the sizes.
+    /// `None` if it is little; if it was reserved before the recording and may have been in use then; or if captured graphs hold
+    /// it, because they keep what they free, whatever the sizes.
     pub(super) fn of(p: &RuleInput<'_>) -> Option<Self> {
         let (reserved, event) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
         let active = p.tables.curves.peak(Quantity::Active).0;
         let unused = reserved.saturating_sub(active.max(p.tables.curves.start(Quantity::Reserved)));
-        // From 8 GiB on a smaller share is worth a finding.
+        // From 8 GiB on, a smaller share is worth a finding.
         let share = |unused: u64| if unused >= 8 * GIBIBYTE { 15 } else { 20 };
         let is_much = |unused: u64| reserved >= 256 * MEBIBYTE && unused * 100 >= reserved * share(unused);
         let is_found = is_much(unused) && is_much(unused.saturating_sub(free_in_private_pools(p, event)));
@@ -63,12 +63,12 @@ impl NeverUsed {
     }
 
     fn is_by_sizes(&self, p: &RuleInput<'_>) -> bool {
-        // A few sizes do it too, where each is larger than the last.
+        // Few sizes can cause it too, if each is larger than the last.
         let is_most = || self.unused >= GIBIBYTE && self.unused * 2 >= self.reserved && slivers(p).is_empty();
         self.sizes.vary() || !self.sizes.seen.is_empty() && is_most()
     }
 
-    /// The bytes that were reserved and never in use.
+    /// Bytes that were reserved but never in use.
     pub(super) fn bytes(&self) -> u64 {
         self.reserved - self.active
     }
@@ -93,16 +93,16 @@ impl NeverUsed {
     }
 }
 
-/// The sizes over 1 MiB that were requested, and the segments taken for them.
+/// The requested sizes above 1 MiB, and the segments allocated for them.
 #[derive(Default)]
 struct Sizes {
     seen: rustc_hash::FxHashSet<u64>,
-    /// Sizes that first came in the second half of the recording.
+    /// Number of sizes first requested in the second half of the recording.
     new_late: u64,
     segments: u64,
-    /// Segments taken after the first third of the recording.
+    /// Number of segments allocated after the first third of the recording.
     late_segments: u64,
-    /// Segments whose first tenant is of a size that had not been requested before.
+    /// Number of segments whose first block has a size not requested before.
     segments_for_new: u64,
 }
 
@@ -130,7 +130,7 @@ impl Sizes {
         sizes
     }
 
-    /// Fixed shapes repeat after the first steps; lengths that vary keep bringing new sizes.
+    /// Fixed shapes repeat after the first steps; varying lengths keep bringing new sizes.
     fn vary(&self) -> bool {
         self.seen.len() >= 60 && self.new_late >= 10 && self.late_segments >= 3
     }
@@ -139,21 +139,21 @@ impl Sizes {
         format!("{} of {}", count(self.segments_for_new), counted(self.segments, "segment", "segments"))
     }
 
-    /// Says that new sizes took the segments where they took most of them; a cause is named only then.
+    /// Says that new sizes caused the segments, but only if they caused most of them.
     fn behind_most_segments(&self) -> String {
         let is_cause = self.segments_for_new * 2 > self.segments;
         if is_cause { format!(", and {} were taken for a size that was new", self.for_new()) } else { String::new() }
     }
 }
 
-/// Segments that are nearly empty except for small long-lived blocks.
+/// Reports segments that are nearly empty except for small long-lived blocks.
 pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     const FAILURES: usize = 8;
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
     let mut best: Option<(u64, u64, usize, u32, Vec<LifetimeId>)> = None;
     let (mut at_peak, mut at_failure) = (0, 0);
-    // The last failures, of which one may have found the memory pinned.
+    // The last failures; at one of them the memory may have been pinned.
     let failures: Vec<u32> = p.ooms.iter().rev().take(FAILURES).map(|a| a.event).collect();
     for event in [at, end, p.peak_event].into_iter().chain(failures.iter().copied()) {
         let state = p.tables.states.at(p.device, &p.tables.lifetimes, event);
@@ -180,7 +180,7 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
     let reserved = p.tables.curves.peak(Quantity::Reserved).0;
-    // Where the peak uses that room again, and a request that failed found it used, it costs nothing.
+    // If the peak uses that room again, and failed requests found it in use, it costs nothing.
     let costs_nothing = at_peak * 4 < pinned && at_failure * 4 < pinned;
     if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 || costs_nothing {
         return Vec::new();
@@ -212,7 +212,7 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Private pools: memory that only a CUDA graph or a MemPool can use.
+/// Reports private pools: memory that only a CUDA graph or a MemPool can use.
 pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
     let state = p.tables.states.at(p.device, &p.tables.lifetimes, p.device.events.len().saturating_sub(1) as u32);
     let mut bytes = 0u64;
@@ -260,14 +260,14 @@ pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Number of private pools that is reported even if nothing is free in them: a graph for every batch size.
+/// Number of private pools that is reported even if nothing in them is free, for example one graph per batch size.
 const MANY_POOLS: u64 = 8;
 
-/// Freed by the program and still waiting for another stream.
+/// Reports memory that the program has freed but another stream still uses.
 pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
-    // A free completes in the next event unless something holds it back.
+    // A free completes in the next event unless something delays it.
     let mut changes: Vec<(u32, bool, u64)> = Vec::new();
     for i in 0..lifetimes.len() as u32 {
         let id = LifetimeId(i);
@@ -307,7 +307,7 @@ pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
     }]
 }
 
-/// Reserved and unused: what nvidia-smi shows and `memory_allocated` does not.
+/// Reports reserved but unused memory: the difference between nvidia-smi and `memory_allocated`.
 pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     let n = p.device.events.len() as u32;
     let Some((idle, reserved, used, range)) = (match n {
@@ -317,7 +317,7 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     }) else {
         return Vec::new();
     };
-    // What was never in use at once is a matter of sizes, not of a cache that was needed before.
+    // Memory that was never in use at once is a matter of sizes, not of a cache that was needed before.
     let was_used = range.is_none() || p.tables.curves.peak(Quantity::Active).0.saturating_mul(2) > reserved;
     let is_much = idle.saturating_mul(2) >= reserved || (idle >= 2 * GIBIBYTE && idle.saturating_mul(4) >= reserved);
     if idle < GIBIBYTE || !is_much || !was_used {
@@ -349,29 +349,29 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Idle, reserved and used bytes, and the events they are of (`None` for a state without history).
+/// Idle, reserved and used bytes, and the range of events (`None` for a state without history).
 type Idle = (u64, u64, u64, Option<(u32, u32)>);
 
-/// Idle over the whole last half, because between steps part of the cache is unused in every run. In training it begins where a step
-/// does: what only the first part of a step uses, the next step uses again.
+/// Memory idle over the whole second half, because between steps part of the cache is unused in every run. In training the range
+/// begins at a step boundary: what only the first part of a step uses, the next step uses again.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
     let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
     let from = p.steps.of(n / 2).filter(|_| trains).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
     let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[from, n]);
     let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[from, n]);
     let (used, reserved) = (used.first()?.max, reserved.first()?.min);
-    // What is free in private pools no empty_cache gives back.
+    // `empty_cache` does not release free memory in private pools.
     let idle = reserved.saturating_sub(used).saturating_sub(free_in_private_pools(p, n - 1));
     Some((idle, reserved, used, Some((from, n - 1))))
 }
 
-/// Segments that are wholly free, for a recording without history.
+/// Wholly free segments, for a recording without history.
 fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
     let state = crate::diagnose::oom::closest(p.device, p.tables)?;
     Some((state.releasable, state.reserved, state.active, None))
 }
 
-/// A few huge equal blocks taken at the start and held to the end: a cache of keys and values reserved by design.
+/// Reports a few huge equal blocks held from the start to the end: a key-value cache reserved by design.
 pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
@@ -382,7 +382,7 @@ pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
         let gone = lifetimes.gone(block.lifetime);
         let born = lifetimes.born(block.lifetime);
         let held = if born == NO_EVENT { n } else { gone.min(n) - born };
-        // Equal blocks that stay are most often weights: only code of a cache tells one.
+        // Equal blocks that stay are usually weights; only the code of a cache identifies a cache.
         let is_cache = p.roles.of(block.lifetime) == Role::KvCache;
         if is_cache && gone == NO_EVENT && u64::from(held) * 10 >= u64::from(n) * 8 {
             by_size.entry(block.size).or_default().push(block.lifetime);
@@ -422,7 +422,7 @@ pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Pinned host memory rounded far above what was asked for.
+/// Reports pinned host memory rounded far above the requested size.
 pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     if p.device.id.kind != DeviceKind::Host {
         return Vec::new();

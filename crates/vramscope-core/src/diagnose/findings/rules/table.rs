@@ -1,29 +1,29 @@
-//! What a rule is, and the table of all of them that the documentation holds.
+//! The description of a rule, and the table of all rules for the documentation.
 
 use super::RULES;
 use crate::diagnose::findings::{Class, Finding, RuleInput};
 
-/// One rule, as the code applies it and as the table of rules tells it.
+/// One rule, as applied by the code and described in the table of rules.
 #[derive(Clone, Copy)]
 pub struct Rule {
     /// Stable name, as in [`Finding::rule`].
     pub name: &'static str,
-    /// Where its findings rank.
+    /// The class by which its findings rank.
     pub class: Class,
-    /// What it finds, in a few words.
+    /// What it reports, in a few words.
     pub finds: &'static str,
-    /// Condition under which it makes a finding, for the table of rules.
+    /// The condition for a finding, as in the table of rules.
     pub when: &'static str,
-    /// Rows of the list of diagnoses, or classifiers, that the condition comes from.
+    /// Origin of the condition: rows or classifiers of the list in `docs/FINDINGS.md`, or own measurements.
     pub source: &'static str,
-    /// Of the published recordings in which it made a finding, how many have the same label; empty if it made none.
+    /// Among published recordings with its finding, how many have the same label; empty if it made no finding.
     pub measured: &'static str,
-    /// Sample recording in which the tests expect its finding.
+    /// Sample recording on which the tests expect its finding.
     pub shown_by: &'static str,
     pub(in crate::diagnose::findings) run: fn(&RuleInput<'_>) -> Vec<Finding>,
 }
 
-/// The table of rules as Markdown: what the documentation holds.
+/// The table of rules as Markdown, for the documentation.
 pub fn as_table() -> String {
     let mut out =
         String::from("| rule | class | finds | when | right | source | shown in tests by |\n|---|---|---|---|---|---|---|\n");

@@ -1,4 +1,4 @@
-//! Gradients of weights that no optimizer updates: a teacher or a frozen network that is run like the model that trains.
+//! Gradients of weights that no optimizer updates: a teacher or a frozen network that is run like the trained model.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,32 +13,32 @@ use crate::model::StackId;
 use crate::tables::{LifetimeId, NO_EVENT};
 use crate::units::{Bytes, MEBIBYTE, counted};
 
-/// Fewer gradients than this are chance.
+/// Fewer gradients than this may be chance.
 const FEWEST: usize = 4;
-/// State of at most so many bytes is a number and belongs to no size.
+/// State of at most this many bytes is a single number and is not matched by size.
 const NUMBER: u64 = 8;
-/// Gradients of fewer bytes are not worth a finding.
+/// Smaller gradients are not worth a finding,
 const LEAST_GRADIENTS: u64 = 16 * MEBIBYTE;
-/// Without activations of their own they are from here on.
+/// or below this size if they have no activations of their own.
 const LEAST_ALONE: u64 = 32 * MEBIBYTE;
 
-/// The gradients that live after a backward pass, by what the optimizer keeps for blocks of their size.
+/// The gradients live after a backward pass, by the optimizer state for blocks of their size.
 struct Gradients {
-    /// Of sizes for which it keeps nothing.
+    /// Gradients of sizes without state.
     untrained: Vec<LifetimeId>,
-    /// All that it keeps nothing for, with those of sizes that trained weights have too.
+    /// Number of all gradients without state, including those whose size trained weights have too.
     blocks: usize,
     bytes: u64,
-    /// Sizes for which it keeps as much as for every weight.
+    /// Sizes with as much state as every weight needs.
     trained: FxHashSet<u64>,
-    /// When the last was made of a size for which it keeps as much as for every weight.
+    /// The event at which the last gradient of such a size was made.
     last_trained: u32,
-    /// A second model has the same sizes, and of each half of the gradients are used: so many.
+    /// If a second model has the same sizes and only one half of the gradients is used: their number.
     of_twin: Option<usize>,
 }
 
-/// Gradients for which the optimizer keeps no state, though it keeps some for the others, in blocks of their size, after a backward
-/// pass from one event to another.
+/// Gradients without optimizer state after a backward pass (from one event to another), although the optimizer keeps state for
+/// others; matched by block size.
 fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> {
     const MOST_STATES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
@@ -47,10 +47,10 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
         let ids = (0..lifetimes.len() as u32).map(LifetimeId);
         ids.filter(move |&id| p.roles.of(id) == role && lifetimes.gone(id) >= after)
     };
-    // What was zeroed in place is older than the pass.
+    // Gradients that were zeroed in place are older than the pass.
     let is_made = |id: &LifetimeId| lifetimes.born(*id) == NO_EVENT || lifetimes.born(*id) < after;
     let mut made: Vec<LifetimeId> = live(Role::Gradients).filter(is_made).collect();
-    // What the pass only adds to, the optimizer's zero_grad() did not free.
+    // Gradients that the pass only adds to were not freed by the optimizer's zero_grad().
     made.sort_by_key(|&id| !(from..after).contains(&lifetimes.born(id)));
     let mut of_size: FxHashMap<u64, (usize, usize)> = FxHashMap::default();
     made.iter().for_each(|&id| of_size.entry(size(id)).or_default().0 += 1);
@@ -58,15 +58,15 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     for id in live(Role::OptimizerState) {
         match of_size.get_mut(&size(id)) {
             Some(of) => of.1 += 1,
-            // A counter of steps is a number.
+            // A step counter is a single number.
             None => unmatched += usize::from(size(id) > NUMBER),
         }
     }
-    // Adam keeps two blocks for each weight, SGD with momentum one. Two models may have weights of one size.
+    // Adam keeps two blocks per weight, SGD with momentum one. Two models may have weights of one size.
     let exact =
         |&(gradients, states): &(usize, usize)| states > 0 && states % gradients == 0 && states / gradients <= MOST_STATES;
     let each = of_size.values().copied().filter(exact).map(|(gradients, states)| states / gradients).max()?;
-    // An optimizer that keeps two blocks for a weight and has one for each gradient updates every other one: a model and its twin.
+    // An optimizer that keeps two blocks per weight but has one per gradient updates every other one: a model and its twin.
     let keeps_two = || optimizer(p, live(Role::OptimizerState)).is_some_and(|name| ["AdamW", "NAdam", "RAdam"].contains(&name));
     let is_twin = each == 1 && keeps_two();
     let each = if is_twin { 2 } else { each };
@@ -77,7 +77,7 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
         let (gradients, states) = of(id);
         let nth = seen.entry(size(id)).or_default();
         *nth += 1;
-        // The backward pass of the model that is called last comes first, and a reference is called before.
+        // The backward pass visits the model that was called last first; a reference model is called before the trained one.
         if states == 0 || (is_twin && states == gradients && *nth * each > states) {
             untrained.push(id);
         } else if states == gradients * each || (is_twin && states == gradients) {
@@ -87,9 +87,9 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     let without = |(gradients, states): (usize, usize)| gradients.saturating_sub(states.div_ceil(each));
     let blocks = of_size.values().map(|&of| without(of)).sum();
     let bytes = of_size.iter().map(|(size, &of)| size * without(of) as u64).sum();
-    // A head alone trains, or an image that the network looks at: few match, and all of the state does.
+    // If only an output layer is trained, or an input image, few gradients match but all of the state does.
     let fewest = if unmatched == 0 { 1 } else { FEWEST };
-    // Adafactor keeps a row and a column for a matrix, and a whole block for vectors alone: it updates them all.
+    // Adafactor keeps a row and a column per matrix, and a whole block only for vectors; it updates all of them.
     if untrained.iter().map(|&id| size(id)).min() > trained.iter().map(|&id| size(id)).max() {
         return None;
     }
@@ -100,18 +100,18 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
     is_enough.then_some(Gradients { untrained, blocks, bytes, trained, last_trained, of_twin })
 }
 
-/// Gradients that nothing uses, and where their own backward pass comes last the activations that only they need.
+/// Reports gradients that nothing uses, plus the activations that only they need, if their own backward pass comes last.
 pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let runs = &p.roles.anatomy.phases.runs;
-    // The state must be there: a backward pass after an optimizer's step, at the peak or the first after it.
+    // State must exist already: use a backward pass after an optimizer step, at the peak or the first after it.
     let Some(first_step) = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events.1) else {
         return Vec::new();
     };
     let is_one =
         |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
     let Some((from, to)) = runs.iter().find(is_one).map(|run| run.events) else { return Vec::new() };
-    // The optimizer keeps its state for the fp32 copies, whose sizes are others.
+    // The optimizer keeps state for the fp32 copies, which have other sizes.
     if p.at_peak.blocks.iter().any(|b| p.roles.is_master_copy(b.lifetime)) {
         return Vec::new();
     }
@@ -129,15 +129,15 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         graph.iter().filter(|&&id| is_counted(id)).map(|&id| lifetimes.block_size(id)).sum()
     };
     let kept = held(&|_| true);
-    // Where a gradient that is used comes last, the backward pass goes on through the layers that do not train.
+    // If a used gradient comes last, the backward pass also runs through the layers that are not trained.
     let is_apart = kept >= LEAST;
-    // What the Overview shows at the peak, where that is in this pass.
+    // The bytes shown at the peak in the Overview, if the peak is in this pass.
     let kept = match held(&|id| lifetimes.gone(id) > p.peak_event) {
         _ if !is_apart => 0,
         0 => kept,
         at_peak => at_peak.min(kept),
     };
-    // Without the graph nothing is computed after the last gradient that is used, in no step.
+    // Without the graph, nothing is computed after the last used gradient, in any step.
     let mut unused: Vec<(u32, u32)> = Vec::new();
     for run in runs.iter().filter(|run| is_apart && run.phase == Phase::Backward) {
         let is_used = |id: &LifetimeId| p.roles.of(*id) == Role::Gradients && found.trained.contains(&size(*id));
@@ -155,12 +155,12 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         _ => size,
     };
     let saving = if is_apart {
-        // Every step makes the same.
+        // Every step makes the same blocks.
         let all = (0..lifetimes.len() as u32).map(LifetimeId);
         let stacks: FxHashSet<StackId> = all.filter(|&id| of_graph(id)).filter_map(|id| p.stack_of(id)).collect();
         let is_of_graph = |id| p.roles.of(id) == Role::Activations && p.stack_of(id).is_some_and(|s| stacks.contains(&s));
         let of_next = made_by_next_layer(p, is_of_graph);
-        // What the last layers make goes with the end of their pass.
+        // Blocks of the last layers are freed at the end of their pass.
         let mut pass_ends: FxHashMap<Option<usize>, u32> = FxHashMap::default();
         for id in (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_of_graph(id)) {
             pass_ends.insert(p.steps.of(lifetimes.born(id)), lifetimes.born(id) + 1);

@@ -129,8 +129,8 @@ impl<'a> Decoder<'_, '_, 'a> {
         Some((p, id, entry))
     }
 
-    /// The value of a key that this version does not know: `Some(None)` for one that says nothing, as None or an empty list; `None` for
-    /// one that only the general decoder reads.
+    /// The value of a key that this version does not know: `Some(None)` for one that says nothing, as None or an empty list; `None`
+    /// for one that only the general decoder reads.
     fn plain(&mut self, p: &mut usize, id: &mut u64) -> Option<Option<Plain<'a>>> {
         let b = self.bytes;
         let value = match b[*p] {

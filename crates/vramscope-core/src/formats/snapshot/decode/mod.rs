@@ -1,5 +1,4 @@
-//! Decodes trace entries from bytes into columns. The usual entries of each writer are decoded directly; all others take the
-//! general way through a small tree.
+//! Decodes trace entries from bytes into columns. Usual entries are decoded directly; all others through a small tree.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -27,8 +26,7 @@ const FRAMES: usize = 1 << 13;
 /// Events per preview point.
 const PREVIEW_EVENTS: u32 = 4096;
 
-/// Shared by all threads: the file, and the tables that assign ids to values. A thread asks a table only for values that it has
-/// not seen before.
+/// Shared by all threads: the file, and the tables that assign ids to values. A thread asks a table only for values new to it.
 pub(super) struct Shared<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) memo: MemoIndex,
@@ -46,7 +44,6 @@ struct Atom<'a> {
     action: Action,
 }
 
-/// The result of decoding one part.
 #[derive(Default)]
 pub(super) struct Decoded {
     /// Number of events written, from the first slot on.
@@ -62,7 +59,6 @@ pub(super) struct Decoded {
     pub(super) net: (i64, i64),
 }
 
-/// Caches of one thread.
 #[derive(Default)]
 pub(super) struct Worker<'a> {
     near_atoms: Vec<(u64, Option<Atom<'a>>)>,
@@ -97,7 +93,6 @@ impl Worker<'_> {
     }
 }
 
-/// Decodes one part into its slots.
 pub(super) fn part<'a>(shared: &Shared<'a>, worker: &mut Worker<'a>, part: &Part, slots: Slots<'_>) -> Decoded {
     let mut decoder = Decoder { shared, bytes: shared.bytes, worker, slots, out: Decoded::default(), left_out: 0, peak: (0, 0) };
     for range in &part.ranges {

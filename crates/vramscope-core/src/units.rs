@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+/// The no-break space between a number and its unit.
 pub const NBSP: char = '\u{a0}';
 
 const KIB: f64 = 1024.0;

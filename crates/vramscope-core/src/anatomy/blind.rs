@@ -139,7 +139,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
 fn older(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes, of: &mut [Decided]) {
     let is_open = |id: &LifetimeId| {
         let (role, because) = of[id.0 as usize];
-        case.born(*id) == NO_EVENT && (role == Role::Unknown || because == Because::OlderByCount) && !is_cublas_size(case.size(*id))
+        case.born(*id) == NO_EVENT
+            && (role == Role::Unknown || because == Because::OlderByCount)
+            && !is_cublas_size(case.size(*id))
     };
     let mut stays = older_model::Stays::default();
     for &id in model.iter().filter(|id| is_open(id)) {

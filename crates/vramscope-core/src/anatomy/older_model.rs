@@ -1,5 +1,7 @@
 //! The model from before the history: distinguishes weights, gradients and optimizer state by the number of blocks of each size.
 
+use std::cmp::Reverse;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::case::{Case, Decided, Sizes, has_adam, is_cublas_size, is_workspace_size, keeps_one};
@@ -96,6 +98,7 @@ pub(super) fn decide(
     let results = if gradients.is_empty() { FxHashSet::default() } else { large_sizes_of_forward(case) };
     // Weights have gradients. If a size has none, one or two blocks of it are results of a forward pass that a variable holds.
     let is_result = |size: u64, n: usize| n <= 2 && results.contains(&size) && !gradients.contains_key(&size);
+    let ranges = ranges(case.device);
     let mut of = Vec::new();
     let model: Vec<LifetimeId> = stays.values().flatten().copied().collect();
     let data = if gradients.is_empty() { FxHashSet::default() } else { data(case, &model, gradients) };
@@ -104,10 +107,10 @@ pub(super) fn decide(
             of.extend(list.into_iter().map(|id| (id, (Role::Inputs, Because::HasNoGradient))));
             continue;
         }
-        // The driver allocates segments downwards, and a segment's blocks are allocated upwards; weights were made first.
+        // The driver takes ranges of addresses from above to below, and fills each upwards; weights were made first.
         list.sort_by_key(|&id| {
             let address = case.tables.lifetimes.address(case.device, id);
-            (std::cmp::Reverse(segment_of(case.device, address)), address)
+            (Reverse(range_of(case.device, &ranges, address)), address)
         });
         let all = count(size, &list);
         let (weights, each) = match gradients.get(&size) {
@@ -241,9 +244,21 @@ fn divides(n: usize, size: u64, count: usize) -> bool {
     count.is_multiple_of(n) || (count % n == 1 && count > n && is_workspace_size(size))
 }
 
-/// The start of the segment that holds an address in the end state; the address itself if none does.
-fn segment_of(device: &DeviceRecording, address: u64) -> u64 {
+/// For each segment of the end state the start of its range: of all segments that adjoin each other.
+fn ranges(device: &DeviceRecording) -> Vec<u64> {
+    let mut ranges: Vec<u64> = Vec::with_capacity(device.segments.len());
+    let mut end = None;
+    for segment in &device.segments {
+        let begin = ranges.last().copied().filter(|_| end == Some(segment.address)).unwrap_or(segment.address);
+        ranges.push(begin);
+        end = segment.address.checked_add(segment.size);
+    }
+    ranges
+}
+
+/// The start of the range that holds an address; the address itself if none does.
+fn range_of(device: &DeviceRecording, ranges: &[u64], address: u64) -> u64 {
     let at = device.segments.partition_point(|s| s.address <= address).checked_sub(1);
-    let segment = at.and_then(|i| device.segments.get(i));
-    segment.filter(|s| address - s.address < s.size).map_or(address, |s| s.address)
+    let at = at.filter(|&i| address - device.segments[i].address < device.segments[i].size);
+    at.and_then(|i| ranges.get(i)).copied().unwrap_or(address)
 }

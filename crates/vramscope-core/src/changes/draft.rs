@@ -163,10 +163,10 @@ impl<'a> Draft<'a> {
         let forward = self.which(|r| r.step == step && r.phase == Phase::Forward && r.born != NEVER);
         let most = forward.iter().map(|&r| self.size(r)).max().unwrap_or(0);
         let large: Vec<u64> = forward.iter().map(|&r| self.size(r)).filter(|s| *s * 5 >= most * 2).collect();
-        // The last token of each sequence has no label, so the cast may cover slightly fewer tokens.
+        // The last token of each sequence has no label, so the cast may cover slightly fewer tokens; blocks are rounded up.
         let of_loss =
             |size: u64| forward.iter().any(|&r| self.size(r) == size && is_of_loss(self.program, self.rows[r as usize].of));
-        let is_twice = |a: u64, b: u64| b > a + a * 9 / 10 && b <= 2 * a && of_loss(b);
+        let is_twice = |a: u64, b: u64| b.abs_diff(2 * a) <= a / 10 && of_loss(b);
         if large.windows(2).any(|w| is_twice(w[0], w[1])) { 2 } else { 4 }
     }
 

@@ -62,6 +62,12 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 }
                 continue;
             };
+            // Nothing is allocated between a call and one that it passes its result to.
+            let next = found.instances.get(i + 1).map(|next| draft.rows[next.all[0] as usize].born);
+            let is_passed_on = |&row: &u32| next.is_some_and(|at| at == instance.end && draft.rows[row as usize].freed > at);
+            if let Some(input) = instance.dropped.filter(is_passed_on) {
+                edits.free_at(draft, input, begin);
+            }
             let is_kept = |row: u32| instance.inner.contains(&row) || (saves_result && instance.result == Some(row));
             // Recomputation stops after the last tensor that the backward pass needs.
             let stop = instance.all.iter().rposition(|&row| is_kept(row)).map_or(0, |at| at + 1);

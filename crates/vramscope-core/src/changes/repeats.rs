@@ -1,5 +1,6 @@
 //! Finds modules that a forward pass calls repeatedly: the layers that can be checkpointed.
 
+use std::cmp::Reverse;
 use std::hash::BuildHasher;
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -9,8 +10,9 @@ use super::requests::NEVER;
 use crate::anatomy::modules::module_class;
 use crate::anatomy::{Phase, Role};
 use crate::formats::kineto::OPERATOR_FILE;
+use crate::inference::scripted::Ask;
 use crate::model::{Frame, FrameId, StackId, StackTable, StrId};
-use crate::tables::naming::{is_compiled, is_of_operators};
+use crate::tables::naming::{is_compiled, is_framework, is_of_operators};
 use crate::units::counted;
 
 /// One call of a module.
@@ -26,6 +28,8 @@ pub(super) struct Instance {
     pub(super) inner: Vec<u32>,
     /// Its result, which is passed to the next call.
     pub(super) result: Option<u32>,
+    /// Its result, if no graph keeps that: a checkpoint around the next call does.
+    pub(super) dropped: Option<u32>,
 }
 
 /// A repeated module.
@@ -43,12 +47,15 @@ pub(super) struct Repeated {
 /// without a match finds nothing, because another module would be a wrong answer. The error then lists the names that exist.
 pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<Repeated, String> {
     let mut all = candidates(draft, pass);
-    all.sort_by_key(|c| std::cmp::Reverse(c.rank()));
+    all.sort_by_key(|c| Reverse((!c.may_be_loop, c.rank())));
     if all.is_empty() {
         return Err(NOTHING_REPEATS.to_owned());
     }
     let stacks = draft.program.stacks;
-    let Some(name) = name else { return Ok(all.swap_remove(0).repeated()) };
+    let Some(name) = name else {
+        let of_switch = all.iter().position(|c| SWITCHED.iter().any(|&(file, function)| c.calls(stacks, file, function)));
+        return Ok(all.swap_remove(of_switch.unwrap_or(0)).repeated());
+    };
     match all.iter().position(|c| c.is_named(stacks, name)) {
         Some(at) => Ok(all.swap_remove(at).repeated()),
         None => Err(not_named(stacks, name, &all)),
@@ -60,31 +67,48 @@ pub(super) const NOTHING_REPEATS: &str = "no module of the forward pass repeats"
 /// Most names to list in a message.
 pub(super) const MOST_NAMES: usize = 5;
 
+/// Functions that a library's own switch checkpoints instead of whole layers. A layer of DenseNet is given a list that grows after the
+/// call, so it can not run again.
+const SWITCHED: [(&str, &str); 2] =
+    [("torchvision/models/densenet.py", "bn_function"), ("timm/models/densenet.py", "bottleneck_fn")];
+
 /// Number of lines of a function that are tried as the first line of a call.
-const MOST_BEGINS: usize = 4;
+const MOST_BEGINS: usize = 12;
 /// A layer allocates at no fewer lines than this.
 const FEWEST_LINES: usize = 3;
 
-/// The line may call layers of so many kinds, as the encoder's and the decoder's.
+/// Most kinds of layers that one line calls, such as those of an encoder and those of a decoder.
 const MOST_KINDS: usize = 4;
 
 /// A frame whose calls repeat.
 struct Candidate {
     frame: FrameId,
+    /// File and name of the function that is called.
+    callee: Option<(StrId, StrId)>,
     /// Bytes that need not be kept with checkpointing.
     saved: u64,
-    rows: usize,
-    /// How far out the frame is in its stacks.
+    /// Blocks below the frame that are in none of its calls.
+    others: usize,
+    /// The frame's place in its stacks, from the allocation outwards.
     height: usize,
+    /// True if one call with a loop in it looks like several.
+    may_be_loop: bool,
+    /// True if the program's own code makes the call, not a library.
+    is_own: bool,
     /// The lines that call it, in order.
     places: Vec<String>,
     instances: Vec<Instance>,
 }
 
 impl Candidate {
-    /// Of frames with the same calls the outermost is the one to change.
-    fn rank(&self) -> (u64, usize, usize, FrameId) {
-        (self.saved, self.rows, self.height, self.frame)
+    /// Several frames may have the same calls: a function that only passes its argument on, and the line that calls it. The user can
+    /// change their own line, and that of the loop rather than the one that calls the loop.
+    fn rank(&self) -> (u64, bool, Reverse<usize>, usize, FrameId) {
+        (self.saved, self.is_own, Reverse(self.others), self.height, self.frame)
+    }
+
+    fn calls(&self, stacks: &StackTable, file: &str, function: &str) -> bool {
+        self.callee.is_some_and(|(f, name)| stacks.text(name) == function && stacks.text(f).replace('\\', "/").ends_with(file))
     }
 
     fn repeated(self) -> Repeated {
@@ -183,7 +207,7 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         });
         outside.or_else(|| stacks.frame(call.0)).map(|f| stacks.location(f))
     };
-    let candidate = |call: &Call, rows: usize, instances: Vec<Instance>| {
+    let candidate = |call: &Call, rows: &[Below], instances: Vec<Instance>| {
         let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
         // The backward pass recomputes one call at a time.
         let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
@@ -195,9 +219,12 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
                 places.push(place);
             }
         }
-        let height = height(call, *instances.first()?.all.first()?)?.0;
+        let (height, frames) = height(call, *instances.first()?.all.first()?)?;
+        let is_own = frames.get(height).and_then(|&f| stacks.frame(f)).is_some_and(|f| !is_framework(stacks, f));
+        let others = rows.len().saturating_sub(instances.iter().map(|i| i.all.len()).sum());
+        let may_be_loop = may_be_loop(rows, &instances);
         let is_one = saved > 0 && !places.is_empty();
-        is_one.then(|| Candidate { frame: call.0, saved, rows, height, places, instances })
+        is_one.then(|| Candidate { frame: call.0, callee: call.2, saved, others, height, may_be_loop, is_own, places, instances })
     };
     // A module of another class, with a function of the same name in the same file, may be called first.
     let best = |call: &Call, rows: &[Below]| {
@@ -209,7 +236,7 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         }
         let of_begin = |&begin: &usize| {
             let rows = &rows[begin..];
-            let of = |starts: &Vec<usize>| candidate(call, rows.len(), split(draft, rows, starts, end)?);
+            let of = |starts: &Vec<usize>| candidate(call, rows, split(draft, rows, starts, end)?);
             starts(rows).iter().filter_map(of).max_by_key(Candidate::rank)
         };
         // If both give the same number of calls, the later one begins in the middle of a call.
@@ -220,15 +247,23 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     };
     // One line may call layers of several kinds, one after the other or in turn.
     let of_all_kinds = |(call, rows): (Call, Vec<Below>)| {
-        let (all, mut rest, mut instances) = (rows.len(), rows, Vec::new());
-        for _ in 0..MOST_KINDS {
-            let Some(kind) = best(&call, &rest) else { break };
-            let taken: FxHashSet<u32> = kind.instances.iter().flat_map(|i| i.all.iter().copied()).collect();
+        let mut first = best(&call, &rows)?;
+        let (mut rest, mut last, mut has_several) = (rows.clone(), first.instances.clone(), false);
+        for _ in 1..MOST_KINDS {
+            let taken: FxHashSet<u32> = last.iter().flat_map(|i| i.all.iter().copied()).collect();
             rest.retain(|r| !taken.contains(&r.row));
-            instances.extend(kind.instances);
+            let Some(kind) = best(&call, &rest) else { break };
+            last = kind.instances;
+            if kind.places.iter().all(|place| first.places.contains(place)) {
+                first.instances.extend(last.iter().cloned());
+                has_several = true;
+            }
         }
-        instances.sort_by_key(|i: &Instance| i.end);
-        candidate(&call, all, instances)
+        if !has_several {
+            return Some(first);
+        }
+        first.instances.sort_by_key(|i| i.end);
+        candidate(&call, &rows, first.instances)
     };
     below.into_iter().filter_map(of_all_kinds).collect()
 }
@@ -243,7 +278,27 @@ fn around_steps(draft: &Draft<'_>) -> FxHashSet<FrameId> {
 /// A calling line, how many times it occurs further out in the stack, and the file and name of the called function.
 type Call = (FrameId, usize, Option<(StrId, StrId)>);
 
+/// True if most calls come back to a line of the function that they left, and nothing is allocated between one call and the next: they
+/// are rather the rounds of a loop in one call.
+fn may_be_loop(rows: &[Below], instances: &[Instance]) -> bool {
+    let of_row: FxHashMap<u32, &Below> = rows.iter().map(|r| (r.row, r)).collect();
+    let rows_of = |i: &Instance| i.all.iter().filter_map(|row| of_row.get(row).copied()).collect::<Vec<_>>();
+    let comes_back = |i: &&Instance| {
+        let mut lines: Vec<_> = rows_of(i).iter().map(|r| r.line).collect();
+        lines.dedup();
+        let different: FxHashSet<_> = lines.iter().collect();
+        different.len() < lines.len()
+    };
+    let follows = |pair: &&[Instance]| match (rows_of(&pair[0]).last(), rows_of(&pair[1]).first()) {
+        (Some(last), Some(first)) => !has_gap(last, first),
+        _ => false,
+    };
+    let following = instances.windows(2).filter(follows).count();
+    is_most(instances.iter().filter(comes_back).count(), instances.len()) && is_most(following, instances.len() - 1)
+}
+
 /// A block made in a call.
+#[derive(Clone, Copy)]
 struct Below {
     row: u32,
     /// Its place among all blocks of the pass that have a stack.
@@ -277,7 +332,8 @@ fn is_most(part: usize, of: usize) -> bool {
 fn starts(rows: &[Below]) -> Vec<Vec<usize>> {
     let Some(&Below { inner: first, line, .. }) = rows.first() else { return Vec::new() };
     let where_after = |is_over: &dyn Fn(&Below) -> bool| -> Vec<usize> {
-        (0..rows.len()).filter(|&i| rows[i].inner == first && (i == 0 || is_over(&rows[i - 1]))).collect()
+        let is_first = |i: usize| i == 0 || is_over(&rows[i - 1]) || has_gap(&rows[i - 1], &rows[i]);
+        (0..rows.len()).filter(|&i| rows[i].inner == first && is_first(i)).collect()
     };
     // A line may make several consecutive blocks.
     let all = where_after(&|before| before.inner != first);
@@ -307,27 +363,40 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
         let stop = starts.get(i + 1).copied().unwrap_or(rows.len());
         let own = without_a_gap(own_rows(draft, &rows[start..stop], &usual));
         let stop = start + own.len();
-        let end = rows.get(stop).map_or_else(
-            || own.last().map_or(0, |r| draft.rows[r.row as usize].born + 1),
-            |next| draft.rows[next.row as usize].born,
-        );
+        let end = match (own.last(), rows.get(stop)) {
+            (Some(last), Some(next)) if !has_gap(last, next) => draft.rows[next.row as usize].born,
+            (last, _) => last.map_or(0, |r| draft.rows[r.row as usize].born + 1),
+        };
         // A library's workspace is made only once, by the first call that needs it.
         let is_made_once = |row: Draw| row.role == Role::Workspaces && row.freed > forward_end;
         calls.push((own.iter().filter(|r| !is_made_once(draft.rows[r.row as usize])).collect(), end));
     }
-    let line = result_line(draft, &calls, forward_end);
+    let drops_result =
+        calls.iter().filter(|(own, _)| own.last().is_some_and(|last| is_dropped(draft, last, forward_end))).count();
+    let keeps_result = !is_most(drops_result, calls.len());
+    let line = result_line(draft, &calls, forward_end).filter(|_| keeps_result);
     let last = calls.len() - 1;
     let instance = |(i, (own, end)): (usize, (Vec<&Below>, u32))| {
         let kept: Vec<&Below> = own.iter().copied().filter(|r| draft.rows[r.row as usize].freed > forward_end).collect();
         let of_line: Vec<&Below> = kept.iter().copied().filter(|r| Some(r.inner) == line).collect();
         let of_line = result_of(draft, &of_line, forward_end);
         // A call may end with another line than most, as without dropout. The last call's result may not be kept at all.
-        let result = of_line.or_else(|| result_of(draft, &own, forward_end).filter(|_| i < last)).map(|r| r.row);
+        let any = || result_of(draft, &own, forward_end).filter(|_| keeps_result && i < last);
+        let result = of_line.or_else(any).map(|r| r.row);
         let inner = kept.iter().map(|r| r.row).filter(|&row| Some(row) != result).collect();
         let (all, lines) = own.iter().map(|r| (r.row, r.inner)).unzip();
-        Instance { all, lines, end, inner, result }
+        let dropped = own.last().map(|r| r.row).filter(|_| !keeps_result);
+        Instance { all, lines, end, inner, result, dropped }
     };
     Some(calls.into_iter().enumerate().map(instance).collect())
+}
+
+/// True for what a call makes last if the program uses it and lets it go before the backward pass, as a sum with the call's input does: that
+/// is the result, and no graph keeps it.
+fn is_dropped(draft: &Draft<'_>, last: &Below, forward_end: u32) -> bool {
+    let row = draft.rows[last.row as usize];
+    let is_used = || draft.asks[row.born as usize + 1..row.freed as usize].iter().any(|ask| matches!(ask, Ask::Alloc(_)));
+    row.freed != NEVER && row.freed <= forward_end && is_used()
 }
 
 /// The first and last line at which most calls of the function allocate; `None` if it allocates at no lines of its own.
@@ -355,8 +424,11 @@ fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>
 
 /// The rows up to where the program allocates outside of the call: there it is over.
 fn without_a_gap(rows: &[Below]) -> &[Below] {
-    let gap = rows.windows(2).position(|pair| pair[1].order > pair[0].order + 1);
-    gap.map_or(rows, |at| &rows[..=at])
+    rows.windows(2).position(|pair| has_gap(&pair[0], &pair[1])).map_or(rows, |at| &rows[..=at])
+}
+
+fn has_gap(before: &Below, after: &Below) -> bool {
+    after.order > before.order + 1
 }
 
 /// The line that makes the results of most calls.

@@ -137,6 +137,7 @@ impl<'a> Requests<'a> {
         Arc::clone(&self.known)
     }
 
+    /// The device whose requests these are.
     pub fn device(&self) -> &'a DeviceRecording {
         self.device
     }

@@ -148,6 +148,7 @@ impl From<StackTable> for StackTableBuilder {
 }
 
 impl StackTableBuilder {
+    /// An empty table.
     pub fn new() -> Self {
         Self::default()
     }

@@ -124,6 +124,12 @@ pub(super) fn checkpointing_of(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> (&'sta
             "timm then checkpoints each block. Or use a smaller micro-batch with accumulation.",
         );
     }
+    if is_most("torchvision/models/densenet.py") {
+        return (
+            "torchvision.models.densenet121(memory_efficient=True)",
+            "Add it to the call that you have: torchvision then checkpoints the first half of each layer. Or use a smaller micro-batch with accumulation; BatchNorm then sees fewer samples at once.",
+        );
+    }
     // The loop over the layers is in torchvision, so the user has no line to change.
     if is_most("torchvision/models/") {
         return (

@@ -1,6 +1,7 @@
 //! Settings that a text shows: flags of a command line, variables of the environment, arguments in code.
 
 use super::prefix::stripped;
+use super::text::captured;
 
 /// Settings kept of one text.
 const MOST: usize = 64;
@@ -34,12 +35,15 @@ fn normal(setting: &str) -> String {
     setting.to_ascii_lowercase().replace('-', "_").replace(['"', '\'', '\\'], "")
 }
 
-/// True if a text in small letters without white space turns expandable segments on; the message itself only recommends them.
+/// True if a text in small letters without white space turns expandable segments on, or says that they are; the message itself only
+/// recommends them.
 pub(super) fn expands(low: &str) -> bool {
-    low.match_indices("expandable_segments:true").any(|(at, _)| {
-        let variable = low[..at].rfind("pytorch_").filter(|from| at - from < 60);
-        variable.is_some_and(|from| !RECOMMENDED.iter().any(|word| low[..from].ends_with(word)))
-    })
+    let is_said = || captured!("expandable[_-]?(seg[a-z]?ments?)(?:is|are|was|were)?(?:enabled|turnedon|settotrue)", low);
+    low.contains("expandable") && is_said().is_some_and(|[_]| true)
+        || low.match_indices("expandable_segments:true").any(|(at, _)| {
+            let variable = low[..at].rfind("pytorch_").filter(|from| at - from < 60);
+            variable.is_some_and(|from| !RECOMMENDED.iter().any(|word| low[..from].ends_with(word)))
+        })
 }
 
 impl super::OomMessage {
@@ -77,6 +81,8 @@ mod tests {
         for (text, on) in [
             ("exportpytorch_cuda_alloc_conf=max_split_size_mb:64,expandable_segments:true", true),
             ("os.environ[\"pytorch_alloc_conf\"]=\"expandable_segments:true\"", true),
+            ("itstillhappenswithexpandablesegmentsenabled", true),
+            ("withexpandablesegmentsnotenabled", false),
             ("islargetrysettingpytorch_cuda_alloc_conf=expandable_segments:truetoavoid", false),
         ] {
             assert_eq!(expands(text), on, "{text}");

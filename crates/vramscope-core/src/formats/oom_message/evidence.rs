@@ -140,9 +140,11 @@ fn is_example(window: &Window<'_>) -> Option<String> {
     let above = window.around(EXAMPLE, 0).to_ascii_lowercase();
     let is_item = |line: &str| captured!(r"^\s*([-*+•]|\d+\. )", line).is_some_and(|[_]| true);
     let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_listed && is_item(line));
-    let introduces = above.lines().rev().skip(1).map(str::trim).find(|line| !skipped(line));
+    let lines = || above.lines().rev().skip(1).map(str::trim);
     let is_told = |line: &&str| line.ends_with(':') && tells("introduces", line) && !tells("first person", line);
-    introduces.filter(is_told).map(str::to_owned)
+    // Of an example of several lines, above the first one.
+    let of_lines = || lines().skip_while(|line| !line.is_empty()).find(|line| !skipped(line)).filter(is_told);
+    lines().find(|line| !skipped(line)).filter(is_told).or_else(of_lines).map(str::to_owned)
 }
 
 /// Lines above an example that may introduce it.

@@ -13,7 +13,8 @@ const RECOMMENDED: [&str; 8] = ["setting", "use", "try", "using", "set", "withou
 /// The settings of a text in small letters, without leading dashes and quotes: `enforce_eager`, `max_num_seqs=8`.
 pub(super) fn settings(text: &str) -> Vec<String> {
     let is_end = |c: char| c.is_whitespace() || "`,;()[]{}|<>".contains(c);
-    let words = text.lines().flat_map(|line| stripped(line).rest.split(is_end));
+    let text = text.lines().map(|line| stripped(line).rest.replace(" = ", "=") + "\n").collect::<String>();
+    let words = text.split(is_end);
     let mut words = words.map(|word| word.trim_matches(['"', '\''])).filter(|word| !word.is_empty()).peekable();
     let (mut out, mut before) = (Vec::new(), "");
     while let Some(word) = words.next().filter(|_| out.len() < MOST) {
@@ -70,6 +71,7 @@ mod tests {
             "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n$ vllm serve x --enforce-eager --max-num-seqs 8 --dtype=half",
         );
         assert_eq!(given, ["pytorch_cuda_alloc_conf=expandable_segments:true", "enforce_eager", "max_num_seqs=8", "dtype=half"]);
+        assert_eq!(settings("  optim = \"adamw_8bit\","), ["optim=adamw_8bit"]);
         for text in [
             "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid",
             "use '--enforce-eager' in the CLI",

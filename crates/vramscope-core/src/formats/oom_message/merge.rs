@@ -55,15 +55,15 @@ fn is_announced(line: &OomMessage, error: &OomMessage) -> bool {
 fn is_cut_of(cut: &OomMessage, whole: &OomMessage) -> bool {
     let (f, g) = (&cut.figures, &whole.figures);
     let agrees = |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.bytes == y.bytes);
-    let pairs = [(f.capacity, g.capacity), (f.free, g.free), (f.allocated, g.allocated), (f.reserved, g.reserved)];
+    let pairs = [(f.capacity, g.capacity), (f.free, g.free), (f.allocated, g.allocated)];
     f.requested.is_some()
         && f.requested == g.requested
         && cut.rank == whole.rank
         && (cut.is_warning, whole.is_warning) == (false, false)
         && cut.dialect.writer == whole.dialect.writer
+        && f.unallocated.or(f.reserved).is_none()
+        && g.unallocated.or(g.reserved).is_some()
         && pairs.into_iter().all(|(x, y)| agrees(x, y))
-        && !cut.unread().is_empty()
-        && whole.unread().is_empty()
 }
 
 /// Their errors' names are printed again by the programs above them.

@@ -3,7 +3,7 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, told, words};
-use super::text::{Window, captured};
+use super::text::{Window, captured, has};
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
@@ -60,15 +60,11 @@ pub(super) fn is_source(window: &Window<'_>) -> bool {
     if line.len() > LONG || !is_of_source(line) || captured!(r"(\d ?[KMG]i?B)", line).is_some_and(|[_]| true) {
         return false;
     }
-    let (above, below) = (window.around(SOURCE, 0), window.around(0, SOURCE));
-    let lines = above.lines().chain(below.lines().skip(1)).filter(|line| !line.trim().is_empty());
-    let nearest = |mut lines: Box<dyn Iterator<Item = &str> + '_>| {
-        lines.nth(0);
-        lines.find(|line| !line.trim().is_empty()).is_none_or(is_of_source)
-    };
-    nearest(Box::new(above.lines().rev()))
-        && nearest(Box::new(below.lines()))
-        && lines.filter(|l| is_surely_source(l)).count() > 1
+    let is_told = |line: &&str| !line.trim().is_empty();
+    let above: Vec<&str> = window.around(SOURCE, 0).lines().rev().filter(is_told).collect();
+    let below: Vec<&str> = window.around(0, SOURCE).lines().skip(1).filter(is_told).collect();
+    let nearest = above.get(1).into_iter().chain(below.first());
+    nearest.copied().all(is_of_source) && above.iter().chain(&below).filter(|line| is_surely_source(line)).count() > 1
 }
 
 /// Lines above and below that show whether a line is one of source code.
@@ -79,9 +75,7 @@ fn is_of_source(line: &str) -> bool {
     let line = line.trim();
     is_surely_source(line)
         || line.ends_with(['{', '}', '(', ',', '+', '\\', '[', ']'])
-        || ["return ", "raise ", "assert ", "if ", "else ", "@", "import ", "from ", "try", "]", ")"]
-            .iter()
-            .any(|word| line.starts_with(word))
+        || "return |raise |assert |if |else |@|import |from |try|]|)".split('|').any(|word| line.starts_with(word))
         || super::text::contains(line, "= ")
             && captured!(r"^(?:[A-Za-z_][A-Za-z0-9_:<>&*, ]* )?([A-Za-z_][A-Za-z0-9_.>\[\]-]*) [-+|]?= \S", line)
                 .is_some_and(|[_]| true)
@@ -90,18 +84,13 @@ fn is_of_source(line: &str) -> bool {
 /// True for a line that nothing but source code has.
 fn is_surely_source(line: &str) -> bool {
     let line = line.trim();
-    let is_block = |ends: char, heads: &[&str]| line.ends_with(ends) && heads.iter().any(|head| line.starts_with(head));
-    [";", "*/", ") {", "else {", "try {", "\"\"\""].iter().any(|end| line.ends_with(end))
-        || ["//", "/*", "#include", "#define"].iter().any(|begin| line.starts_with(begin))
-        || [" // ", " ///"].iter().any(|comment| line.contains(comment))
-        || is_block(
-            ':',
-            &["def ", "class ", "if ", "elif ", "else", "for ", "while ", "with ", "try", "except", "async ", "finally"],
-        )
-        || is_block(
-            '{',
-            &["if ", "for ", "func ", "fn ", "pub ", "impl ", "struct ", "class ", "enum ", "namespace ", "switch ", "match "],
-        )
+    const BLOCKS: &str =
+        "if |for |while |with |try|else|elif |except|finally|def |class |func |fn |pub |impl |struct |enum |switch ";
+    let begins = |heads: &str| heads.split('|').any(|head| line.starts_with(head));
+    ";|*/|) {|\"\"\"".split('|').any(|end| line.ends_with(end))
+        || begins("//|/*|#include|#define")
+        || has(line, " // | ///")
+        || line.ends_with([':', '{']) && begins(BLOCKS)
 }
 
 /// Lines above and below an example that a guide explains.
@@ -383,8 +372,8 @@ pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
 fn is_comment(window: &Window<'_>) -> bool {
-    let above = window.around(COMMENT, 0);
-    let (before, line) = above.split_at(above.len() - window.raw_line().len().min(above.len()));
+    let (above, line) = (window.around(COMMENT, 0), window.raw_line());
+    let before = above.get(..above.len().saturating_sub(line.len())).unwrap_or("");
     let is_open = || before.rfind("/*").is_some_and(|at| !before[at..].contains("*/"));
     (line.trim_start().starts_with('*') || line.contains("*/")) && is_open()
 }
@@ -464,18 +453,15 @@ fn is_entry(window: &Window<'_>) -> bool {
 
 /// True in a test that passed: of GoogleTest between its two marks, of others by the line itself.
 pub(super) fn is_passed(window: &Window<'_>) -> bool {
-    if PASSES.iter().any(|word| super::text::contains(window.raw_line(), word)) {
-        return true;
-    }
-    let mark = |line: &str| Some(line.trim_start().strip_prefix('[')?.split_once(']')?.0.trim().to_owned());
-    let is_mark = |mark: &String| ["RUN", "OK", "FAILED"].contains(&mark.as_str());
-    let above = || window.around(PASSED, 0).lines().rev().filter_map(mark).find(is_mark);
-    let below = window.around(0, PASSED).lines().skip(1).filter_map(mark).find(is_mark);
-    below.is_some_and(|b| b == "OK") && above().is_some_and(|a| a == "RUN")
+    let mark = |line: &&str| line.starts_with('[') && has(line, "[ RUN      ]|[       OK ]|[  FAILED  ]");
+    let above = || window.around(PASSED, 0).lines().rev().find(mark);
+    let below = || window.around(0, PASSED).lines().skip(1).find(mark);
+    has(window.raw_line(), PASSES)
+        || below().is_some_and(|line| line.contains("OK ]")) && above().is_some_and(|line| line.contains("RUN "))
 }
 
 /// What frameworks print in the line of a test that passed.
-pub(super) const PASSES: [&str; 5] = ["[       OK ]", " PASSED", " ... ok", "--- PASS: ", "   Passed "];
+pub(super) const PASSES: &str = "[       OK ]| PASSED| ... ok|--- PASS: |   Passed ";
 
 /// Lines above and below in which the marks of a test are searched.
 const PASSED: usize = 30;

@@ -489,7 +489,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     let mut in_prose = Vec::new();
     // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
-    let may_be_passed = evidence::PASSES.iter().any(|word| text::contains(text, word));
+    let may_be_passed = text::has(text, evidence::PASSES);
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
     // For each start, the position of the next start that ends its message.
     let nexts = engine::ends(&starts, low.len());

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 pub use super::oom::Verdict;
-use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, ProcessUse, Writer};
+use crate::formats::oom_message::{Figure, OomMessage, PeakBuffer, ProcessUse};
 use crate::units::pytorch_size;
 
 mod condition;
@@ -132,11 +132,9 @@ pub fn explain(message: &OomMessage) -> Explanation {
     let sentence = judged.sentence.strip_prefix("a ").map(|rest| format!("A {rest}")).unwrap_or(judged.sentence);
     Explanation {
         dialect: message.dialect.name(),
-        writer: match message.around {
-            // It runs llama.cpp, and its users know no other name.
-            Some(Writer::OLLAMA) => format!("Ollama ({})", message.dialect.title()),
-            _ => message.dialect.title(),
-        },
+        writer: message
+            .above()
+            .map_or_else(|| message.dialect.title(), |above| format!("{} ({})", above.title(), message.dialect.title())),
         platform: message.dialect.platform.name(),
         line: message.line,
         gpu: message.gpu,

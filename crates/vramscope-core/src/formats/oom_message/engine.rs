@@ -206,7 +206,7 @@ impl Pattern {
         let is_literal = super::evidence::is_guide(window)
             || super::evidence::is_in_code(window)
             || super::evidence::is_shown(window, self.row.anchor, has_a_card)
-            || !has_a_card && is_mentioned();
+            || !has_a_card && (is_mentioned() || super::evidence::is_source(window));
         let is_told = !is_literal
             && match self.row.trust {
                 Trust::Sure => true,

@@ -3,7 +3,7 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, told, words};
-use super::text::{Window, captured};
+use super::text::{Window, captured, has};
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
@@ -54,6 +54,45 @@ pub(super) fn is_in_code(window: &Window<'_>) -> bool {
     opens.is_some_and(|line| is_open(line.trim_end()))
 }
 
+/// True in source code: the words are in a line of it, and so are the lines around it. A size in place of a variable was printed.
+pub(super) fn is_source(window: &Window<'_>) -> bool {
+    let line = window.raw_line();
+    if line.len() > LONG || !is_of_source(line) || captured!(r"(\d ?[KMG]i?B)", line).is_some_and(|[_]| true) {
+        return false;
+    }
+    let is_told = |line: &&str| !line.trim().is_empty();
+    let above: Vec<&str> = window.around(SOURCE, 0).lines().rev().filter(is_told).collect();
+    let below: Vec<&str> = window.around(0, SOURCE).lines().skip(1).filter(is_told).collect();
+    let nearest = above.get(1).into_iter().chain(below.first());
+    nearest.copied().all(is_of_source) && above.iter().chain(&below).filter(|line| is_surely_source(line)).count() > 1
+}
+
+/// Lines above and below that show whether a line is one of source code.
+const SOURCE: usize = 3;
+
+/// True for a line that may be one of source code in a common language.
+fn is_of_source(line: &str) -> bool {
+    let line = line.trim();
+    is_surely_source(line)
+        || line.ends_with(['{', '}', '(', ',', '+', '\\', '[', ']'])
+        || "return |raise |assert |if |else |@|import |from |try|]|)".split('|').any(|word| line.starts_with(word))
+        || super::text::contains(line, "= ")
+            && captured!(r"^(?:[A-Za-z_][A-Za-z0-9_:<>&*, ]* )?([A-Za-z_][A-Za-z0-9_.>\[\]-]*) [-+|]?= \S", line)
+                .is_some_and(|[_]| true)
+}
+
+/// True for a line that nothing but source code has.
+fn is_surely_source(line: &str) -> bool {
+    let line = line.trim();
+    const BLOCKS: &str =
+        "if |for |while |with |try|else|elif |except|finally|def |class |func |fn |pub |impl |struct |enum |switch ";
+    let begins = |heads: &str| heads.split('|').any(|head| line.starts_with(head));
+    ";|*/|) {|\"\"\"".split('|').any(|end| line.ends_with(end))
+        || begins("//|/*|#include|#define")
+        || has(line, " // | ///")
+        || line.ends_with([':', '{']) && begins(BLOCKS)
+}
+
 /// Lines above and below an example that a guide explains.
 const GUIDE: usize = 16;
 
@@ -80,18 +119,21 @@ fn is_other_error(window: &Window<'_>) -> bool {
 
 /// True for an example of an error. With all figures of a card it is one only in a list, or in quotes: a report may begin with "the output:" too.
 pub(super) fn is_shown(window: &Window<'_>, words: &str, has_a_card: bool) -> bool {
-    is_example(window) && (!has_a_card || is_in_list(window))
+    is_example(window).is_some_and(|line| !has_a_card || is_in_list(window) || tells("typical", &line))
         || halves(window, words).is_some_and(|(before, _)| is_quoted_example(&before))
 }
 
-/// True for an example that the line above introduces, or the first line above the list that it is in: `a line such as:`.
-fn is_example(window: &Window<'_>) -> bool {
+/// The line that introduces an example: the one above, or the first one above the list that it is in: `a line such as:`.
+fn is_example(window: &Window<'_>) -> Option<String> {
     let is_listed = is_in_list(window);
     let above = window.around(EXAMPLE, 0).to_ascii_lowercase();
     let is_item = |line: &str| captured!(r"^\s*([-*+•]|\d+\. )", line).is_some_and(|[_]| true);
     let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_listed && is_item(line));
-    let introduces = above.lines().rev().skip(1).map(str::trim).find(|line| !skipped(line));
-    introduces.is_some_and(|line| line.ends_with(':') && tells("introduces", line) && !tells("first person", line))
+    let lines = || above.lines().rev().skip(1).map(str::trim);
+    let is_told = |line: &&str| line.ends_with(':') && tells("introduces", line) && !tells("first person", line);
+    // Of an example of several lines, above the first one.
+    let of_lines = || lines().skip_while(|line| !line.is_empty()).find(|line| !skipped(line)).filter(is_told);
+    lines().find(|line| !skipped(line)).filter(is_told).or_else(of_lines).map(str::to_owned)
 }
 
 /// Lines above an example that may introduce it.
@@ -152,10 +194,19 @@ fn is_release_note(window: &Window<'_>, before: &str, after: &str) -> bool {
     let first = before.trim_start_matches(|c: char| !c.is_alphanumeric());
     let is_past = ["fixed ", "fixes "].iter().any(|word| first.starts_with(word));
     is_past
+        || is_in_list(window) && is_among_changes(window)
         || is_in_list(window)
             && [" is now ", " are now ", " no longer "]
                 .iter()
                 .any(|words| [before, after].iter().any(|part| part.contains(words)))
+}
+
+/// True in a list of changes: `- Fix …`, `- Add …`.
+fn is_among_changes(window: &Window<'_>) -> bool {
+    let is_change = |line: &str| {
+        captured!(r"^\s*[-*+•] (?:\x60?[\w.]+\x60?: )?((?:[Ff]ix|[Aa]dd)(?:es|ed|s)?) ", line).is_some_and(|[_]| true)
+    };
+    window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
 }
 
 /// True if the sentence that has the words asks about them, and does not tell that they happened.
@@ -295,7 +346,7 @@ fn is_item(window: &Window<'_>, before: &str, after: &str) -> bool {
     let marks = |c: char| " -*+•`\"'".contains(c);
     let before = before.trim_matches(marks);
     is_in_list(window)
-        && (before.is_empty() && after.trim_start_matches(marks).starts_with(": ")
+        && (before.is_empty() && (after.trim_start_matches(marks).starts_with(": ") || after.starts_with("` for "))
             || tells("changed", before.split(' ').next().unwrap_or("")))
 }
 
@@ -321,8 +372,10 @@ pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
 
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
 fn is_comment(window: &Window<'_>) -> bool {
-    let above = window.around(COMMENT, 0);
-    window.raw_line().trim_start().starts_with('*') && above.rfind("/*").is_some_and(|at| !above[at..].contains("*/"))
+    let (above, line) = (window.around(COMMENT, 0), window.raw_line());
+    let before = above.get(..above.len().saturating_sub(line.len())).unwrap_or("");
+    let is_open = || before.rfind("/*").is_some_and(|at| !before[at..].contains("*/"));
+    (line.trim_start().starts_with('*') || line.contains("*/")) && is_open()
 }
 
 /// Number of lines above in which the beginning of a comment is searched.
@@ -344,7 +397,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     if trust == Trust::Line {
         let is_error = before.is_empty() || ends_as_error(before) || before.trim_end().ends_with("error");
         let is_told = line.contains(anchor) && is_error && ["", ":"].contains(&after.trim());
-        return is_told && !is_introduced(window) && !is_among_names(window) || is_job(before, after);
+        return is_told && !is_introduced(window) && !is_among_names(window) && !is_entry(window) || is_job(before, after);
     }
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
@@ -383,11 +436,35 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     trust == Trust::Phrase || is_telling || tells("error", &both)
 }
 
-/// True in a list of names of errors, one a line.
+/// True in a list of names of errors, or of words, one a line.
 fn is_among_names(window: &Window<'_>) -> bool {
-    let is_name = |line: &str| line.ends_with("Error") && !line.contains(' ');
-    window.around(1, 1).lines().filter(|line| is_name(stripped(line).rest.trim())).count() > 1
+    let lines = || window.around(1, 1).lines().map(|line| stripped(line).rest.trim());
+    let is_word = |line: &str| line.bytes().all(|b| b.is_ascii_lowercase() || b"</>#".contains(&b)) && !line.is_empty();
+    lines().filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1
+        || lines().filter(|line| is_word(line)).count() > 2
 }
+
+/// True for an indented name that the lines below it explain, indented more: `Raises` in a docstring.
+fn is_entry(window: &Window<'_>) -> bool {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let (own, below) = (indent(window.raw_line()), window.around(0, 1).lines().nth(1).unwrap_or(""));
+    own > 0 && !below.trim().is_empty() && indent(below) > own
+}
+
+/// True in a test that passed: of GoogleTest between its two marks, of others by the line itself.
+pub(super) fn is_passed(window: &Window<'_>) -> bool {
+    let mark = |line: &&str| line.starts_with('[') && has(line, "[ RUN      ]|[       OK ]|[  FAILED  ]");
+    let above = || window.around(PASSED, 0).lines().rev().find(mark);
+    let below = || window.around(0, PASSED).lines().skip(1).find(mark);
+    has(window.raw_line(), PASSES)
+        || below().is_some_and(|line| line.contains("OK ]")) && above().is_some_and(|line| line.contains("RUN "))
+}
+
+/// What frameworks print in the line of a test that passed.
+pub(super) const PASSES: &str = "[       OK ]| PASSED| ... ok|--- PASS: |   Passed ";
+
+/// Lines above and below in which the marks of a test are searched.
+const PASSED: usize = 30;
 
 /// True for a line of a log that names its place in a source: `allocator.h:68] failed`.
 fn is_logged(line: &str) -> bool {

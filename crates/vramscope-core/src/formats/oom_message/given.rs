@@ -1,6 +1,7 @@
 //! Settings that a text shows: flags of a command line, variables of the environment, arguments in code.
 
 use super::prefix::stripped;
+use super::text::captured;
 
 /// Settings kept of one text.
 const MOST: usize = 64;
@@ -12,7 +13,8 @@ const RECOMMENDED: [&str; 8] = ["setting", "use", "try", "using", "set", "withou
 /// The settings of a text in small letters, without leading dashes and quotes: `enforce_eager`, `max_num_seqs=8`.
 pub(super) fn settings(text: &str) -> Vec<String> {
     let is_end = |c: char| c.is_whitespace() || "`,;()[]{}|<>".contains(c);
-    let words = text.lines().flat_map(|line| stripped(line).rest.split(is_end));
+    let text = text.lines().map(|line| stripped(line).rest.replace(" = ", "=") + "\n").collect::<String>();
+    let words = text.split(is_end);
     let mut words = words.map(|word| word.trim_matches(['"', '\''])).filter(|word| !word.is_empty()).peekable();
     let (mut out, mut before) = (Vec::new(), "");
     while let Some(word) = words.next().filter(|_| out.len() < MOST) {
@@ -34,12 +36,15 @@ fn normal(setting: &str) -> String {
     setting.to_ascii_lowercase().replace('-', "_").replace(['"', '\'', '\\'], "")
 }
 
-/// True if a text in small letters without white space turns expandable segments on; the message itself only recommends them.
+/// True if a text in small letters without white space turns expandable segments on, or says that they are; the message itself only
+/// recommends them.
 pub(super) fn expands(low: &str) -> bool {
-    low.match_indices("expandable_segments:true").any(|(at, _)| {
-        let variable = low[..at].rfind("pytorch_").filter(|from| at - from < 60);
-        variable.is_some_and(|from| !RECOMMENDED.iter().any(|word| low[..from].ends_with(word)))
-    })
+    let is_said = || captured!("expandable[_-]?(seg[a-z]?ments?)(?:is|are|was|were)?(?:enabled|turnedon|settotrue)", low);
+    low.contains("expandable") && is_said().is_some_and(|[_]| true)
+        || low.match_indices("expandable_segments:true").any(|(at, _)| {
+            let variable = low[..at].rfind("pytorch_").filter(|from| at - from < 60);
+            variable.is_some_and(|from| !RECOMMENDED.iter().any(|word| low[..from].ends_with(word)))
+        })
 }
 
 impl super::OomMessage {
@@ -66,6 +71,7 @@ mod tests {
             "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n$ vllm serve x --enforce-eager --max-num-seqs 8 --dtype=half",
         );
         assert_eq!(given, ["pytorch_cuda_alloc_conf=expandable_segments:true", "enforce_eager", "max_num_seqs=8", "dtype=half"]);
+        assert_eq!(settings("  optim = \"adamw_8bit\","), ["optim=adamw_8bit"]);
         for text in [
             "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid",
             "use '--enforce-eager' in the CLI",
@@ -77,6 +83,8 @@ mod tests {
         for (text, on) in [
             ("exportpytorch_cuda_alloc_conf=max_split_size_mb:64,expandable_segments:true", true),
             ("os.environ[\"pytorch_alloc_conf\"]=\"expandable_segments:true\"", true),
+            ("itstillhappenswithexpandablesegmentsenabled", true),
+            ("withexpandablesegmentsnotenabled", false),
             ("islargetrysettingpytorch_cuda_alloc_conf=expandable_segments:truetoavoid", false),
         ] {
             assert_eq!(expands(text), on, "{text}");

@@ -15,7 +15,16 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
         message.warnings = u32::from(is_retry(&message));
         let from = out.len().saturating_sub(BACK);
         let recent = &mut out[from..];
-        if let Some(told) = recent.iter_mut().rfind(|o| is_announced(o, &message)) {
+        let platform = message.dialect.platform;
+        if platform != Platform::Cuda && recent.iter().any(|o| is_below(&message, o) || is_host_part(o, &message)) {
+            continue;
+        }
+        let is_told_better = |o: &OomMessage| {
+            is_announced(o, &message)
+                || o.figures.requested == message.figures.requested && is_cut_of(o, &message)
+                || platform != Platform::Cuda && is_below(o, &message)
+        };
+        if let Some(told) = recent.iter_mut().rfind(|o| is_told_better(o)) {
             *told = message;
             continue;
         }
@@ -40,6 +49,43 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
 fn is_announced(line: &OomMessage, error: &OomMessage) -> bool {
     let is_short = |m: &OomMessage| m.dialect.writer == Writer::VLLM && m.figures.short.is_some();
     line.rank == error.rank && is_short(line) && is_short(error)
+}
+
+/// True if the first one is cut, as titles are, and the second says the same in full.
+fn is_cut_of(cut: &OomMessage, whole: &OomMessage) -> bool {
+    let (f, g) = (&cut.figures, &whole.figures);
+    let agrees = |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| x.bytes == y.bytes);
+    let pairs = [(f.capacity, g.capacity), (f.free, g.free), (f.allocated, g.allocated)];
+    f.requested.is_some()
+        && f.requested == g.requested
+        && cut.rank == whole.rank
+        && (cut.is_warning, whole.is_warning) == (false, false)
+        && cut.dialect.writer == whole.dialect.writer
+        && f.unallocated.or(f.reserved).is_none()
+        && g.unallocated.or(g.reserved).is_some()
+        && pairs.into_iter().all(|(x, y)| agrees(x, y))
+}
+
+/// Their errors' names are printed again by the programs above them.
+const DRIVERS: [Writer; 4] = [Writer::VULKAN, Writer::METAL, Writer::LEVEL_ZERO, Writer::OPENCL];
+
+/// True if the first one is only the name of a driver's error, which the second one's program prints with more.
+fn is_below(name: &OomMessage, told: &OomMessage) -> bool {
+    name.dialect.platform == told.dialect.platform
+        && name.rank == told.rank
+        && name.line.abs_diff(told.line) <= APART.1
+        && DRIVERS.contains(&name.dialect.writer)
+        && !DRIVERS.contains(&told.dialect.writer)
+        && !name.has_figures()
+}
+
+/// True if llama.cpp, which had no room on a card, lists what it did not get of the machine's memory for it either.
+fn is_host_part(device: &OomMessage, host: &OomMessage) -> bool {
+    let is_its = |m: &OomMessage| m.dialect.writer == Writer::LLAMA_CPP && !m.is_warning;
+    (host.dialect.platform == Platform::Cpu && device.dialect.platform != Platform::Cpu)
+        && host.line.saturating_sub(device.line) <= APART.1
+        && is_its(device)
+        && is_its(host)
 }
 
 /// True if TensorRT prints an error for a tactic that it then says it skips: that is no failure.
@@ -121,9 +167,12 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         let agree = |x: Option<Figure>, y: Option<Figure>| x.zip(y).is_none_or(|(x, y)| is_one(x, y));
         // TensorFlow retries with a tenth less, many times.
         let is_pinned = writer == Writer::XLA && a.dialect.platform == Platform::Cpu;
-        let is_retry = (writer == Writer::TENSORFLOW || is_pinned)
+        // XLA's allocator logs the request rounded up, and its error as it was.
+        let smaller = if writer == Writer::TENSORFLOW || is_pinned { u64::MAX } else { 512 };
+        let is_less = |first: Figure, again: Figure| first.bytes.checked_sub(again.bytes).is_some_and(|less| less < smaller);
+        let is_retry = (writer == Writer::TENSORFLOW || writer == Writer::XLA)
             && [f, g].iter().all(|f| f.limit.is_none() && f.allocated.is_none())
-            && f.requested.zip(g.requested).is_some_and(|(first, again)| again.bytes <= first.bytes);
+            && f.requested.zip(g.requested).is_some_and(|(first, again)| is_less(first, again));
         // The pool's statistics stand between the allocator's line and the error, and are read for both.
         let is_of_one_pool = a.dialect.writer == Writer::TENSORFLOW
             && f.limit.is_some()
@@ -145,7 +194,10 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     // Without figures only the layers of one program are assumed to report one failure.
     // THC prints a line of its own before it throws.
     let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
-    let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc;
+    // The name of the error, as a title or where it was logged, and the message itself.
+    let is_caught = |m: &OomMessage| m.seen.contains(super::CAUGHT);
+    let is_named = writer == Writer::PYTORCH && a.has_figures() != b.has_figures() && is_caught(a) == is_caught(b);
+    let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc || is_named;
     apart == 0 || apart <= most.1 && (is_layered || is_served || writer.has("layered"))
 }
 

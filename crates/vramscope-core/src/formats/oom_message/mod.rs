@@ -344,6 +344,11 @@ impl OomMessage {
         !self.is_warning && !self.seen.contains("attempt")
     }
 
+    /// The program that runs llama.cpp: its users know no other name.
+    pub(crate) fn above(&self) -> Option<Writer> {
+        self.around.filter(|_| self.dialect.writer == Writer::LLAMA_CPP)
+    }
+
     /// True if the machine's memory ran out, not a device's.
     pub(crate) fn is_of_machine(&self) -> bool {
         self.dialect.writer.is_host() || self.dialect.platform == Platform::Cpu
@@ -484,6 +489,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     let mut in_prose = Vec::new();
     // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
+    let may_be_passed = text::has(text, evidence::PASSES);
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
     // A log may repeat a failure thousands of times: where all around it is the same, so is what it tells.
     let mut repeated: Option<(text::Window<'_>, OomMessage, usize)> = None;
@@ -503,6 +509,9 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
             continue;
         }
         let Some((mut message, used)) = pattern.read(&window) else { continue };
+        if may_be_passed && evidence::is_passed(&window) {
+            continue;
+        }
         if message.dialect.writer == Writer::XLA {
             // Lines of an XLA report may begin like messages of other programs; only XLA's next message ends it.
             let near = starts.get(i + 1..).unwrap_or(&[]).iter().take_while(|next| next.0 < at + text::REPORT);

@@ -13,14 +13,17 @@ use super::text::captured;
 /// Tags that a page has around what a program printed; `<module>` and its like are the program's own.
 const TAGS: &str = " span pre code p div br b i u strong em font a ul ol li table tr td th tt samp details summary blockquote ";
 static TAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("</*([A-Za-z0-9]+)[^>]*>").ok());
+/// A size in bold letters of Markdown.
+static BOLD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\*\*(\d[\d.]* ?(?:[KMG]i?B|bytes)[^*]{0,16})\*\*").ok());
 /// Keys of JSON whose value a logger wrote, not the program.
 const OF_LOGGERS: &str = " ts time timestamp @timestamp level severity stream logger caller source ";
 
 /// A text without that, and the line where each of its lines was; `None` for a text that has nothing of it.
 pub(super) fn plain(text: &str) -> Option<(String, Vec<u32>)> {
+    let is_bold = find(text.as_bytes(), b"B**").or_else(|| find(text.as_bytes(), b"e**")).is_some();
     let may_have = |line: &str| {
         let bytes = line.as_bytes();
-        memchr2(b'<', b'\\', bytes).is_some() || find(bytes, b"msg=\"").is_some() || line.trim_start().starts_with('{')
+        memchr2(b'<', b'\\', bytes).is_some() || is_bold || find(bytes, b"msg=\"").is_some() || line.trim_start().starts_with('{')
     };
     let changed = |line| may_have(line).then(|| without_syntax(line)).filter(|new| new != line);
     let is_counted = is_counted(text);
@@ -75,7 +78,12 @@ fn without_syntax(line: &str) -> Cow<'_, str> {
         name if !TAGS.contains(&format!(" {name} ")) => tag[0].to_owned(),
         name => if name == "br" { "\n" } else { "" }.to_owned(),
     };
-    TAG.as_ref().map_or(Cow::Borrowed(line), |tag| tag.replace_all(line, without))
+    let bold = BOLD.as_ref().filter(|_| line.contains("**"));
+    let line = bold.map_or(Cow::Borrowed(line), |bold| bold.replace_all(line, "$1"));
+    match TAG.as_ref().filter(|_| line.contains('<')).map(|tag| tag.replace_all(&line, without)) {
+        Some(Cow::Owned(line)) => Cow::Owned(line),
+        _ => line,
+    }
 }
 
 /// The strings of an object, one below the other.
@@ -105,6 +113,7 @@ mod tests {
         ] {
             assert_eq!(plain(text).unwrap().0, told);
         }
+        assert_eq!(plain("**20.00 MiB** and **7.57 GiB free**, **OOM**").unwrap().0, "20.00 MiB and 7.57 GiB free, **OOM**\n");
         assert_eq!(plain(" 9  a\n10  1.\n11\n").unwrap().0, "  a\n  1.\n\n");
         assert_eq!(plain("a\n{\"e\": \"b\\nc\"}\nd").unwrap().1, [1, 2, 2, 2, 3]);
         for text in ["File \"<string>\", line 1, in <module>", "{x: 1}", "a < b > c", "0: x\n1: x\n2: x", "msg=\"cut"] {

@@ -50,9 +50,9 @@ impl PlanView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let figures = || scene.rows.iter().filter_map(|r| r.figures.as_ref());
         let peaks = figures().map(|f| f.peak);
-        // One unit in the whole table; what is made again or moved is told in whole MiB.
+        // One unit in the whole table, that of the figures above it; what is made again or moved is told in whole MiB.
         let whole = |bytes: u64| bytes.next_multiple_of(MEBIBYTE);
-        let unit = SizeColumn::of(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
+        let unit = SizeColumn::narrow(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
         let most = peaks.max().unwrap_or(1);
         let scale = if scene.limit < most * 2 { most.max(scene.limit) } else { most } as f64 * 1.03;
         let (t, selected) = (cx.tokens, scene.selected);

@@ -5,6 +5,7 @@ use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::case::Case;
 use crate::app::state::{Action, Item};
+use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
@@ -13,6 +14,11 @@ use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, row, told_at};
 use vramscope_core::model::BlockState;
 use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
+
+/// Room above the words about the way out.
+const ABOVE: f32 = 8.0;
+/// From their edge line to them.
+const BESIDE: f32 = 8.0;
 
 /// Indices of the segments that serve such requests, by address.
 pub(super) fn servers(case: &Case) -> Vec<usize> {
@@ -163,7 +169,7 @@ pub(super) struct PlanText {
 impl PlanText {
     /// With the room around it.
     pub fn height(&self) -> f32 {
-        self.galley.size().y + 14.0
+        self.galley.size().y + ABOVE + 10.0
     }
 }
 
@@ -187,7 +193,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
         None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };
     // Under the segments it explains, where its lines do not get too short there.
-    let left = if width >= 900.0 { 168.0 } else { 22.0 };
+    let left = if width >= 900.0 { 168.0 } else { PAD_PANE + BESIDE };
     let mut job = egui::text::LayoutJob::default();
     job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));
     job.wrap.max_width = (width - left - 16.0).max(120.0);
@@ -339,8 +345,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     });
     if let Some(PlanText { galley, text, search, left }) = room_plan {
         let strip =
-            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + 4.0..=full.bottom());
-        let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
+            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + ABOVE..=full.bottom());
+        let bar = Rect::from_min_size(pos2(strip.left() - BESIDE, strip.top()), vec2(3.0, galley.size().y));
         ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);
         let response = told_at(ui, strip, "way out", Sense::hover(), egui::Role::Label, || &text);

@@ -126,13 +126,24 @@ impl<'a> CodeWell<'a> {
     }
 }
 
-/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks before the name of
-/// its function.
+/// Breaks code before its comment, a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks
+/// before the name of its function.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
-    let setting = text.split_once('=').filter(|(name, _)| !name.contains('('));
+    match text.split_once("  #") {
+        Some((code, comment)) => format!("{}\n#{comment}", code_broken(code, is_wide)),
+        None => code_broken(text, is_wide),
+    }
+}
+
+fn code_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
+    let setting = text.split_once('=').filter(|(name, _)| !name.contains(['(', ' ']));
     let Some((name, value)) = setting else {
         // A call breaks before the function's name and, when that is not enough, before its arguments.
         let name = text.split_once('(').map_or(text, |(name, _)| name);
+        // A statement wraps at its spaces.
+        if name.contains(' ') {
+            return text.to_owned();
+        }
         let Some(dot) = name.rfind('.') else { return text.to_owned() };
         let (place, call) = text.split_at(dot + 1);
         return match call.split_once('(') {
@@ -203,6 +214,8 @@ mod tests {
         assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
         assert_eq!(broken("torch.memory._record(stacks=\"all\")", |_| true), "torch.memory.\n  _record(\n    stacks=\"all\")");
         assert_eq!(broken("torch.memory._record()", |_| true), "torch.memory.\n_record()");
+        assert_eq!(broken("except Error: failed = True  # try again", |_| true), "except Error: failed = True\n# try again");
+        assert_eq!(broken("total += loss.item()", |_| true), "total += loss.item()");
     }
     use Python::*;
 

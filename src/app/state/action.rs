@@ -63,6 +63,8 @@ pub enum Action {
     OpenWatchSample,
     /// Bring a document to the front.
     Activate(DocumentId),
+    /// Move a document's tab to this place in the row.
+    MoveTab(DocumentId, usize),
     /// Close a document; loading stops.
     Close(DocumentId),
     /// Show another device of the recording in front.

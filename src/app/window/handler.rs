@@ -65,6 +65,7 @@ impl App {
                 }
             }
             Action::Activate(id) => self.documents.show(id),
+            Action::MoveTab(id, to) => self.documents.move_to(id, to),
             Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),
             Action::SetCursor(event) => self.with_shared(|shared, data| shared.cursor = clamp_event(data, event)),

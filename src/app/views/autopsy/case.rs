@@ -22,6 +22,8 @@ pub(super) struct Case {
     pub serving: Vec<usize>,
     /// Those and the way out's, in the order they are drawn.
     pub drawn: Vec<usize>,
+    /// The bytes that their rows are as wide as.
+    pub widest: u64,
     /// The rows of the table of blockers.
     pub listed: Vec<Listed>,
     /// The largest live blocks, by their places in the state.

@@ -474,7 +474,7 @@ fn evidence(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usize, helped
     label::paragraph(ui, &said, Type::Body, t.text2);
     if let Some(line) = line {
         ui.add_space(6.0);
-        CodeWell::new(&line).broken(true).copy(true).show(ui);
+        CodeWell::new(&line).copy(true).show(ui);
     }
     ui.add_space(6.0);
     label::paragraph(ui, &format!("Check: {}", f.verify), Type::Caption, t.text3);

@@ -413,7 +413,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         let t = cx.tokens;
         for advice in smaller {
             if let Some(line) = &advice.setting {
-                CodeWell::new(line).broken(true).copy(true).show(ui);
+                CodeWell::new(line).copy(true).show(ui);
                 ui.add_space(6.0);
             }
             label::rich_paragraph(ui, &label::with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
@@ -448,7 +448,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
 
 fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
     if let Some(setting) = &advice.setting {
-        CodeWell::new(setting).broken(true).copy(true).show(ui);
+        CodeWell::new(setting).copy(true).show(ui);
         ui.add_space(6.0);
     }
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);

@@ -13,7 +13,7 @@ use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, record_links, recorded_by, row, rule, told_at};
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
-use vramscope_core::units::Bytes;
+use vramscope_core::units::{Bytes, NBSP};
 
 /// Height of the link to the findings.
 pub(super) const FINDINGS_LINK: f32 = 22.0;
@@ -36,8 +36,8 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         job.wrap.max_width = ui.available_width();
         let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
-        // What nvidia-smi shows is nearer to what is reserved.
-        let reserved = found.reserved.map(|reserved| format!("; {} reserved", Bytes(reserved))).unwrap_or_default();
+        // What nvidia-smi shows is nearer to what is reserved. The word stays with its figure.
+        let reserved = found.reserved.map(|reserved| format!("; {}{NBSP}reserved", Bytes(reserved))).unwrap_or_default();
         let one_line = format!("{when}, {}{reserved}", found.doing);
         let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
         // A line of its own for what it was doing, unless when it was takes more than one already.

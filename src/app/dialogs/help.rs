@@ -37,7 +37,7 @@ pub(in crate::app) fn draw(ui: &mut Ui, tokens: &Tokens) -> bool {
     modal.inner || modal.should_close()
 }
 
-const GESTURES: [(&str, &str); 14] = [
+const GESTURES: [(&str, &str); 15] = [
     ("move", "hover: outline, tooltip, and a ghost line at that instant in all views"),
     ("click", "select what is under the pointer and set the cursor there"),
     ("drag", "pan; where all of the recording is shown, choose a range"),
@@ -50,6 +50,7 @@ const GESTURES: [(&str, &str); 14] = [
     ("double click", "fit the block's life; on empty space the whole recording"),
     ("right click", "copy, zoom to life, same stack, open source"),
     ("legend click", "dim the other classes; again to undo"),
+    ("tab drag", "move a tab"),
     ("header drag", "dock a pane elsewhere"),
     ("header double click", "fill the window with a pane, and back"),
 ];

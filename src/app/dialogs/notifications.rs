@@ -84,9 +84,14 @@ impl Notifications {
 
     /// Shows a sentence with a button. It stays until the button is clicked or the notice is closed.
     pub fn offer(&mut self, text: impl Into<String>, button: &str, action: Action) {
+        self.offer_one_of(text, [(button, action)]);
+    }
+
+    /// The same with several buttons, the first the one that most people want.
+    pub fn offer_one_of<const N: usize>(&mut self, text: impl Into<String>, offers: [(&str, Action); N]) {
         let text = text.into();
         self.notices.retain(|n| n.text != text);
-        self.push(text, vec![(button.to_owned(), action)], Vec::new());
+        self.push(text, offers.map(|(button, action)| (button.to_owned(), action)).into(), Vec::new());
     }
 
     /// Like [`offer`](Self::offer), for less important things: the notice disappears by itself.

@@ -105,6 +105,15 @@ impl Tabs {
         }
     }
 
+    /// Moves a tab to a place in the row; the tab in front stays in front.
+    pub(in crate::app) fn move_to(&mut self, id: DocumentId, to: usize) {
+        let Some(at) = self.place_of(id) else { return };
+        let front = self.front().map(|document| document.id);
+        let document = self.documents.remove(at);
+        self.documents.insert(to.min(self.documents.len()), document);
+        self.front = front.and_then(|id| self.place_of(id));
+    }
+
     /// Closes a tab. If it was in front, the next one comes to the front.
     pub(in crate::app) fn close(&mut self, id: DocumentId) -> Option<Document> {
         let at = self.place_of(id)?;

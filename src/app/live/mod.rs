@@ -21,8 +21,12 @@ use vramscope_live::live::alarm::{AlarmRules, Alarms};
 use vramscope_live::live::attach::survey;
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
 
+mod cache;
 #[cfg(test)]
 mod tests;
+
+pub(in crate::app) use cache::{LeftWatch, left_watches, take_over};
+use cache::{delete_cache_file, tempfile};
 
 /// Shortest time between two published recordings of a watch in front.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -421,28 +425,6 @@ fn save(inside: &Inside, to: &Path) {
         Err(sentence) => format!("{sentence}."),
     };
     inside.tell(Update::Notice(text));
-}
-
-/// Creates a private temporary file for the session in the user's cache folder.
-fn tempfile() -> Option<(PathBuf, std::fs::File)> {
-    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|h| h.join(".cache"))).unwrap_or_else(std::env::temp_dir);
-    let folder = base.join("vramscope");
-    std::fs::create_dir_all(&folder).ok()?;
-    let path = folder.join(format!("live-{}-{}.vramscope", std::process::id(), vramscope_live::live::wall_clock_us()));
-    let mut options = std::fs::OpenOptions::new();
-    // Private, because the session contains command lines of programs.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let file = options.write(true).create_new(true).open(&path).ok()?;
-    Some((path, file))
-}
-
-/// Deletes the temporary file of a watch that ended normally. After a crash the file stays in the cache folder.
-fn delete_cache_file(kept: &Kept) {
-    if let Some(path) = kept.get() {
-        let _ = std::fs::remove_file(path);
-    }
 }
 
 /// Shows a session that arrives through a pipe, and keeps it after the pipe ends.

@@ -12,7 +12,7 @@ use crate::app::documents::document::{DeviceView, Document};
 use crate::app::documents::samples::Sample;
 use crate::app::jobs::Jobs;
 use crate::app::settings::Recent;
-use crate::app::state::{Action, Command, DocumentId, Item};
+use crate::app::state::{Action, Command, DocumentId, Item, Workspace};
 use crate::app::theme::{Tokens, Type, text};
 use crate::app::widgets::{Icon, icon_button};
 use frames::FrameSearch;
@@ -205,7 +205,10 @@ fn find(asking: &Asking<'_>, query: &str) -> Vec<Hit> {
         find_devices(document, query, &mut hits);
     }
     for command in Command::all() {
-        if !(asking.is_enabled)(command) || command == Command::Palette {
+        // A view that is a workspace of its own is found as that: shown here it would hide the views of the one in front.
+        let is_workspace = |view| Workspace::ALL.iter().any(|w| w.is_alone(view));
+        let is_twice = matches!(command, Command::Show(view) if is_workspace(view));
+        if !(asking.is_enabled)(command) || command == Command::Palette || is_twice {
             continue;
         }
         let title = command.text();

@@ -22,10 +22,12 @@ fn also(command: Command) -> &'static str {
         C::SavePicture => "export share screenshot image",
         C::Explain => "error crash failed failure log out-of-memory cuda",
         C::WatchMachine => "monitor now nvidia-smi running process attach",
+        C::Manual => "help documentation docs guide",
         C::HowToRecord => "capture snapshot dump start history",
         C::Probe => "test try example demo",
-        C::ToggleTheme => "mode colour color appearance",
-        C::Help => "keyboard keys mouse hotkeys",
+        C::ToggleTheme => "theme mode night colour color appearance",
+        C::Colour(_) => "color",
+        C::Help => "help keyboard keys mouse hotkeys",
         C::Settings => "preferences options font editor",
         C::OutOfMemory => "oom error crash failed failure",
         C::Peak => "maximum max highest top",
@@ -92,6 +94,7 @@ fn words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::state::ColourBy;
 
     fn best(query: &str) -> Vec<Command> {
         let mut found: Vec<(i32, Command)> =
@@ -115,6 +118,9 @@ mod tests {
             ("nvidia-smi", Command::Show(ViewKind::Accounting)),
             ("checkpointing", Command::Show(ViewKind::Plan)),
             ("screenshot", Command::SavePicture),
+            ("theme", Command::ToggleTheme),
+            ("help", Command::Help),
+            ("color by role", Command::Colour(ColourBy::Role)),
             ("biggest tensors", Command::Show(ViewKind::Allocations)),
         ] {
             assert!(best(query).contains(&wanted), "{query}: {:?}", best(query));

@@ -184,6 +184,7 @@ pub fn run(options: RunOptions) -> Result<(), String> {
         if options.files.is_empty() && options.watch.is_none() {
             app.begin_bare();
         }
+        app.offer_left_watches();
         app.open_paths(files);
         if let Some(folder) = &options.watch {
             app.actions.send(Action::WatchFolder(Some(folder.clone())));

@@ -44,19 +44,25 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 0.0;
                 if app.documents.is_empty() || app.documents.at_front().is_none() {
-                    let response = tab(ui, tokens, "Welcome", "Welcome", true, false, Icon::File, None);
+                    let id = egui::Id::unique("tab of the welcome page");
+                    let response = tab(ui, tokens, id, "Welcome", "Welcome", true, false, Icon::File, None);
                     if response.close && !app.documents.is_empty() {
                         let id = app.documents[app.documents.len() - 1].id;
                         app.actions.send(Action::Activate(id));
                     }
                 }
+                let (mut middles, mut dragged) = (Vec::new(), None);
                 for (i, document) in app.documents.iter().enumerate() {
                     let active = app.documents.at_front() == Some(i);
                     let tip = document.path.as_ref().map_or_else(|| document.title.clone(), |p| p.display().to_string());
                     let has_oom = document.has_oom();
                     let icon = document_icon(document);
                     let name = names.get(i).unwrap_or(&document.title);
-                    let response = tab(ui, tokens, &document.title, name, active, has_oom, icon, Some(tip));
+                    // By its document, as its place changes while it is dragged.
+                    let id = egui::Id::unique(("tab", document.id));
+                    let response = tab(ui, tokens, id, &document.title, name, active, has_oom, icon, Some(tip));
+                    middles.push(response.rect.center().x);
+                    dragged = if response.dragged { Some((i, document.id)) } else { dragged };
                     if active && is_new {
                         ui.scroll_to_rect(response.rect, None);
                     }
@@ -64,6 +70,12 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                         app.actions.send(Action::Close(document.id));
                     } else if response.open {
                         app.actions.send(Action::Activate(document.id));
+                    }
+                }
+                if let Some(((at, id), pointer)) = dragged.zip(ui.input(|i| i.pointer.interact_pos())) {
+                    let to = place_under(&middles, at, pointer.x);
+                    if to != at {
+                        app.actions.send(Action::MoveTab(id, to));
                     }
                 }
                 let (plus, response) = ui.allocate_exact_size(vec2(TAB_BAR, TAB_BAR - 1.0), Sense::click());
@@ -75,6 +87,13 @@ pub(super) fn tab_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
                 }
             });
         });
+}
+
+/// Where a dragged tab belongs: past a neighbour as soon as the pointer is past its middle.
+fn place_under(middles: &[f32], at: usize, pointer: f32) -> usize {
+    let before = middles[..at].iter().filter(|&&middle| middle < pointer).count();
+    let after = middles.iter().skip(at + 1).filter(|&&middle| middle < pointer).count();
+    before + after
 }
 
 /// The icon of a file, of a file that failed to open, or of a live watch.
@@ -147,12 +166,14 @@ struct TabResponse {
     rect: Rect,
     open: bool,
     close: bool,
+    dragged: bool,
 }
 
 #[allow(clippy::too_many_arguments)]
 fn tab(
     ui: &mut Ui,
     tokens: &Tokens,
+    id: egui::Id,
     title: &str,
     shown: &str,
     active: bool,
@@ -168,7 +189,8 @@ fn tab(
     };
     let galley = ui.painter().layout_no_wrap(shown.to_owned(), Type::Body.font(), colour);
     let width = TAB_AROUND + galley.size().x + if red_dot { 16.0 } else { 0.0 };
-    let (rect, response) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::click());
+    let (rect, _) = ui.allocate_exact_size(vec2(width, TAB_BAR - 1.0), Sense::hover());
+    let response = ui.interact(rect, id, Sense::click_and_drag());
     response.widget_info(|| {
         let name = if has_failed { format!("{title}, not opened") } else { title.to_owned() };
         WidgetInfo::selected(egui::Role::Tab, true, active, name)
@@ -201,11 +223,13 @@ fn tab(
     let close_colour = if close.hovered() { tokens.text1 } else { tokens.text3 };
     Icon::Close.paint(ui.painter(), cross.center(), 12.0, close_colour);
     let close_clicked = close.clicked() || response.middle_clicked();
-    let open = response.clicked();
+    let dragged = response.dragged_by(egui::PointerButton::Primary);
+    // A tab that is dragged is looked at, as in other programs.
+    let open = response.clicked() || (dragged && response.drag_started());
     if let Some(tip) = tip {
         response.on_hover_text(tip);
     }
-    TabResponse { rect, open, close: close_clicked }
+    TabResponse { rect, open, close: close_clicked, dragged }
 }
 
 /// The workspaces side by side, or one menu button when they are wider than `room`. Returns the width used.
@@ -263,4 +287,20 @@ fn workspace_menu(app: &App, ui: &mut Ui, chosen: Workspace, bar: Rect) -> f32 {
         }
     });
     bar.right() - button.rect.left() + 8.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dragged_tab_stays_where_it_was_put() {
+        // Widths 100, 60 and 140: the first is dragged.
+        let middles = [50.0, 130.0, 230.0];
+        let places = [10.0, 129.0, 131.0, 231.0].map(|pointer| place_under(&middles, 0, pointer));
+        assert_eq!(places, [0, 0, 1, 2]);
+        // Where it then lies under the pointer it does not go back.
+        assert_eq!(place_under(&[30.0, 110.0, 230.0], 1, 131.0), 1);
+        assert_eq!([100.0, 20.0].map(|pointer| place_under(&middles, 2, pointer)), [1, 0]);
+    }
 }

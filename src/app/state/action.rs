@@ -43,6 +43,11 @@ pub enum Action {
     AskPath(Choosing),
     /// Save the live session in front: what was recorded so far and what follows.
     SaveSession(PathBuf),
+    /// Tell of a watch that an earlier window left unsaved, in a sentence, and offer to open or delete its file.
+    OfferWatch(PathBuf, String),
+    /// Open a watch that was left, and offer it no more.
+    KeepWatch(PathBuf),
+    DeleteWatch(PathBuf),
     AskLog,
     /// Ask where to save a picture of a pane (its view and rectangle), or of the window when `None`.
     AskPicture(Option<(ViewKind, egui::Rect)>),
@@ -56,6 +61,8 @@ pub enum Action {
     /// Open the bundled watch of a GPU.
     OpenWatchSample,
     Activate(DocumentId),
+    /// Move a document's tab to this place in the row.
+    MoveTab(DocumentId, usize),
     /// Close a document; loading stops.
     Close(DocumentId),
     /// Show another device of the recording in front.

@@ -84,6 +84,11 @@ impl Workspace {
         self.shape().has(view)
     }
 
+    /// True when the default arrangement is this view and nothing else.
+    pub fn is_alone(self, view: ViewKind) -> bool {
+        matches!(self.shape(), Shape::Row(parts) if matches!(parts[..], [(_, Shape::Pane(only))] if only == view))
+    }
+
     fn shape(self) -> Shape {
         use Shape::{Column, Pane, Row};
         use ViewKind as V;

@@ -23,8 +23,8 @@ impl FrameText {
         })
     }
 
-    /// Paints the name, then the location in monospace. Without room for both, the name shrinks to a little under half, then the
-    /// start of the file name is cut. The line number always stays, because users look for it.
+    /// Paints the name, then the location in monospace. Without room for both, the name shrinks, that of a library's frame to a little
+    /// under half, then the start of the file name is cut. The line number always stays, because users look for it.
     pub fn paint(&self, p: &Painter, t: &Tokens, rect: Rect, place_is_own: bool) {
         let wide = |text: &str, kind| label::width(p, text, kind);
         let (name, place) = (wide(&self.name, Type::Body), wide(&self.place, Type::Mono));
@@ -34,12 +34,16 @@ impl FrameText {
             label::text_in(p, rest, &self.place, Type::Mono, if place_is_own { t.accent } else { t.text3 });
             return;
         }
-        let most = (rect.width() - GAP - name.min(rect.width() * 0.45)).max(0.0);
+        // The user knows the files of the program; of a library the function says more.
+        let kept = if place_is_own { 0.0 } else { name.min(rect.width() * 0.45) };
+        let most = (rect.width() - GAP - kept).max(0.0);
         let letter = (place / self.place.chars().count().max(1) as f32).max(1.0);
         let short = shorten_place(&self.place, (most / letter) as usize);
         let from = rect.right() - wide(&short, Type::Mono).max(most.min(place));
-        let named = label::text_in(p, rect.with_max_x((from - GAP).max(rect.left())), &self.name, Type::Body, t.text1);
-        let left = if named.width() > 0.0 { named.right() + GAP } else { rect.left() };
+        // A few letters of a name say nothing.
+        let room = rect.with_max_x((from - GAP).max(rect.left()));
+        let is_named = room.width() >= LEAST_NAME;
+        let left = if is_named { label::text_in(p, room, &self.name, Type::Body, t.text1).right() + GAP } else { rect.left() };
         let rest = rect.with_min_x(left);
         label::text_in(p, rest, &short, Type::Mono, if place_is_own { t.accent } else { t.text3 });
     }
@@ -55,6 +59,7 @@ impl FrameText {
 }
 
 const GAP: f32 = 8.0;
+const LEAST_NAME: f32 = 40.0;
 
 /// Shortens `modelling_llama.py:1024` to `most` letters: `…g_llama.py:1024`. The line number is never cut.
 pub(super) fn shorten_place(place: &str, most: usize) -> String {

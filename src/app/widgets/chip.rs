@@ -29,6 +29,19 @@ pub fn paint_chip_in(painter: &Painter, at: Pos2, anchor: Align2, text: &str, ki
     rect
 }
 
+/// Marks the best of several rows behind its name, which ends at `end`.
+pub fn paint_best(painter: &Painter, tokens: &Tokens, end: Pos2) {
+    let at = end + vec2(BEST_GAP, 0.0);
+    paint_chip_in(painter, at, Align2::LEFT_CENTER, "best", Type::Flag, tokens.onaccent, tokens.accent);
+}
+
+/// The room that it takes beside a name.
+pub fn best_room(painter: &Painter) -> f32 {
+    chip_rect(painter, Pos2::ZERO, Align2::LEFT_CENTER, "best", Type::Flag).width() + BEST_GAP
+}
+
+const BEST_GAP: f32 = 8.0;
+
 /// Flips a chip that would leave `area` to the other side of its anchor, or pushes it inside.
 fn keep_inside(rect: Rect, at: Pos2, area: Rect) -> Rect {
     let mut rect = rect;

@@ -12,12 +12,11 @@ pub struct CodeWell<'a> {
     number: Option<u32>,
     copy: bool,
     python: bool,
-    broken: bool,
 }
 
 impl<'a> CodeWell<'a> {
     pub fn new(text: &'a str) -> Self {
-        Self { text, number: None, copy: false, python: false, broken: false }
+        Self { text, number: None, copy: false, python: false }
     }
 
     /// Numbers the lines from `number` on, as in a file.
@@ -38,21 +37,13 @@ impl<'a> CodeWell<'a> {
         self
     }
 
-    /// Breaks a setting after its `=`, and its list after commas, when it does not fit in one line. The copied text stays one
-    /// line.
-    pub fn broken(mut self, broken: bool) -> Self {
-        self.broken = broken;
-        self
-    }
-
-    /// Shows the well over the available width. A line that is too long wraps when the text is to be copied; otherwise it is cut
-    /// with "…". Returns whether the text was copied.
+    /// Shows the well over the available width. A line that is too long is broken when the text is to be copied, which stays as it is;
+    /// otherwise it is cut with "…". Returns whether the text was copied.
     pub fn show(self, ui: &mut Ui) -> bool {
         let t = Tokens::of(ui);
-        let fits = label::width(ui.painter(), self.text, Type::Mono) + 50.0 < ui.available_width();
-        let room = ui.available_width() - if self.copy { 54.0 } else { 26.0 };
+        let room = ui.available_width() - 54.0;
         let is_wide = |line: &str| label::width(ui.painter(), line, Type::Mono) > room;
-        let shown = if self.broken && !fits { broken(self.text, is_wide) } else { self.text.to_owned() };
+        let shown = if self.copy { broken(self.text, is_wide) } else { self.text.to_owned() };
         let lines: Vec<&str> = shown.lines().collect();
         let pad = if lines.len() > 1 { vec2(12.0, 10.0) } else { vec2(10.0, 5.0) };
         // Only the first line makes room for the copy button.
@@ -126,14 +117,25 @@ impl<'a> CodeWell<'a> {
     }
 }
 
-/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks before the name of
-/// its function.
+/// Breaks the lines that are too wide: before a comment, then as [`code_broken`] does.
 fn broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
-    let setting = text.split_once('=').filter(|(name, _)| !name.contains('('));
+    let code = |code: &str| if is_wide(code) { code_broken(code, &is_wide) } else { code.to_owned() };
+    let line = |line: &str| match line.split_once("  #") {
+        Some((before, comment)) if is_wide(line) => format!("{}\n#{comment}", code(before.trim_end())),
+        _ => code(line),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks a setting after `=`, and a line that is still too wide after commas outside brackets. A call breaks before the name of its
+/// function. A statement is left to wrap at its spaces.
+fn code_broken(text: &str, is_wide: impl Fn(&str) -> bool) -> String {
+    let is_one_word = |text: &str| !text.strip_prefix("export ").unwrap_or(text).contains(' ');
+    let setting = text.split_once('=').filter(|(name, _)| !name.contains('(') && is_one_word(name));
     let Some((name, value)) = setting else {
         // A call breaks before the function's name and, when that is not enough, before its arguments.
         let name = text.split_once('(').map_or(text, |(name, _)| name);
-        let Some(dot) = name.rfind('.') else { return text.to_owned() };
+        let Some(dot) = name.rfind('.').filter(|_| is_one_word(name)) else { return text.to_owned() };
         let (place, call) = text.split_at(dot + 1);
         return match call.split_once('(') {
             // A closing parenthesis gets no line of its own.
@@ -197,12 +199,27 @@ mod tests {
     #[test]
     fn a_long_setting_breaks_where_it_is_a_list() {
         let text = "CONF=a:1,b:[1:2,3:4],c:3";
-        assert_eq!(broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
-        assert_eq!(broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
-        assert_eq!(broken("no setting", |_| true), "no setting");
-        assert_eq!(broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
-        assert_eq!(broken("torch.memory._record(stacks=\"all\")", |_| true), "torch.memory.\n  _record(\n    stacks=\"all\")");
-        assert_eq!(broken("torch.memory._record()", |_| true), "torch.memory.\n_record()");
+        assert_eq!(code_broken(text, |line| line.len() > 12), "CONF=\n  a:1,\n  b:[1:2,3:4],\n  c:3");
+        assert_eq!(code_broken(text, |_| false), "CONF=\n  a:1,b:[1:2,3:4],c:3");
+        assert_eq!(code_broken("no setting", |_| true), "no setting");
+        assert_eq!(code_broken("torch.cuda.set_fraction(1.0)", |_| false), "torch.cuda.\n  set_fraction(1.0)");
+        assert_eq!(
+            code_broken("torch.memory._record(stacks=\"all\")", |_| true),
+            "torch.memory.\n  _record(\n    stacks=\"all\")"
+        );
+        assert_eq!(code_broken("torch.memory._record()", |_| true), "torch.memory.\n_record()");
+        assert_eq!(code_broken("total += loss.item()", |_| true), "total += loss.item()");
+        assert_eq!(code_broken("export CONF=a:1", |_| true), "export CONF=\n  a:1");
+    }
+
+    #[test]
+    fn only_wide_lines_break() {
+        let is_wide = |line: &str| line.len() > 20;
+        assert_eq!(
+            broken("a.b(1)  # short\ntorch.memory._dump(1)  # last", is_wide),
+            "a.b(1)  # short\ntorch.memory.\n  _dump(1)\n# last"
+        );
+        assert_eq!(broken("failed = True  # and try again", is_wide), "failed = True\n# and try again");
     }
     use Python::*;
 

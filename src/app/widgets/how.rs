@@ -14,7 +14,7 @@ fn asked() -> Id {
 
 /// The line to copy, and a link to its place in the guide.
 pub fn recorded_by(ui: &mut Ui, line: &str) {
-    let well = CodeWell::new(line).broken(true).copy(true);
+    let well = CodeWell::new(line).copy(true);
     if line.starts_with("vramscope ") { well } else { well.python() }.show(ui);
     ui.add_space(4.0);
     how_to_record(ui, line);

@@ -30,7 +30,9 @@ pub use button::{
     Push, external_link, icon_button, icon_button_sized, link_with, menu_entry, menu_item, push_over, segmented, selector,
     selector_button,
 };
-pub use chip::{Swatch, paint_chip, paint_chip_in, paint_flag, paint_key_cap, paint_marker_label, paint_square};
+pub use chip::{
+    Swatch, best_room, paint_best, paint_chip, paint_chip_in, paint_flag, paint_key_cap, paint_marker_label, paint_square,
+};
 pub use code::CodeWell;
 pub use cut::Cut;
 pub use field::Field;

@@ -9,6 +9,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::dialogs::sources::Question;
 use crate::app::documents::document::{Content, Document};
 use crate::app::documents::moving::{clamp_event, go_to, set_axis, set_marker, set_window};
+use crate::app::live::take_over;
 use crate::app::state::{Action, AskedQuery, Choosing, SharedViewState, Source, workspace};
 use vramscope_core::query::Query;
 
@@ -38,6 +39,12 @@ impl App {
             }
             Action::AskPath(purpose) => self.ask_path(purpose),
             Action::SaveSession(path) => self.save_session(path),
+            Action::OfferWatch(path, sentence) => {
+                let offers = [("Open it", Action::KeepWatch(path.clone())), ("Delete it", Action::DeleteWatch(path))];
+                self.notices.offer_one_of(sentence, offers);
+            }
+            Action::KeepWatch(path) => self.open(take_over(path)),
+            Action::DeleteWatch(path) => self.delete_watch(&path),
             Action::AskLog => self.open_dialog(Choosing::Log),
             Action::AskPicture(part) => {
                 self.pictures.part = part;
@@ -58,6 +65,7 @@ impl App {
                 }
             }
             Action::Activate(id) => self.documents.show(id),
+            Action::MoveTab(id, to) => self.documents.move_to(id, to),
             Action::Close(id) => self.close(id),
             Action::SetDevice(index) => self.set_device(index),
             Action::SetCursor(event) => self.with_shared(|shared, data| shared.cursor = clamp_event(data, event)),

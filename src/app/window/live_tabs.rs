@@ -1,20 +1,23 @@
 //! Live documents: starts them, takes their recordings, and passes on the user's actions.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use egui::Context;
 
 use super::App;
 use crate::app::data::device::prepare;
+use crate::app::dialogs::choosing::age;
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::documents::loader::Loading;
 use crate::app::documents::samples::describe;
-use crate::app::live::{LiveFeed, Update};
+use crate::app::live::{LeftWatch, LiveFeed, Update, left_watches};
 use crate::app::state::{Action, Choosing, LiveAction, Workspace};
 use vramscope_core::compare::join::SnapshotProcess;
 use vramscope_core::formats::session::History;
 use vramscope_core::model::{Progress, Recording};
+use vramscope_core::units::Bytes;
 
 /// The title of a watch from a pipe, until its machine is known.
 const FROM_PIPE: &str = "Live, standard input";
@@ -39,6 +42,26 @@ impl App {
 
     pub fn watch_standard_input(&mut self, ctx: &Context) {
         self.open_feed(FROM_PIPE, LiveFeed::stream(ctx, std::io::stdin()));
+    }
+
+    /// Looks for watches that ended with a crash and offers them: nobody would look for them in the cache.
+    pub(in crate::app) fn offer_left_watches(&self) {
+        let actions = self.actions.clone();
+        let look = move || {
+            for LeftWatch { path, bytes, written } in left_watches() {
+                let (when, much) = (age(written, SystemTime::now()), Bytes(bytes));
+                let sentence =
+                    format!("A live watch was not saved: vramscope ended while it ran, {when}. Its samples are kept ({much}).");
+                actions.send(Action::OfferWatch(path, sentence));
+            }
+        };
+        drop(self.jobs.spawn("left watches", look));
+    }
+
+    pub(in crate::app) fn delete_watch(&mut self, path: &Path) {
+        if let Err(error) = std::fs::remove_file(path) {
+            self.notices.complain(format!("{} cannot be deleted: {error}.", path.display()));
+        }
     }
 
     fn open_feed(&mut self, title: &str, feed: LiveFeed) {

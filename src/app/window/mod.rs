@@ -281,7 +281,7 @@ impl App {
         shortcuts.sort_by_key(|(s, _)| !(s.modifiers.shift || s.modifiers.alt));
         for (shortcut, command) in shortcuts {
             // A bare letter belongs to the text field that has the focus, and so does its undo; Escape leaves the field first.
-            let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt;
+            let is_bare = !shortcut.modifiers.command && !shortcut.modifiers.alt && shortcut.logical_key != egui::Key::F1;
             if (is_bare && (typing || in_menu)) || (typing && shortcut.logical_key == egui::Key::Z) {
                 continue;
             }

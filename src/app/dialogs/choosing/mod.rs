@@ -7,3 +7,4 @@ pub(in crate::app) mod pair;
 
 pub(in crate::app) use dialog::Dialogs;
 pub(in crate::app) use field::Asking;
+pub(in crate::app) use listing::age;

@@ -37,7 +37,7 @@ pub fn layout(width: f32, height: f32) -> Layout {
     let above = if width >= wanted + 48.0 { height * 0.14 } else { height * 0.14 - 76.0 };
     let top = above.clamp(20.0, 128.0);
     let columns = if width >= wanted + 48.0 {
-        let x = ((width - wanted) / 2.0).min(160.0).floor();
+        let x = ((width - wanted) / 2.0).floor();
         vec![
             (Span { x, width: START }, vec![Part::Start]),
             (Span { x: x + START + GAP, width: FILES }, vec![Part::Files]),
@@ -45,8 +45,9 @@ pub fn layout(width: f32, height: f32) -> Layout {
         ]
     } else if width >= 860.0 {
         let gap = 56.0;
-        let margin = ((width - START - gap - FILES) / 2.0).clamp(36.0, 96.0).floor();
-        let second = (width - 2.0 * margin - START - gap).min(640.0);
+        let least = ((width - START - gap - FILES) / 2.0).clamp(36.0, 96.0).floor();
+        let second = (width - 2.0 * least - START - gap).min(640.0);
+        let margin = ((width - START - gap - second) / 2.0).floor();
         vec![
             (Span { x: margin, width: START }, vec![Part::Start]),
             (Span { x: margin + START + gap, width: second }, vec![Part::Files, Part::Record]),

@@ -19,6 +19,8 @@ pub(super) struct Case {
     pub serving: Vec<usize>,
     /// Indices of the drawn segments, in drawing order: the serving ones and those of the blocks to free.
     pub drawn: Vec<usize>,
+    /// Bytes that fill the width of a row.
+    pub widest: u64,
     pub listed: Vec<Listed>,
     /// Indices of the largest live blocks in the state.
     pub largest: Vec<usize>,

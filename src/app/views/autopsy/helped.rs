@@ -256,7 +256,7 @@ impl Settings<'_> {
         let (t, p, columns) = (self.cx.tokens, ui.painter(), &self.columns);
         let passes = tone == RowTone::Passes;
         let ink = if passes { t.text1 } else { t.text2 };
-        conf_name(p, cell(rect, columns.name), name, Type::Body, ink);
+        conf_name(p, cell(rect, columns.name), name, Type::Body, ink, 0.0);
         let mut bar = Bar::new(self.greatest).part(peak as f64, if passes { t.slot(2) } else { t.other });
         if let Some(limit) = self.limit() {
             bar = bar.tick(limit as f64, t.red);

@@ -105,6 +105,7 @@ impl Case {
             state: Arc::new(state),
             serving: Vec::new(),
             drawn: Vec::new(),
+            widest: 1,
             listed: Vec::new(),
             largest: Vec::new(),
             hole_sizes: Vec::new(),
@@ -118,6 +119,7 @@ impl Case {
         case.live_largest = live_blocks::largest_by_stack(data, &case);
         case.serving = segments::servers(&case);
         case.drawn = segments::drawn(&case, &case.serving);
+        case.widest = segments::widest(&case);
         case.listed = blockers::listed(device, &case);
         case.largest = live_blocks::largest(&case.state);
         let serving = case.serving.iter().flat_map(|&i| case.state.blocks_of(&case.state.segments[i]));

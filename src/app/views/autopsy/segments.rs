@@ -5,14 +5,28 @@ use egui::{Align2, Rect, ScrollArea, Sense, Ui, pos2, vec2};
 
 use super::case::Case;
 use crate::app::state::{Action, Item};
+use crate::app::theme::visuals::PAD_PANE;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::views::block_name::block_name;
 use crate::app::views::stack_cells::shorten_place;
 use crate::app::widgets::{Batch, Cut, Scale, Swatch, label, row, told_at};
 use vramscope_core::model::BlockState;
-use vramscope_core::tables::LifetimeId;
+use vramscope_core::tables::{LifetimeId, SegmentAt};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
+
+/// What the rows are drawn to: the widest segment with a hole where there are many, as those without say nothing of holes.
+pub(super) fn widest(case: &Case) -> u64 {
+    let segments = || case.drawn.iter().map(|&i| &case.state.segments[i]);
+    let has_hole = |s: &&SegmentAt| case.state.blocks_of(s).iter().any(|b| b.state == BlockState::Inactive);
+    let of_holes = segments().filter(|s| case.drawn.len() > FEW && has_hole(s)).map(|s| s.size).max();
+    of_holes.or_else(|| segments().map(|s| s.size).max()).unwrap_or(1)
+}
+
+/// Room above the words about the way out.
+const ABOVE: f32 = 8.0;
+/// From their edge line to them.
+const BESIDE: f32 = 8.0;
 
 /// Indices of the segments that serve such requests, by address.
 pub(super) fn servers(case: &Case) -> Vec<usize> {
@@ -160,7 +174,7 @@ pub(super) struct PlanText {
 impl PlanText {
     /// Includes the space around the text.
     pub fn height(&self) -> f32 {
-        self.galley.size().y + 14.0
+        self.galley.size().y + ABOVE + 10.0
     }
 }
 
@@ -184,7 +198,7 @@ pub(super) fn room_plan(ui: &Ui, cx: &ViewContext<'_>, case: &Case, width: f32) 
         None => (format!("What to free: {}", a.room_plan_sentence(&case.state)), String::new()),
     };
     // Under the segments it explains, where its lines do not get too short there.
-    let left = if width >= 900.0 { 168.0 } else { 22.0 };
+    let left = if width >= 900.0 { 168.0 } else { PAD_PANE + BESIDE };
     let mut job = egui::text::LayoutJob::default();
     job.append(&text, 0.0, label::format(Type::Body, cx.tokens.text1));
     job.wrap.max_width = (width - left - 16.0).max(120.0);
@@ -226,7 +240,6 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         let whole = ((list.height() - 6.0) / (row_height + gap)).floor() * (row_height + gap);
         list.with_max_y(list.top() + 6.0 + whole)
     };
-    let widest = order.iter().map(|&i| state.segments[i].size).max().unwrap_or(1) as f64;
     let (marked, going): (&[usize], &[usize]) = case.room_plan().map_or((&[], &[]), |w| (&w.segments, &w.blocks));
     let mut child = ui.new_child(egui::UiBuilder::new().max_rect(list).id_salt("segments"));
     ScrollArea::vertical().id_salt("holes").auto_shrink(false).show_viewport(&mut child, |ui, view| {
@@ -234,7 +247,7 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
         let height = pitch * order.len() as f32 + 8.0;
         let (rect, response) = row::clicked(ui, height, egui::Role::Canvas, || "Segments with their holes");
         let plot = rect.inset(168.0, 6.0, 130.0, 0.0);
-        let scale = Scale::horizontal(0.0, widest, plot.x_range());
+        let scale = Scale::horizontal(0.0, case.widest.max(1) as f64, plot.x_range());
         let painter = ui.painter().clone();
         let mut batch = Batch::new(&painter).hatch_origin(rect.min);
         let mut labels = Vec::new();
@@ -250,7 +263,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
             let (mut live, mut free) = ((0u64, 0u64), 0u64);
             for (at, block) in (segment.blocks.start as usize..).zip(state.blocks_of(segment)) {
                 let from = (block.address - segment.address) as f64;
-                let r = Rect::from_x_y_ranges(scale.at(from)..=scale.at(from + block.size as f64) - 1.0, top..=top + row_height);
+                let end = (scale.at(from + block.size as f64) - 1.0).min(plot.right());
+                let r = Rect::from_x_y_ranges(scale.at(from).min(end)..=end, top..=top + row_height);
                 if block.state == BlockState::Inactive {
                     free += block.size;
                     batch.hole(r, t.s2, t.hatch, t.line2);
@@ -306,7 +320,11 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
                     |x: f32, text: &str| label::text(&painter, pos2(x, y), Align2::RIGHT_CENTER, text, Type::Mono, t.text3);
                 let whose = whose.map(|whose| format!(", {}", whose.trim_start_matches("of ").trim_start_matches("the ")));
                 write(plot.left() - 12.0, &format!("segment {}{}", i + 1, whose.unwrap_or_default()));
-                write(rect.right() - 16.0, &format!("{} free", Bytes(free)));
+                // The scale is that of segments with holes: a full one may be longer than its row.
+                write(
+                    rect.right() - 16.0,
+                    &if free > 0 { format!("{} free", Bytes(free)) } else { format!("{}, full", Bytes(segment.size)) },
+                );
             }
         }
         if let Some((_, r, _)) = &under {
@@ -336,8 +354,8 @@ pub(super) fn where_the_holes_are(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case
     });
     if let Some(PlanText { galley, text, search, left }) = room_plan {
         let strip =
-            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + 4.0..=full.bottom());
-        let bar = Rect::from_min_size(pos2(strip.left() - 6.0, strip.top()), vec2(3.0, galley.size().y));
+            Rect::from_x_y_ranges(full.left() + left..=full.right() - 16.0, full.bottom() - plan_height + ABOVE..=full.bottom());
+        let bar = Rect::from_min_size(pos2(strip.left() - BESIDE, strip.top()), vec2(3.0, galley.size().y));
         ui.painter().rect_filled(bar, 0.0, t.accent);
         ui.painter().galley(strip.min, galley, t.text1);
         let response = told_at(ui, strip, "way out", Sense::hover(), egui::Role::Label, || &text);

@@ -74,8 +74,9 @@ impl AutopsyView {
         let total = events.len();
         let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
         let fate = match total > 1 {
+            true if at + 1 == total && a.survived => " · the last, caught",
             true if at + 1 == total => " · the last",
-            true if a.survived => " · survived",
+            _ if a.survived => " · caught",
             _ => "",
         };
         let caption = format!("{} of {total}{fate}", at + 1);
@@ -231,11 +232,11 @@ fn too_high(cx: &ViewContext<'_>, cap: u64, shown: Option<&Autopsy>) -> Option<S
 /// Why a request failed and, when it is one of several, what happened afterwards.
 fn with_fate(a: &Autopsy, events: &[u32]) -> String {
     let fate = match (events.len() > 1, events.last() == Some(&a.event), a.survived) {
-        (false, ..) => "",
-        (_, true, false) => " It is the last failure: nothing was allocated after it.",
-        (_, true, true) => " It is the last failure, and allocations went on after it.",
-        (_, false, true) => " It was survived: allocations went on after it.",
-        (_, false, false) => " Nothing was allocated after it.",
+        (false, _, false) => "",
+        (true, true, false) => " It is the last failure: nothing was allocated after it.",
+        (true, true, true) => " It is the last failure. The program caught it: allocations went on after it.",
+        (_, _, true) => " The program caught it: allocations went on after it.",
+        (true, false, false) => " Nothing was allocated after it.",
     };
     format!("{}{fate}", a.sentence)
 }
@@ -412,7 +413,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         let t = cx.tokens;
         for advice in smaller {
             if let Some(line) = &advice.setting {
-                CodeWell::new(line).broken(true).copy(true).show(ui);
+                CodeWell::new(line).copy(true).show(ui);
                 ui.add_space(6.0);
             }
             label::rich_paragraph(ui, &label::with_strong_figures(&advice.sentence), Type::Body, t.text2, t.text1);
@@ -447,7 +448,7 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
 
 fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
     if let Some(setting) = &advice.setting {
-        CodeWell::new(setting).broken(true).copy(true).show(ui);
+        CodeWell::new(setting).copy(true).show(ui);
         ui.add_space(6.0);
     }
     label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);

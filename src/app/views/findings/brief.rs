@@ -99,12 +99,12 @@ pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usi
                 ui.add_space(32.0);
             }
             Remedy::Known { line, sentence } => {
-                // The whole line, to copy, is with the rest of the advice. Of code that is long the sentence says more.
+                // The whole line, to copy, is with the rest of the advice. Of code that is long a sentence with a figure says more.
                 let fits = |line: &str| label::width(ui.painter(), line, Type::MonoStrong) <= ui.available_width();
                 let short = line.as_deref().and_then(|line| match line.strip_prefix(cx.words().conf) {
                     Some(setting) if fits(setting) => Some(setting.trim_start_matches('=').to_owned()),
                     Some(setting) => Some(setting.trim_start_matches('=').replace(',', ",\n")),
-                    None => fits(line).then(|| line.to_owned()),
+                    None => (fits(line) || !sentence.contains(NBSP)).then(|| line.to_owned()),
                 });
                 if let Some(line) = short {
                     label::paragraph(ui, &line, Type::MonoStrong, t.text1);

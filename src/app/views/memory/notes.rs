@@ -8,11 +8,12 @@ use super::{ViewContext, ViewKind};
 use crate::app::state::{Action, Command};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
+use crate::app::views::findings::title;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, record_links, recorded_by, row, rule, told_at};
 use vramscope_core::diagnose::findings::Finding;
 use vramscope_core::diagnose::limits::{NO_GPU_MEMORY, RECORD};
-use vramscope_core::units::Bytes;
+use vramscope_core::units::{Bytes, NBSP};
 
 pub(super) const FINDINGS_LINK: f32 = 22.0;
 
@@ -34,14 +35,16 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
         job.wrap.max_width = ui.available_width();
         let amount = Bytes(found.held.bytes).to_string();
         let wide = |text: &str, kind| label::width(ui.painter(), text, kind);
-        // Reserved memory is closer to what nvidia-smi shows.
-        let reserved = found.reserved.map(|reserved| format!("; {} reserved", Bytes(reserved))).unwrap_or_default();
+        // Reserved memory is closer to what nvidia-smi shows. The word stays with its figure.
+        let reserved = found.reserved.map(|reserved| format!("; {}{NBSP}reserved", Bytes(reserved))).unwrap_or_default();
         let one_line = format!("{when}, {}{reserved}", found.doing);
         let fits = wide(&amount, Type::Display) + 9.0 + wide(&one_line, Type::Body) <= ui.available_width();
-        let said = match (found.doing.is_empty(), fits) {
-            (true, _) => format!("{when}{reserved}"),
-            (false, true) => one_line,
-            (false, false) => format!("{when},\n{}{reserved}", found.doing),
+        // A line of its own for what it was doing, unless when it was takes more than one already.
+        let is_short = wide(&amount, Type::Display) + 9.0 + wide(&format!("{when},"), Type::Body) <= ui.available_width();
+        let said = match found.doing.is_empty() {
+            true => format!("{when}{reserved}"),
+            false if fits || !is_short => one_line,
+            false => format!("{when},\n{}{reserved}", found.doing),
         };
         let format = egui::TextFormat { valign: egui::Align::Max, ..label::format(Type::Body, t.text2) };
         job.append(&amount, 0.0, label::format(Type::Display, t.text1));
@@ -61,10 +64,11 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", s.texts()[2]));
             let saves = saves.unwrap_or_default();
-            let text = format!("{}{saves}", finding.title);
+            let title = title(cx, finding);
+            let text = format!("{title}{saves}");
             // The figure stays where the title has no room.
             let room = link.available_width() - label::width(ui.painter(), &saves, Type::Body) - 24.0;
-            let shown = format!("{}{saves}", label::first_words(ui.painter(), &finding.title, Type::Body, room));
+            let shown = format!("{}{saves}", label::first_words(ui.painter(), &title, Type::Body, room));
             is_clicked = link_with(&mut link, &shown, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);

@@ -147,7 +147,8 @@ impl PlanView {
         let mut rows: Vec<Option<Role>> = roles.iter().copied().map(Some).chain([None]).collect();
         let of = |role: &Option<Role>| role.map_or(free, |role| bytes(&role));
         rows.sort_by_key(|role| (role.is_none(), std::cmp::Reverse(of(role))));
-        let unit = SizeColumn::of(rows.iter().map(of));
+        // The unit of the figure above them.
+        let unit = SizeColumn::narrow(rows.iter().map(of).chain([shown.peak_reserved_bytes]).collect::<Vec<_>>());
         // How roles grow is known of the program as it was recorded.
         let grows = scene.knows && self.chosen_row(scene).is_none();
         let per = if grows { per_one(&scene.name) } else { String::new() };

@@ -9,7 +9,7 @@ use super::model::{PlanView, combined};
 use super::scene::{Figures, Kind, Outcome, Row, Scene};
 use crate::app::theme::Type;
 use crate::app::views::whatif::table::conf_name;
-use crate::app::widgets::{Bar, Cell, Column, Cut, Sort, Swatch, Table, Tip, Width, label, paint_chip_in, selector};
+use crate::app::widgets::{Bar, Cell, Column, Sort, Swatch, Table, Tip, Width, best_room, label, paint_best, selector};
 use vramscope_core::plan::ENDS;
 use vramscope_core::units::{Bytes, MEBIBYTE, SizeColumn, capital, count, counted};
 
@@ -49,9 +49,9 @@ impl PlanView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
         let figures = || scene.rows.iter().filter_map(|r| r.figures.as_ref());
         let peaks = figures().map(|f| f.peak);
-        // One unit in the whole table; what is made again or moved is told in whole MiB.
+        // One unit in the whole table, that of the figures above it; what is made again or moved is told in whole MiB.
         let whole = |bytes: u64| bytes.next_multiple_of(MEBIBYTE);
-        let unit = SizeColumn::of(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
+        let unit = SizeColumn::narrow(peaks.clone().chain(figures().map(|f| whole(f.extra.0))));
         let most = peaks.max().unwrap_or(1);
         let scale = if scene.limit < most * 2 { most.max(scene.limit) } else { most } as f64 * 1.03;
         let (t, selected) = (cx.tokens, scene.selected);
@@ -77,24 +77,20 @@ impl PlanView {
                 c.swatch(if is_filled { Swatch::Fill(ink) } else { Swatch::Outline(t.line2) });
             }),
             Column::text("change", Width::Share(1.4, 200.0), |c, &(_, row): &Line<'_>| {
-                let mut room = c.rect;
-                if row.is_best {
-                    let words = label::width(c.p, &row.title, Type::Strong).min(c.rect.width() - 40.0);
-                    let at = c.rect.middle(c.rect.left() + words + 8.0);
-                    paint_chip_in(c.p, at, egui::Align2::LEFT_CENTER, "best", Type::Flag, t.onaccent, t.accent);
-                    room.max.x = c.rect.left() + words + 2.0;
-                }
                 let kind = if row.is_best || row.kind == Kind::Own { Type::Strong } else { Type::Body };
                 let ink = if useless(row).is_some() { t.text3 } else { t.text1 };
-                if row.title.contains(' ') {
-                    label::lay(
-                        c.p,
-                        room.left_center(),
-                        label::in_lines(c.p, &row.title, kind, ink, room.width(), most_lines),
-                        ink,
-                    );
+                let beside = if row.is_best { best_room(c.p) } else { 0.0 };
+                let first = if row.title.contains(' ') {
+                    let words = label::in_lines(c.p, &row.title, kind, ink, c.rect.width() - beside, most_lines);
+                    let end = c.rect.left() + words.size().x;
+                    label::lay(c.p, c.rect.left_center(), words, ink);
+                    c.rect.with_max_x(end)
                 } else {
-                    conf_name(c.p, Rect::from_center_size(room.center(), vec2(room.width(), ROW)), &row.title, kind, ink);
+                    let place = Rect::from_center_size(c.rect.center(), vec2(c.rect.width(), ROW));
+                    conf_name(c.p, place, &row.title, kind, ink, beside)
+                };
+                if row.is_best {
+                    paint_best(c.p, t, first.right_center());
                 }
             }),
             Column::text("reserved, no limit", Width::Share(0.35, 90.0), |c, l: &Line<'_>| {

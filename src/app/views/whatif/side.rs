@@ -112,7 +112,7 @@ impl WhatIfView {
         if !setting.text.is_empty() {
             pane::section(ui, "Use it", "", false);
             let line = format!("{}={}", cx.words().conf, setting.text);
-            pane::padded(ui, |ui| CodeWell::new(&line).copy(true).broken(true).show(ui));
+            pane::padded(ui, |ui| CodeWell::new(&line).copy(true).show(ui));
         } else {
             pane::section(ui, "Use it", "", false);
             pane::padded(ui, |ui| {

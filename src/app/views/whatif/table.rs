@@ -11,7 +11,7 @@ use super::model::{Setting, WhatIfView, outcome, outcome_span};
 use super::runs::{Awaited, LimitFrom};
 use crate::app::theme::Type;
 use crate::app::widgets::{
-    Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, icon_button_sized, label, paint_chip, row,
+    Bar, Cell, Column, Cut, Icon, Swatch, Table, TableOutput, Tip, Width, best_room, icon_button_sized, label, paint_best, row,
 };
 use vramscope_core::inference::whatif::Answer;
 use vramscope_core::tables::Quantity;
@@ -37,12 +37,13 @@ impl WhatIfView {
                 if this.settings[l.row].is_added {
                     place.max.x -= 20.0;
                 }
-                if is_best(l.row) {
-                    let chip = paint_chip(c.p, t, place.right_center(), egui::Align2::RIGHT_CENTER, "best");
-                    place.max.x = chip.left() - 6.0;
-                }
+                let is_best = is_best(l.row);
                 let kind = if l.row == 0 { Type::Strong } else { Type::Mono };
-                conf_name(c.p, place, &this.settings[l.row].title, kind, t.text1);
+                let beside = if is_best { best_room(c.p) } else { 0.0 };
+                let first = conf_name(c.p, place, &this.settings[l.row].title, kind, t.text1, beside);
+                if is_best {
+                    paint_best(c.p, t, first.right_center());
+                }
             }),
             Column::text("peak reserved", Width::Share(0.33, 94.0), |c, l: &Line| {
                 let Some(a) = &l.free else { return this.awaited(c, l.row, None) };
@@ -199,17 +200,22 @@ impl WhatIfView {
     }
 }
 
-/// A setting, on two lines when it does not fit on one.
-pub(in crate::app::views) fn conf_name(p: &egui::Painter, place: Rect, name: &str, kind: Type, ink: egui::Color32) {
-    let halves = layout::two_lines(name, |text| label::width(p, text, kind) <= place.width());
-    let line = |room: Rect, text: &str| {
-        label::text_in(p, room, &label::without_middle(p, text, kind, room.width()), kind, ink);
-    };
-    match halves {
-        None => line(place, name),
+/// A setting, on two lines when it does not fit on one; the first leaves room `beside` it. Returns the place of that line.
+pub(in crate::app::views) fn conf_name(
+    p: &egui::Painter,
+    place: Rect,
+    name: &str,
+    kind: Type,
+    ink: egui::Color32,
+    beside: f32,
+) -> Rect {
+    let short = place.with_max_x(place.right() - beside);
+    let line = |room: Rect, text: &str| label::text_in(p, room, &label::without_middle(p, text, kind, room.width()), kind, ink);
+    match layout::two_lines(name, |text| label::width(p, text, kind) <= short.width()) {
+        None => line(short, name),
         Some((first, second)) => {
-            line(upper(place), first);
             line(lower(place), second.trim_start());
+            line(upper(short), first)
         }
     }
 }

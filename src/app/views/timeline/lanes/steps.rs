@@ -73,7 +73,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Possible names of a box of several annotations, most telling first: `0–10` or `11 steps` for steps, `optimizer, 11 ranges` for
+    /// Possible names of a box of several annotations, most telling first: `0–10`, `from 0` or `11 steps` for steps, `optimizer, 11 ranges` for
     /// ranges of one name, `11 ranges`.
     fn names_of_many(&self, b: &StepBox) -> Vec<String> {
         let what = if matches!(b.first.named, Named::Step(_)) { "steps" } else { "ranges" };
@@ -81,7 +81,7 @@ impl Canvas<'_> {
         match (b.first.named, b.last.named) {
             (Named::Step(first), Named::Step(last)) => {
                 let first = number(first as usize);
-                vec![format!("{first}–{}", number(last as usize)), many]
+                vec![format!("{first}–{}", number(last as usize)), format!("from {first}"), many]
             }
             (Named::Annotation(_, first), Named::Annotation(_, last)) if first == last => {
                 vec![format!("{}, {many}", self.range_name(&b.first)), many]

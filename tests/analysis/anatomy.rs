@@ -12,7 +12,7 @@ use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::diagnose::steady::no_growth;
 use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
+use vramscope_core::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
@@ -341,6 +341,10 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
         ("mlp_never.python", 32, 32, 0),
         ("ema_inplace.python", 178, 89, 178),
         ("lora_inplace.python", 106, 1, 2),
+        ("muon_adam.python", 404, 0, 591),
+        ("adamw_before.none", 157, 157, 315),
+        ("adagrad.none", 157, 157, 157),
+        ("sgd_inplace.none", 157, 157, 0),
     ];
     for (name, weights, gradients, state) in expected {
         let read = Read::of(&format!("warm/{name}"));
@@ -355,6 +359,28 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
         let steps = Read::of(&format!("warm/{name}")).roles.anatomy.steps;
         assert_eq!(steps.len(), 3, "{name}: {}", steps.how());
     }
+}
+
+/// Observations that a program plays are larger than every gradient, and no weights.
+#[test]
+fn a_rollout_is_no_weight() {
+    let read = Read::of("warm/rollout.python");
+    let held = read.before(read.device().events.len() as u64);
+    let told = |role: &str| held.get(role).copied().unwrap_or(0) >> 20;
+    assert!((220..230).contains(&told("inputs")) && told("weights") <= 8, "{held:?}");
+}
+
+/// Weights lie before the state that is made for them, in each range of addresses that the driver fills.
+#[test]
+fn weights_are_told_from_state_by_where_they_lie() {
+    let read = Read::of("warm/adagrad.none");
+    let (lifetimes, device) = (&read.tables.lifetimes, read.device());
+    let large = |&id: &LifetimeId| lifetimes.requested(device, id) > 4 << 20;
+    let of = |role: Role| {
+        let all = (0..lifetimes.initial_count() as u32).map(LifetimeId).filter(large);
+        all.filter(|&id| read.roles.of(id) == role).map(|id| lifetimes.address(device, id)).collect::<Vec<_>>()
+    };
+    assert!(of(Role::Weights).into_iter().max().unwrap() < of(Role::OptimizerState).into_iter().min().unwrap());
 }
 
 /// A full history with the last 3,000 events of a run, dumped while its tensors are alive. The model is older, and some of it is

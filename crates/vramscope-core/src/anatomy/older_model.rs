@@ -36,7 +36,12 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     if passes == 0 || case.steps.optimizer.len() > 2 * passes || case.phases.runs.windows(2).any(steps_in_backward) {
         return false;
     }
-    let stepped = made_by_optimizer(case);
+    let mut stepped = made_by_optimizer(case);
+    let is_in_place = stepped.is_empty() && !case.phases.has_stacks;
+    if is_in_place {
+        // An optimizer that works in place allocates nothing. Backward passes make a gradient for each weight, also if they add it.
+        stepped = made_in_step(case).map(|id| case.size(id)).collect();
+    }
     let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
     // Number of older blocks of each size.
     let mut older: FxHashMap<u64, u64> = FxHashMap::default();
@@ -58,7 +63,8 @@ pub(super) fn has_older_gradients(case: &Case<'_>, gradients: &Sizes) -> bool {
     let is_last = of_optimizer.is_empty() && of_a_weight <= LAST;
     let (held, bytes) = if is_last { (&older, all) } else { (&of_optimizer, stepped) };
     let covered: u64 = made().map(|(size, n)| size.saturating_mul(held.get(&size).copied().unwrap_or(0).min(n * COPIES))).sum();
-    covered * 2 < bytes
+    // Gradients cover all that an optimizer in place works on; a few of its blocks are as large as others of the step.
+    if is_in_place { covered * 4 < bytes * 3 } else { covered * 2 < bytes }
 }
 
 /// The sizes that optimizers allocate: those of the parameters they update, and of what they gather.
@@ -202,14 +208,24 @@ fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
 fn added_gradients(case: &Case<'_>, stays: &Stays) -> Sizes {
     let whole = case.phases.runs.iter().skip_while(|r| r.part != Part::Forward);
     let pass = whole.filter(|r| r.part == Part::Backward).max_by_key(|r| r.rows.1 - r.rows.0);
+    let made: Vec<LifetimeId> = match pass {
+        Some(run) => run.ids().filter(|&id| case.gone(id) < run.events.1).collect(),
+        None => made_in_step(case).collect(),
+    };
     let mut sizes = Sizes::default();
-    for (run, id) in pass.into_iter().flat_map(|run| run.ids().map(move |id| (run, id))) {
-        let size = case.size(id);
-        if size >= LEAST && case.gone(id) < run.events.1 && stays.contains_key(&size) {
-            *sizes.entry(size).or_default() += 1;
-        }
+    for size in made.into_iter().map(|id| case.size(id)).filter(|size| *size >= LEAST && stays.contains_key(size)) {
+        *sizes.entry(size).or_default() += 1;
     }
     sizes
+}
+
+/// What the middle one of all steps makes outside of the optimizer and frees.
+fn made_in_step(case: &Case<'_>) -> impl Iterator<Item = LifetimeId> {
+    let bounds = &case.steps.bounds;
+    let middle = bounds.len().saturating_sub(2) / 2;
+    let (from, to) = (bounds.get(middle).copied().unwrap_or(0), bounds.get(middle + 1).copied().unwrap_or(0));
+    let in_optimizer = |born: u32| case.steps.optimizer.iter().any(|&(begin, end)| (begin..end).contains(&born));
+    case.phases.made_within(case.tables, from, to).filter(move |&id| case.gone(id) < to && !in_optimizer(case.born(id)))
 }
 
 /// Number of copies of the whole model, if a backward pass adds to as many gradients: how many blocks stay for each. `None`

@@ -48,11 +48,13 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
         let over = found.instances.last().map_or(0, |last| last.end);
         let has_backward = pass.backward.is_some_and(|(_, last)| last >= over);
         let last_layer = found.instances.len().saturating_sub(1);
+        let mut unreached = Vec::new();
         for (i, (instance, &begin)) in found.instances.iter().zip(&begins).enumerate() {
             let is_kept_whole = || instance.inner.iter().all(|&row| draft.rows[row as usize].freed == NEVER);
             let Some(begin) = begin.filter(|_| has_backward) else {
                 // The recording ends before the backward pass of this layer. That pass would recompute one layer at a time; the
                 // last layer's blocks are kept to represent that.
+                unreached.push(i);
                 if i < last_layer && (!has_backward || (last_step && is_kept_whole())) {
                     for &row in &instance.inner {
                         edits.free_at(draft, row, instance.end);
@@ -99,6 +101,9 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 }
             }
         }
+        if last_step {
+            run_largest_again(draft, &found.instances, &unreached, &mut edits);
+        }
         if told.is_err() || found.saved >= most {
             // A pass without a graph, such as a teacher's, calls the same layers and keeps nothing.
             let keeps = found.instances.iter().filter(|call| !call.inner.is_empty()).count();
@@ -111,6 +116,27 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
     draft.again += requests;
     draft.open = draft.open.max(open);
     told
+}
+
+/// The backward pass that the recording does not reach would recompute one layer after the other, from the last one. At the end of the
+/// recording comes the layer where most is held then: its own blocks, and the results of the layers before it.
+fn run_largest_again(draft: &Draft<'_>, instances: &[Instance], unreached: &[usize], edits: &mut Edits) {
+    let is_held = |row: &u32| draft.rows[*row as usize].freed == NEVER;
+    let inner = |i: usize| instances[i].inner.iter().copied().filter(is_held);
+    let bytes = |rows: &mut dyn Iterator<Item = u32>| rows.map(|row| draft.size(row)).sum::<u64>();
+    let mut results = 0;
+    let most = unreached.iter().copied().enumerate().max_by_key(|&(_, i)| {
+        results += bytes(&mut instances[i].result.into_iter().filter(is_held));
+        results + bytes(&mut inner(i))
+    });
+    let Some((at, largest)) = most.filter(|&(at, _)| at + 1 < unreached.len()) else { return };
+    let end = draft.asks.len() as u32;
+    for &later in &unreached[at + 1..] {
+        instances[later].result.into_iter().filter(is_held).chain(inner(later)).for_each(|row| edits.free_at(draft, row, end));
+    }
+    for row in inner(largest) {
+        edits.make_again(draft, row, end);
+    }
 }
 
 /// The steps to change: all after the first stretch, or the only one.

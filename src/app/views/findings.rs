@@ -1,6 +1,5 @@
 //! Findings: what is wrong with this recording, most serious first, each with evidence and advice.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 mod brief;
@@ -197,21 +196,6 @@ fn shown_first(found: &Arc<Findings>) -> Option<usize> {
     first(Class::OutOfMemory).or_else(|| first(Class::Leak))
 }
 
-/// What a finding is called here. Who reads "out of memory" looks for the end of the program: an error that was caught is not that.
-pub(super) fn title<'a>(cx: &ViewContext<'_>, f: &'a Finding) -> Cow<'a, str> {
-    const CAUGHT: &str = "Out of memory, caught";
-    let failure = cx.findings.and_then(|found| found.ooms.iter().find(|a| Some(a.event) == f.place.event));
-    let is_caught = f.class == Class::OutOfMemory && failure.is_some_and(|a| a.survived);
-    let why = ["Out of memory", "Survived failure"].into_iter().find_map(|head| f.title.strip_prefix(head)).filter(|_| is_caught);
-    why.map_or(Cow::Borrowed(&f.title), |why| Cow::Owned(format!("{CAUGHT}{why}")))
-}
-
-/// What a finding says. One about requests that were only tried must not deny the failure that is listed beside it.
-fn sentence<'a>(cx: &ViewContext<'_>, f: &'a Finding) -> &'a str {
-    let denies = f.sentence.strip_suffix(" Nothing failed.").filter(|_| !cx.data.ooms.is_empty());
-    denies.unwrap_or(&f.sentence)
-}
-
 /// Failures and leaks are red.
 fn is_red(finding: &Finding) -> bool {
     matches!(finding.class, Class::OutOfMemory | Class::Leak)
@@ -355,13 +339,12 @@ fn finding_ui(
             let beside = ui.available_width() - label::width(ui.painter(), &figure, Type::Mono) - 8.0;
             let fits = beside >= NARROWEST;
             let mut job = egui::text::LayoutJob::default();
-            let title = title(cx, f);
-            job.append(&title, 0.0, label::format(Type::Title, if is_red { t.red } else { t.text1 }));
+            job.append(&f.title, 0.0, label::format(Type::Title, if is_red { t.red } else { t.text1 }));
             job.wrap.max_width = if fits { beside } else { ui.available_width() };
             let galley = ui.painter().layout_job(job);
             let height = galley.size().y.max(16.0) + if fits { 0.0 } else { 18.0 };
             let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), Sense::click());
-            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &*title));
+            response.widget_info(|| egui::WidgetInfo::selected(egui::Role::ListItem, true, is_open, &f.title));
             let above = (16.0 - galley.rows.first().map_or(16.0, |row| row.height())) / 2.0;
             ui.painter().galley(rect.min + vec2(0.0, above), galley, t.text1);
             if fits {
@@ -374,7 +357,7 @@ fn finding_ui(
             // The short form: the autopsy has the whole text.
             let body = match is_brief {
                 true => label::paragraph(ui, &brief::cause(&f.sentence), Type::Body, t.text1),
-                false => label::paragraph(ui, sentence(cx, f), Type::Body, t.text2),
+                false => label::paragraph(ui, &f.sentence, Type::Body, t.text2),
             };
             // The title above takes the keyboard focus for both.
             head_clicked |= body.interact(Sense::CLICK).clicked();

@@ -8,7 +8,6 @@ use super::{ViewContext, ViewKind};
 use crate::app::state::{Action, Command};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
-use crate::app::views::findings::title;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{Cut, Icon, anchor, label, link_with, padded, record_links, recorded_by, row, rule, told_at};
 use vramscope_core::diagnose::findings::Finding;
@@ -64,11 +63,11 @@ pub(super) fn sentence(ui: &mut Ui, cx: &ViewContext<'_>, found: &Found, when: &
             let mut link = ui.new_child(egui::UiBuilder::new().max_rect(link).id_salt("first finding"));
             let saves = finding.saving.filter(|s| !s.is_nothing()).map(|s| format!(", \u{2212}{}", s.texts()[2]));
             let saves = saves.unwrap_or_default();
-            let title = title(cx, finding);
+            let title = &finding.title;
             let text = format!("{title}{saves}");
             // The figure stays where the title has no room.
             let room = link.available_width() - label::width(ui.painter(), &saves, Type::Body) - 24.0;
-            let shown = format!("{}{saves}", label::first_words(ui.painter(), &title, Type::Body, room));
+            let shown = format!("{}{saves}", label::first_words(ui.painter(), title, Type::Body, room));
             is_clicked = link_with(&mut link, &shown, Type::Body, Some(Icon::ChevronDown)).on_hover_text(&text).clicked();
         }
         plan_link(ui, cx);

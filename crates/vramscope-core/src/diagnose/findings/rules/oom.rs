@@ -168,8 +168,8 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         Verdict::Unknown => "Out of memory",
     };
     let bytes = if a.verdict == Verdict::Fragmentation && !a.is_full_in_pieces() { a.holes.bytes } else { a.requested };
-    let is_past = a.survived && all.ooms.last() != Some(&a.event);
-    let title = if is_past { title.replace("Out of memory", "Survived failure") } else { title.to_owned() };
+    // Who reads "out of memory" looks for the end of the program.
+    let title = if a.survived { title.replace("Out of memory", "Out of memory, caught") } else { title.to_owned() };
     let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
         .says(format!("{}{}", a.sentence, which(failures, all)))
         .red("request", a.requested);
@@ -244,7 +244,8 @@ pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
     let with = got.map_or("without it".to_owned(), |got| format!("with at most {}", Bytes(got)));
     let sentence = format!(
         "{requests} {were} refused, and the {calls} went on {with}. cuDNN tries several algorithms so, and takes one whose \
-         workspace fits. Nothing failed."
+         workspace fits.{}",
+        if p.ooms.is_empty() { " Nothing failed." } else { "" }
     );
     let stack = events.stack[last as usize];
     let place = Place { event: Some(last), stack: stack.is_some().then_some(stack), ..Place::default() };

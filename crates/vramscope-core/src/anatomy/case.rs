@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::frame::{ADAM, Bits, CACHE, GENERATES, SGD, WORKSPACE};
+use super::frame::{ADAM, CACHE, GENERATES, SGD, WORKSPACE};
 use super::phases::{Phases, Run};
 use super::role::{Because, Role};
 use super::sense::{Part, Sense};
@@ -130,16 +130,16 @@ pub(super) fn by_stack_alone(case: &Case<'_>, id: LifetimeId, weights: &Sizes) -
     })
 }
 
-/// True if an optimizer in the trace keeps two tensors per weight.
+/// True if the optimizer in the trace keeps two tensors per weight.
 pub(super) fn has_adam(case: &Case<'_>) -> bool {
-    steps_with(case, ADAM)
+    optimizers(case).any(|run| run.bits & ADAM != 0)
 }
 
-/// True if the only optimizer in the trace keeps one tensor per weight at most.
+/// True if every step in the trace is PyTorch's SGD, which keeps one tensor per weight at most.
 pub(super) fn keeps_one(case: &Case<'_>) -> bool {
-    steps_with(case, SGD) && !has_adam(case)
+    optimizers(case).next().is_some() && optimizers(case).all(|run| run.bits & SGD != 0)
 }
 
-fn steps_with(case: &Case<'_>, bit: Bits) -> bool {
-    case.phases.runs.iter().any(|r| r.part == Part::Optimizer && r.bits & bit != 0)
+fn optimizers<'a>(case: &'a Case<'_>) -> impl Iterator<Item = &'a Run> {
+    case.phases.runs.iter().filter(|run| run.part == Part::Optimizer)
 }

@@ -75,7 +75,7 @@ pub(super) const DECODES: Bits = 1 << 29;
 pub(super) const BUILDS_BUFFERS: Bits = 1 << 30;
 /// An operator of PyTorch, which only frames of C++ name.
 pub(super) const OPERATOR: Bits = 1 << 31;
-/// An optimizer that keeps one tensor per weight, or none.
+/// PyTorch's SGD.
 pub(super) const SGD: Bits = 1 << 32;
 
 /// Functions that make or load weights.

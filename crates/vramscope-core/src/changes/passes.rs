@@ -65,7 +65,7 @@ pub(super) fn checkpoint(draft: &mut Draft<'_>, name: Option<&str>) -> Result<(S
                 continue;
             };
             // Nothing is allocated between a call and one that it passes its result to.
-            let next = found.instances.get(i + 1).map(|next| draft.rows[next.all[0] as usize].born);
+            let next = found.instances.get(i + 1).and_then(|next| next.all.first()).map(|&row| draft.rows[row as usize].born);
             let is_passed_on = |&row: &u32| next.is_some_and(|at| at == instance.end && draft.rows[row as usize].freed > at);
             if let Some(input) = instance.dropped.filter(is_passed_on) {
                 edits.free_at(draft, input, begin);

@@ -12,7 +12,7 @@ use crate::anatomy::{Phase, Role};
 use crate::formats::kineto::OPERATOR_FILE;
 use crate::inference::scripted::Ask;
 use crate::model::{Frame, FrameId, StackId, StackTable, StrId};
-use crate::tables::naming::{is_compiled, is_framework, is_of_operators};
+use crate::tables::naming::{is_compiled, is_of_operators};
 use crate::units::counted;
 
 /// One call of a module.
@@ -42,24 +42,39 @@ pub(super) struct Repeated {
     pub(super) instances: Vec<Instance>,
 }
 
-/// The line of a forward pass whose repeated calls keep the most bytes; if a name is given, among those that match it. A name is
-/// the function, file or `file:line` of a repeated call or, if a profiler recorded modules, a part of a module's class. A name
-/// without a match finds nothing, because another module would be a wrong answer. The error then lists the names that exist.
+/// The line of a forward pass whose repeated calls are best checkpointed: they keep nearly the most bytes, and are whole layers. If a name is
+/// given, of those that match it the one that keeps most. A name is the function, file or `file:line` of a repeated call or, if a profiler
+/// recorded modules, a part of a module's class. A name without a match finds nothing, because another module would be a wrong answer. The
+/// error then lists the names that exist.
 pub(super) fn find(draft: &Draft<'_>, pass: Pass, name: Option<&str>) -> Result<Repeated, String> {
     let mut all = candidates(draft, pass);
-    all.sort_by_key(|c| Reverse((!c.may_be_loop, c.rank())));
+    all.sort_by_key(|c| Reverse(c.rank()));
     if all.is_empty() {
         return Err(NOTHING_REPEATS.to_owned());
     }
     let stacks = draft.program.stacks;
-    let Some(name) = name else {
-        let of_switch = all.iter().position(|c| SWITCHED.iter().any(|&(file, function)| c.calls(stacks, file, function)));
-        return Ok(all.swap_remove(of_switch.unwrap_or(0)).repeated());
-    };
+    let Some(name) = name else { return Ok(all.swap_remove(best(stacks, &all)).repeated()) };
     match all.iter().position(|c| c.is_named(stacks, name)) {
         Some(at) => Ok(all.swap_remove(at).repeated()),
         None => Err(not_named(stacks, name, &all)),
     }
+}
+
+/// Index of the candidate to checkpoint unless another is named, of some by rank.
+fn best(stacks: &StackTable, all: &[Candidate]) -> usize {
+    let is_near = |c: &Candidate, of: &Candidate, tenths: u64| c.saved.saturating_mul(10) >= of.saved.saturating_mul(tenths);
+    let is_real = |c: &Candidate| !c.may_be_loop && is_near(c, &all[0], 5);
+    let first = if all[0].may_be_loop { all.iter().position(is_real).unwrap_or(0) } else { 0 };
+    // Many small calls inside of layers keep a little less than the layers do.
+    let is_around =
+        |c: &Candidate| !c.may_be_loop && c.instances.len() < all[first].instances.len() && is_near(c, &all[first], 9);
+    let around = (0..all.len()).filter(|&i| is_around(&all[i]) && all[i].holds(&all[first]));
+    let at = around.min_by_key(|&i| all[i].instances.len()).unwrap_or(first);
+    let is_same = |c: &Candidate| c.instances.len() == all[at].instances.len() && is_near(c, &all[at], 9) && c.holds(&all[at]);
+    let at = (0..all.len()).filter(|&i| is_same(&all[i])).max_by_key(|&i| all[i].directness()).unwrap_or(at);
+    let switch = SWITCHED.iter().find(|(file, _)| all[at].calls(stacks, file, None));
+    let switched = switch.and_then(|&(file, function)| all.iter().position(|c| c.calls(stacks, file, Some(function))));
+    switched.unwrap_or(at)
 }
 
 /// The message if nothing can be checkpointed.
@@ -89,26 +104,42 @@ struct Candidate {
     saved: u64,
     /// Blocks below the frame that are in none of its calls.
     others: usize,
+    /// True if it calls a module.
+    calls_module: bool,
     /// The frame's place in its stacks, from the allocation outwards.
     height: usize,
     /// True if one call with a loop in it looks like several.
     may_be_loop: bool,
-    /// True if the program's own code makes the call, not a library.
-    is_own: bool,
     /// The lines that call it, in order.
     places: Vec<String>,
     instances: Vec<Instance>,
 }
 
+/// Whether a module is called, the fewest blocks of other calls, and the innermost.
+type Directness = (bool, Reverse<usize>, Reverse<usize>);
+
 impl Candidate {
-    /// Several frames may have the same calls: a function that only passes its argument on, and the line that calls it. The user can
-    /// change their own line, and that of the loop rather than the one that calls the loop.
-    fn rank(&self) -> (u64, bool, Reverse<usize>, usize, FrameId) {
-        (self.saved, self.is_own, Reverse(self.others), self.height, self.frame)
+    fn rank(&self) -> (u64, Directness, FrameId) {
+        (self.saved, self.directness(), self.frame)
     }
 
-    fn calls(&self, stacks: &StackTable, file: &str, function: &str) -> bool {
-        self.callee.is_some_and(|(f, name)| stacks.text(name) == function && stacks.text(f).replace('\\', "/").ends_with(file))
+    /// Several frames may have the same calls: a function that only passes its argument on, the line that calls it, and one that calls a
+    /// function with a loop of them. The innermost one that calls a module can be changed.
+    fn directness(&self) -> Directness {
+        (self.calls_module, Reverse(self.others), Reverse(self.height))
+    }
+
+    /// True if every call of the other is inside of one of these.
+    fn holds(&self, other: &Candidate) -> bool {
+        let own: FxHashSet<u32> = self.instances.iter().flat_map(|i| i.all.iter().copied()).collect();
+        other.instances.iter().filter_map(|i| i.all.first()).all(|row| own.contains(row))
+    }
+
+    /// True if it calls such a function; any of the file if none is given.
+    fn calls(&self, stacks: &StackTable, file: &str, function: Option<&str>) -> bool {
+        self.callee.is_some_and(|(f, name)| {
+            function.is_none_or(|function| stacks.text(name) == function) && stacks.text(f).replace('\\', "/").ends_with(file)
+        })
     }
 
     fn repeated(self) -> Repeated {
@@ -175,21 +206,31 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
     let around = around_steps(draft);
     let calls = |f: FrameId| !around.contains(&f) && stacks.frame(f).is_some_and(is_python);
     // The line of the called function, skipping the frames through which torch calls modules.
-    let is_reached = |f: &FrameId| {
-        let is_module = |frame: Frame| stacks.text(frame.file).ends_with("nn/modules/module.py");
-        stacks.frame(*f).is_some_and(|frame| is_python(frame) && !is_module(frame))
+    let is_module = |frame: Frame| {
+        let file = stacks.text(frame.file);
+        file.ends_with("nn/modules/module.py") || file.ends_with("transformers/modeling_layers.py")
     };
+    let is_reached = |f: &FrameId| stacks.frame(*f).is_some_and(|frame| is_python(frame) && !is_module(frame));
+    let enters_module = |f: FrameId| stacks.frame(f).is_some_and(is_module);
     // Rows below each call, in order. A line may occur several times in a stack, as in nested containers; each is a separate call.
     let mut below: FxHashMap<Call, Vec<Below>> = FxHashMap::default();
     let with_stack = rows.iter().map(|&row| (row, stacks.frames(draft.program.rows[draft.rows[row as usize].of as usize].stack)));
-    for (order, (row, frames)) in with_stack.filter(|(_, frames)| !frames.is_empty()).enumerate() {
-        let mut inner = 0;
-        for (at, &frame) in frames.iter().enumerate().filter(|&(_, &f)| calls(f)) {
-            let depth = frames[at + 1..].iter().filter(|&&f| f == frame).count();
-            let line = frames[..at].iter().rev().copied().find(is_reached);
-            let callee = line.and_then(|f| stacks.frame(f)).map(|f| (f.file, f.name));
-            below.entry((frame, depth, callee)).or_default().push(Below { row, order, inner, line });
-            inner = FxBuildHasher.hash_one((inner, frame));
+    for (order, (row, frames)) in (0..).zip(with_stack.filter(|(_, frames)| !frames.is_empty())) {
+        let mut further_out: FxHashMap<FrameId, usize> = FxHashMap::default();
+        let mut depths: Vec<usize> = vec![0; frames.len()];
+        for (at, &frame) in frames.iter().enumerate().rev() {
+            let n = further_out.entry(frame).or_default();
+            depths[at] = *n;
+            *n += 1;
+        }
+        let (mut inner, mut line) = (0, None);
+        for (at, &frame) in frames.iter().enumerate() {
+            if calls(frame) {
+                let callee = line.and_then(|f| stacks.frame(f)).map(|f| (f.file, f.name));
+                below.entry((frame, depths[at], callee)).or_default().push(Below { row, order, inner, line });
+                inner = FxBuildHasher.hash_one((inner, frame));
+            }
+            line = if is_reached(&frame) { Some(frame) } else { line };
         }
     }
     // How far out a call is in the stack of a row.
@@ -207,10 +248,25 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
         });
         outside.or_else(|| stacks.frame(call.0)).map(|f| stacks.location(f))
     };
-    let candidate = |call: &Call, rows: &[Below], instances: Vec<Instance>| {
-        let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
-        // The backward pass recomputes one call at a time.
-        let saved = instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max()?;
+    // A module of another class, with a function of the same name in the same file, may be called first.
+    let of_one_kind = |rows: &[Below]| {
+        let mut begins: Vec<usize> = Vec::new();
+        for (i, row) in rows.iter().enumerate() {
+            if begins.len() < MOST_BEGINS && !begins.iter().any(|&b| rows[b].line == row.line) {
+                begins.push(i);
+            }
+        }
+        let of_begin = |&begin: &usize| {
+            let instances = starts(&rows[begin..]).into_iter().filter_map(|starts| split(draft, &rows[begin..], &starts, end));
+            instances.map(|calls| (saved(draft, &calls), calls)).filter(|calls| calls.0 > 0).max_by_key(|calls| calls.0)
+        };
+        // If both give the same number of calls, the later one begins in the middle of a call.
+        begins.iter().filter_map(of_begin).reduce(|best, later| {
+            let is_better = later.1.len() > best.1.len() && later.0 > best.0;
+            if is_better { later } else { best }
+        })
+    };
+    let places = |call: &Call, instances: &[Instance]| {
         let mut places: Vec<String> = Vec::new();
         // A call without a graph, for example before training, keeps nothing, so checkpointing does not change it.
         let kept = instances.iter().filter(|i| !i.inner.is_empty());
@@ -219,53 +275,44 @@ fn candidates(draft: &Draft<'_>, pass: Pass) -> Vec<Candidate> {
                 places.push(place);
             }
         }
-        let (height, frames) = height(call, *instances.first()?.all.first()?)?;
-        let is_own = frames.get(height).and_then(|&f| stacks.frame(f)).is_some_and(|f| !is_framework(stacks, f));
-        let others = rows.len().saturating_sub(instances.iter().map(|i| i.all.len()).sum());
-        let may_be_loop = may_be_loop(rows, &instances);
-        let is_one = saved > 0 && !places.is_empty();
-        is_one.then(|| Candidate { frame: call.0, callee: call.2, saved, others, height, may_be_loop, is_own, places, instances })
-    };
-    // A module of another class, with a function of the same name in the same file, may be called first.
-    let best = |call: &Call, rows: &[Below]| {
-        let mut begins: Vec<usize> = Vec::new();
-        for (i, row) in rows.iter().enumerate() {
-            if begins.len() < MOST_BEGINS && !begins.iter().any(|&b| rows[b].line == row.line) {
-                begins.push(i);
-            }
-        }
-        let of_begin = |&begin: &usize| {
-            let rows = &rows[begin..];
-            let of = |starts: &Vec<usize>| candidate(call, rows, split(draft, rows, starts, end)?);
-            starts(rows).iter().filter_map(of).max_by_key(Candidate::rank)
-        };
-        // If both give the same number of calls, the later one begins in the middle of a call.
-        begins.iter().filter_map(of_begin).reduce(|best, later| {
-            let is_better = later.instances.len() > best.instances.len() && later.saved > best.saved;
-            if is_better { later } else { best }
-        })
+        places
     };
     // One line may call layers of several kinds, one after the other or in turn.
-    let of_all_kinds = |(call, rows): (Call, Vec<Below>)| {
-        let mut first = best(&call, &rows)?;
-        let (mut rest, mut last, mut has_several) = (rows.clone(), first.instances.clone(), false);
+    let candidate = |(call, rows): (Call, Vec<Below>)| {
+        let (_, mut instances) = of_one_kind(&rows)?;
+        let lines = places(&call, &instances);
+        let mut last = instances.clone();
+        let mut rest = rows.clone();
         for _ in 1..MOST_KINDS {
             let taken: FxHashSet<u32> = last.iter().flat_map(|i| i.all.iter().copied()).collect();
             rest.retain(|r| !taken.contains(&r.row));
-            let Some(kind) = best(&call, &rest) else { break };
-            last = kind.instances;
-            if kind.places.iter().all(|place| first.places.contains(place)) {
-                first.instances.extend(last.iter().cloned());
-                has_several = true;
+            let Some((_, kind)) = of_one_kind(&rest) else { break };
+            if places(&call, &kind).iter().all(|place| lines.contains(place)) {
+                instances.extend(kind.iter().cloned());
             }
+            last = kind;
         }
-        if !has_several {
-            return Some(first);
-        }
-        first.instances.sort_by_key(|i| i.end);
-        candidate(&call, &rows, first.instances)
+        instances.sort_by_key(|i| i.end);
+        let (height, frames) = height(&call, *instances.first()?.all.first()?)?;
+        Some(Candidate {
+            frame: call.0,
+            callee: call.2,
+            saved: saved(draft, &instances),
+            others: rows.len().saturating_sub(instances.iter().map(|i| i.all.len()).sum()),
+            calls_module: !enters_module(call.0) && height.checked_sub(1).is_some_and(|at| enters_module(frames[at])),
+            height,
+            may_be_loop: may_be_loop(&rows, &instances),
+            places: Some(lines).filter(|lines| !lines.is_empty())?,
+            instances,
+        })
     };
-    below.into_iter().filter_map(of_all_kinds).collect()
+    below.into_iter().filter_map(candidate).collect()
+}
+
+/// Bytes that checkpointing these calls does not keep: the backward pass recomputes one of them at a time.
+fn saved(draft: &Draft<'_>, instances: &[Instance]) -> u64 {
+    let bytes = |i: &Instance| i.inner.iter().map(|&r| draft.size(r)).sum::<u64>();
+    instances.iter().map(bytes).sum::<u64>() - instances.iter().map(bytes).max().unwrap_or(0)
 }
 
 /// Frames around optimizer.step(): what they call is the training loop, not a layer.
@@ -302,7 +349,7 @@ fn may_be_loop(rows: &[Below], instances: &[Instance]) -> bool {
 struct Below {
     row: u32,
     /// Its place among all blocks of the pass that have a stack.
-    order: usize,
+    order: u32,
     /// The frames of Python inside the call, as one number. Layers that differ in what is around them, as the stages of a ResNet, agree in it.
     inner: u64,
     /// The line in the called function.
@@ -371,6 +418,11 @@ fn split(draft: &Draft<'_>, rows: &[Below], starts: &[usize], forward_end: u32) 
         let is_made_once = |row: Draw| row.role == Role::Workspaces && row.freed > forward_end;
         calls.push((own.iter().filter(|r| !is_made_once(draft.rows[r.row as usize])).collect(), end));
     }
+    // A call that begins with such a workspace, and then with a gap, has nothing of its own.
+    calls.retain(|(own, _)| !own.is_empty());
+    if calls.len() < 2 {
+        return None;
+    }
     let drops_result =
         calls.iter().filter(|(own, _)| own.last().is_some_and(|last| is_dropped(draft, last, forward_end))).count();
     let keeps_result = !is_most(drops_result, calls.len());
@@ -417,7 +469,7 @@ fn own_rows<'b>(draft: &Draft<'_>, rows: &'b [Below], usual: &Option<(u32, u32)>
     const BEHIND: u32 = 24;
     let Some((first, last)) = *usual else { return rows };
     let line = |r: &Below| r.line.and_then(|f| draft.program.stacks.frame(f)).map_or(first, |f| f.line);
-    let is_own = |r: &Below| (first..=last + BEHIND).contains(&line(r));
+    let is_own = |r: &Below| (first..=last.saturating_add(BEHIND)).contains(&line(r));
     let end = rows.iter().rposition(is_own).map_or(rows.len(), |at| at + 1);
     &rows[..end]
 }

@@ -70,8 +70,6 @@ fn best(stacks: &StackTable, all: &[Candidate]) -> usize {
         |c: &Candidate| !c.may_be_loop && c.instances.len() < all[first].instances.len() && is_near(c, &all[first], 9);
     let around = (0..all.len()).filter(|&i| is_around(&all[i]) && all[i].holds(&all[first]));
     let at = around.min_by_key(|&i| all[i].instances.len()).unwrap_or(first);
-    let is_same = |c: &Candidate| c.instances.len() == all[at].instances.len() && is_near(c, &all[at], 9) && c.holds(&all[at]);
-    let at = (0..all.len()).filter(|&i| is_same(&all[i])).max_by_key(|&i| all[i].directness()).unwrap_or(at);
     let switch = SWITCHED.iter().find(|(file, _)| all[at].calls(stacks, file, None));
     let switched = switch.and_then(|&(file, function)| all.iter().position(|c| c.calls(stacks, file, Some(function))));
     switched.unwrap_or(at)
@@ -115,18 +113,11 @@ struct Candidate {
     instances: Vec<Instance>,
 }
 
-/// Whether a module is called, the fewest blocks of other calls, and the innermost.
-type Directness = (bool, Reverse<usize>, Reverse<usize>);
-
 impl Candidate {
-    fn rank(&self) -> (u64, Directness, FrameId) {
-        (self.saved, self.directness(), self.frame)
-    }
-
     /// Several frames may have the same calls: a function that only passes its argument on, the line that calls it, and one that calls a
     /// function with a loop of them. The innermost one that calls a module can be changed.
-    fn directness(&self) -> Directness {
-        (self.calls_module, Reverse(self.others), Reverse(self.height))
+    fn rank(&self) -> (u64, bool, Reverse<usize>, Reverse<usize>, FrameId) {
+        (self.saved, self.calls_module, Reverse(self.others), Reverse(self.height), self.frame)
     }
 
     /// True if every call of the other is inside of one of these.

@@ -12,6 +12,7 @@ use crate::app::widgets::{Push, label, segmented};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::app) struct Choice {
     pub is_markdown: bool,
+    /// Leaves out names and paths of the machine and its users.
     pub redact: bool,
 }
 

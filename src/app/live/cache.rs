@@ -2,7 +2,7 @@
 //! next window where vramscope ended before that.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::Kept;
 
@@ -31,6 +31,8 @@ pub(super) fn tempfile() -> Option<(PathBuf, std::fs::File)> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.write(true).create_new(true).open(&path).ok()?;
+    // Held until the watch or its program ends. Without locks on this disk nobody takes the file for one that was left.
+    let _ = file.try_lock();
     Some((path, file))
 }
 
@@ -43,28 +45,22 @@ pub(super) fn delete_cache_file(kept: &Kept) {
 
 /// The watches that were left, the newest last. Reads the folder, so not for the window's thread.
 pub(in crate::app) fn left_watches() -> Vec<LeftWatch> {
-    left_in(&folder(), SystemTime::now(), |pid| Path::new(&format!("/proc/{pid}")).exists())
+    left_in(&folder())
 }
 
-fn left_in(folder: &Path, now: SystemTime, is_running: impl Fn(u32) -> bool) -> Vec<LeftWatch> {
-    // Other machines may share the folder, and have processes that are not seen here: a watch writes all the time.
-    let least_age = if cfg!(target_os = "linux") { Duration::from_secs(3) } else { Duration::from_secs(86_400) };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn left_in(folder: &Path) -> Vec<LeftWatch> {
+    let is_watch = |name: &str| name.starts_with("live-") && name.ends_with(".vramscope");
     let left = |entry: std::fs::DirEntry| {
-        let pid = process_of(&entry.file_name().to_string_lossy())?;
-        let about = entry.metadata().ok().filter(|m| m.is_file() && m.len() > 0)?;
-        let written = about.modified().ok()?;
-        let is_left = !is_running(pid) && now.duration_since(written).is_ok_and(|age| age >= least_age);
-        is_left.then(|| LeftWatch { path: entry.path(), bytes: about.len(), written })
+        let about =
+            entry.metadata().ok().filter(|m| m.is_file() && m.len() > 0 && is_watch(&entry.file_name().to_string_lossy()))?;
+        // Another window, container or machine that shares the folder may still write it.
+        let file = std::fs::OpenOptions::new().write(true).open(entry.path()).ok()?;
+        file.try_lock().ok()?;
+        Some(LeftWatch { path: entry.path(), bytes: about.len(), written: about.modified().ok()? })
     };
-    let mut all: Vec<LeftWatch> = entries.filter_map(left).collect();
+    let mut all: Vec<LeftWatch> = std::fs::read_dir(folder).into_iter().flatten().flatten().filter_map(left).collect();
     all.sort_by_key(|left| left.written);
     all
-}
-
-/// The process that wrote a watch, from the name that [`tempfile`] gave it.
-fn process_of(name: &str) -> Option<u32> {
-    name.strip_prefix("live-")?.strip_suffix(".vramscope")?.split_once('-')?.0.parse().ok()
 }
 
 /// Gives a left watch a name under which it is not offered again. Where that fails it keeps the one it has.
@@ -89,12 +85,15 @@ mod tests {
         write("live-8-1796034488011475.vramscope", "of a window that is open");
         write("live-9-1796034488011476.vramscope", "");
         write("notes.txt", "of somebody else");
-        let later = SystemTime::now() + Duration::from_secs(100_000);
-        let left = |now| left_in(folder.path(), now, |pid| pid == 8);
-        assert_eq!(left(SystemTime::now()), [], "it may still be written, by another machine");
-        let [one] = &left(later)[..] else { panic!("{:?}", left(later)) };
+        let open = std::fs::File::create(folder.path().join("live-8-1796034488011475.vramscope")).unwrap();
+        std::io::Write::write_all(&mut &open, b"samples").unwrap();
+        open.lock().unwrap();
+        let left = || left_in(folder.path());
+        let [one] = &left()[..] else { panic!("{:?}", left()) };
         assert_eq!((one.bytes, one.path.ends_with("live-7-1796034488011474.vramscope")), (7, true));
         let taken = take_over(one.path.clone());
-        assert!(taken.exists() && left(later).is_empty(), "{taken:?}");
+        assert!(taken.exists() && left().is_empty(), "{taken:?}");
+        drop(open);
+        assert_eq!(left().len(), 1, "the program that held it is gone");
     }
 }

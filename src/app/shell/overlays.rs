@@ -12,7 +12,7 @@ use crate::app::state::{Action, Choosing, Command, Other};
 use crate::app::theme::Tokens;
 use crate::app::window::{App, Overlay};
 
-/// Draws the open dialog. It stays open unless it closed or opened another one.
+/// Draws the open dialog. It stays unless the user closes it or it opens another one.
 pub(super) fn draw(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
     let mut overlay = std::mem::replace(&mut app.overlay, Overlay::None);
     if stays(app, &mut overlay, ui, tokens) && matches!(app.overlay, Overlay::None) {

@@ -1,7 +1,7 @@
 //! [`CachingAllocator`]: serves requests and frees as PyTorch's caching allocator does.
 //!
-//! A request is tried in PyTorch's order: best fit in the pool; garbage collection; a new segment; a private pool that may help
-//! on out of memory; after releasing oversize blocks; after releasing the whole cache; then it fails with out of memory.
+//! A request takes PyTorch's steps in order: the best fit in its pool; garbage collection; a new segment; a private pool that may
+//! serve it; a new segment once large free blocks, then all free segments, are released; failure.
 
 use std::collections::VecDeque;
 

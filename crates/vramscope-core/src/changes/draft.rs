@@ -64,7 +64,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) moved: u64,
     /// The largest recomputed block. The reserved peak may move by this much, depending on whether the block fits into a hole.
     pub(crate) open: u64,
-    /// The smallest size that rows may have, for changes whose effect is known only as a range.
+    /// The fraction of its size that a row may be left with at least, for changes whose effect is known only as a range.
     pub(crate) low: FxHashMap<u32, (u32, u32)>,
     /// Positions of the first and last request of each step and phase.
     reaches: FxHashMap<(u32, Phase), (u32, u32)>,

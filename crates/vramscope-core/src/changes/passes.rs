@@ -379,7 +379,8 @@ pub(super) fn cache_off(draft: &mut Draft<'_>) -> bool {
     is_any
 }
 
-/// The steps in which a graph keeps autocast's copies: half as many tensors of the pass live as long as the first freed copy.
+/// The steps in which a graph keeps autocast's copies: at least half as many other tensors of
+/// the forward pass as there are copies live as long as the first copy that is freed.
 fn steps_of_unused_graph(draft: &Draft<'_>, copies: &[u32]) -> FxHashSet<u32> {
     let mut of_step: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
     for &row in copies {

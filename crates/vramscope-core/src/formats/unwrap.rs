@@ -20,7 +20,7 @@ const MIN_LIMIT: u64 = 16 << 20;
 /// gzip inside zip inside HTML is enough.
 const MAX_LAYERS: u32 = 4;
 
-/// The containers around a file. The limit applies to the sum of all layers, which can turn a kilobyte into gigabytes.
+/// The containers around a file. The limit applies to the sum of all layers; otherwise a kilobyte could become gigabytes in a few of them.
 #[derive(Debug)]
 pub(crate) struct Layers {
     count: u32,

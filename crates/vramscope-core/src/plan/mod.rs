@@ -278,7 +278,7 @@ impl Plan {
         self.largest
     }
 
-    /// True if the role of most of these bytes at the peak of the largest recording is inferred.
+    /// True if most bytes of this role at the peak of the largest recording have it by inference.
     pub fn is_probable(&self, role: Role) -> bool {
         self.programs.get(self.largest).is_some_and(|program| program.probable.contains(&role))
     }

@@ -15,7 +15,7 @@ use vramscope_core::model::BlockState;
 use vramscope_core::tables::{LifetimeId, SegmentAt};
 use vramscope_core::units::{Address, Bytes, SizeColumn, count, counted};
 
-/// What the rows are drawn to: the widest segment with a hole where there are many, as those without say nothing of holes.
+/// The bytes that fill a row: those of the widest segment with a hole. A full segment says nothing about holes, and is cut.
 pub(super) fn widest(case: &Case) -> u64 {
     let segments = || case.drawn.iter().map(|&i| &case.state.segments[i]);
     let has_hole = |s: &&SegmentAt| case.state.blocks_of(s).iter().any(|b| b.state == BlockState::Inactive);
@@ -23,9 +23,9 @@ pub(super) fn widest(case: &Case) -> u64 {
     of_holes.or_else(|| segments().map(|s| s.size).max()).unwrap_or(1)
 }
 
-/// Room above the words about the way out.
+/// Room above the sentence on what to free.
 const ABOVE: f32 = 8.0;
-/// From their edge line to them.
+/// Room between that sentence and its edge line.
 const BESIDE: f32 = 8.0;
 
 /// Indices of the segments that serve such requests, by address.

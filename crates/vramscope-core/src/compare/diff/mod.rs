@@ -177,7 +177,8 @@ impl Comparison {
         self.common_without_stack.iter().copied().filter(|_| row.stack == StackId::NONE)
     }
 
-    /// Bytes by whole stack: only in A, in both, only in B. [`Self::common_without_stack`] has the blocks without a stack in both.
+    /// Bytes only in A, in both, and only in B, matched by whole stacks; of blocks without a stack those of
+    /// [`Self::common_without_stack`] are in both.
     pub fn parts_by_stack(&self) -> [u64; 3] {
         let told: u64 = self.rows.iter().filter(|r| self.is_comparable(r)).map(Row::common).sum();
         let common = told + self.common_without_stack.iter().map(|u| u.1.bytes).sum::<u64>();

@@ -12,7 +12,7 @@ use crate::units::{Bytes, MEBIBYTE, count};
 /// The line of code that releases a failed attempt.
 pub(crate) const LET_GO: &str = "except torch.cuda.OutOfMemoryError: failed = True  # and try again behind the except block";
 /// What keeps the memory, and what to do.
-pub(crate) const LEAVE: &str = "Inside the except block, and as long as a variable or a list names the exception, the failed call's tensors stay. Leave the block before trying again, and keep str(e) instead of e.";
+pub(crate) const LEAVE: &str = "Leave the except block before trying again, and keep str(e) instead of e: inside the block, and as long as a variable or a list names the exception, the failed call's tensors stay.";
 
 /// Blocks made in a failed attempt that are live when the program tries again.
 pub(crate) struct HeldAttempt {

@@ -1,4 +1,5 @@
-//! Examines an out-of-memory event: what was requested, what was free and where, and why that was not enough.
+//! Examines an out-of-memory event: what was requested, what was free and where, and why that was not enough. Of a recording without
+//! one: how close it came.
 
 mod autopsy;
 mod closest;

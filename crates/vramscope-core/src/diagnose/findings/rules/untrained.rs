@@ -17,9 +17,9 @@ use crate::units::{Bytes, MEBIBYTE, counted};
 const FEWEST: usize = 4;
 /// State of at most this many bytes is a single number and is not matched by size.
 const NUMBER: u64 = 8;
-/// Smaller gradients are not worth a finding,
+/// Smaller gradients are not worth a finding.
 const LEAST_GRADIENTS: u64 = 16 * MEBIBYTE;
-/// or below this size if they have no activations of their own.
+/// The same for gradients without activations of their own.
 const LEAST_ALONE: u64 = 32 * MEBIBYTE;
 
 /// The gradients live after a backward pass, by the optimizer state for blocks of their size.

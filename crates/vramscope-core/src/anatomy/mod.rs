@@ -85,6 +85,14 @@ impl Anatomy {
                     _ => Some(by_stacks()).filter(is_as_good).unwrap_or(found),
                 }
             }
+            Some(found) if found.source.is_optimizer() => {
+                let sizes = |&(from, to): &(u32, u32)| {
+                    let made = phases.made_within(tables, from, to).filter(|&id| tables.lifetimes.gone(id) < to);
+                    made.map(|id| tables.lifetimes.requested(device, id)).collect()
+                };
+                let made: Vec<Vec<u64>> = found.optimizer.iter().map(sizes).collect();
+                found.in_turns(&made)
+            }
             Some(found) => found,
             None => {
                 let found = by_stacks();

@@ -347,18 +347,22 @@ struct Below {
     line: Option<FrameId>,
 }
 
-/// Every n-th of the starts (n from 1 to 4), for the smallest n that makes most calls equal. A call of one line, such as a
-/// container's, may look like several calls. `None` if no n does.
+/// Every n-th of the starts, for the smallest n that makes nearly all calls equal, else for one that makes most so. A call of one line, such
+/// as a container's, or one with a loop in it may look like several calls. `None` if no n does.
 fn whole_calls<K: PartialEq>(keys: &[K], starts: &[usize]) -> Option<Vec<usize>> {
-    const MOST: usize = 4;
+    const MOST: usize = 16;
+    // So many of the calls are compared with all others.
+    const USUAL: usize = 4;
     let every = |n: usize| starts.iter().copied().step_by(n).collect::<Vec<_>>();
-    let are_same = |starts: &[usize]| {
+    let same = |starts: &[usize]| {
         let ends = starts.iter().skip(1).copied().chain([keys.len()]);
         let calls: Vec<&[K]> = starts.iter().zip(ends).map(|(&start, end)| &keys[start..end]).collect();
-        let same = |usual: &[K]| calls.iter().filter(|call| **call == usual).count();
-        calls.iter().take(MOST).any(|usual| is_most(same(usual), calls.len()))
+        let as_usual = |usual: &&[K]| calls.iter().filter(|call| *call == usual).count();
+        calls.iter().take(USUAL).map(as_usual).max().unwrap_or(0)
     };
-    (1..=MOST).filter(|n| starts.len().is_multiple_of(*n)).map(every).find(|starts| are_same(starts))
+    let possible = || (1..=MOST).filter(|n| starts.len() > *n && starts.len().is_multiple_of(*n)).map(every);
+    let nearly_all = possible().find(|starts| same(starts) * 10 >= starts.len() * 9);
+    nearly_all.or_else(|| possible().find(|starts| is_most(same(starts), starts.len())))
 }
 
 /// True for more than three fifths.
@@ -375,14 +379,16 @@ fn starts(rows: &[Below]) -> Vec<Vec<usize>> {
     };
     // A line may make several consecutive blocks.
     let all = where_after(&|before| before.inner != first);
+    let keys: Vec<u64> = rows.iter().map(|row| row.inner).collect();
+    let whole = whole_calls(&keys, &all);
     // A line may also call two layers; then a call ends when its function has moved on to another line.
     if rows.iter().any(|row| row.line != line) {
         let of_lines = where_after(&|before| before.line != line);
         // If some calls do not move on, such as a block without dropout, the return of the first stack is more reliable.
-        return vec![if of_lines.len() * 4 >= all.len() * 3 { all } else { of_lines }];
+        let returns = if of_lines.len() * 4 >= all.len() * 3 { all } else { of_lines };
+        return whole.filter(|whole| whole.len() < returns.len()).into_iter().chain([returns]).collect();
     }
-    let keys: Vec<u64> = rows.iter().map(|row| row.inner).collect();
-    whole_calls(&keys, &all).into_iter().collect()
+    whole.into_iter().collect()
 }
 
 /// Splits rows into calls. `None` if there is only one, or if they differ.

@@ -156,6 +156,26 @@ impl Steps {
         self
     }
 
+    /// Joins the steps of optimizers that take turns, as those of a GAN do. `made` has for each step the sizes of what its optimizer
+    /// allocates and frees, in order: with several optimizers they repeat every second time or later.
+    pub(super) fn in_turns(mut self, made: &[Vec<u64>]) -> Self {
+        const MOST: usize = 4;
+        let repeats = |n: usize| {
+            let (first, rest) = made.split_at(n);
+            let are_different = (0..n).all(|i| !first[i].is_empty() && !first[..i].contains(&first[i]));
+            are_different && rest.iter().zip(made).all(|(later, sizes)| later == sizes)
+        };
+        if let Some(turns) = (2..=MOST).find(|&n| made.len() == self.len() && made.len() >= 2 * n && repeats(n)) {
+            let last = self.bounds.last().copied();
+            self.bounds = self.bounds.into_iter().step_by(turns).collect();
+            if self.bounds.last().copied() != last {
+                self.bounds.extend(last);
+            }
+            self.marked = 0..self.len();
+        }
+        self
+    }
+
     /// True when none were found.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

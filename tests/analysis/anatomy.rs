@@ -361,6 +361,12 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
     }
 }
 
+/// Two optimizers take turns, and their annotations have one name.
+#[test]
+fn steps_of_two_optimizers_are_told_without_stacks() {
+    assert_eq!(Read::of("warm/two_adams.none").roles.anatomy.steps.len(), 3);
+}
+
 /// Observations that a program plays are larger than every gradient, and no weights.
 #[test]
 fn a_rollout_is_no_weight() {

@@ -380,12 +380,13 @@ fn promised_savings_are_those_that_pytorch_then_had() {
     assert!(streams.sentence.contains("other CUDA streams"), "{}", streams.sentence);
 }
 
-/// Both kinds of layers that one line calls, and the half of a layer that a library's switch checkpoints, come within some percent.
+/// Both kinds of layers that one line calls, the half of a layer that a library's switch checkpoints, and calls with a loop in them.
 #[test]
-fn checkpointing_of_a_library_is_what_its_own_switch_does() {
+fn what_checkpointing_of_such_calls_saves_comes_near() {
     let cases = [
         ("encoder_decoder", "gradient_checkpointing_enable", 2_117_538_816u64, 2),
         ("densenet", "memory_efficient=True", 2_209_085_440, 8),
+        ("chunks_of_rays", "checkpoint(", 1_230_222_336, 10),
     ];
     for (name, code, counted, percent) in cases {
         let found = recorded(&format!("promised/{name}"), "activations");

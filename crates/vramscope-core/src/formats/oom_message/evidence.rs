@@ -16,6 +16,8 @@ const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 /// True for words in code, patterns, guides and changelogs, whatever they would prove elsewhere.
 pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
     is_literal(window, words)
+        || is_identifier(window, words)
+        || is_wording(window)
         || is_alert_rule(window)
         || is_patch(window)
         || is_other_error(window)
@@ -149,10 +151,37 @@ fn is_quoted_example(before: &str) -> bool {
 fn is_patch(window: &Window<'_>) -> bool {
     let above = || window.around(COMMENT, 0);
     let line = window.raw_line();
-    let is_patch = |above: &str| above.lines().any(|line| line.starts_with("@@ -") || line.starts_with("diff --git "));
+    const HEADS: [&str; 3] = ["@@ -", "diff --git ", "```diff"];
+    let is_patch = |above: &str| above.lines().any(|line| HEADS.iter().any(|head| line.starts_with(head)));
     // Indented code or text behind the sign.
     let is_indented = || line.get(1..).is_some_and(|rest| rest.starts_with("    "));
     line.starts_with(['+', '-']) && (is_indented() || is_patch(above()))
+}
+
+/// True for words that are joined in a name of code, `isCudaOutOfMemory(`, other than an error's: `OutOfMemoryError`.
+fn is_identifier(window: &Window<'_>, words: &str) -> bool {
+    let joined = words.replace(' ', "");
+    let (own, rest) = window.own().text.split_at_checked(joined.len()).unwrap_or(("", ""));
+    let has_humps = || own.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    joined.len() < words.len()
+        && has_humps()
+        && !rest.starts_with("Err")
+        && !rest.starts_with("Exc")
+        && window.raw_line().contains(own)
+}
+
+/// True for one of several wordings of an error that stand below each other in quotes, as code lists them.
+fn is_wording(window: &Window<'_>) -> bool {
+    let is_element = |line: &str| {
+        let text = line.trim().strip_suffix(',').and_then(|line| line.strip_suffix(['"', '\'']));
+        text.is_some_and(|text| text.starts_with(['"', '\'']) && !text.ends_with("\\n"))
+    };
+    let names =
+        |line: &str| is_element(line) && has(&line.to_ascii_lowercase(), "out of memory|out_of_memory|failed to allocate");
+    let line = window.raw_line();
+    line.len() <= LONG
+        && is_element(line)
+        && window.around(1, 1).lines().any(|other| other != line.trim_end_matches('\n') && names(other))
 }
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.
@@ -280,6 +309,7 @@ fn has_placeholder(line: &str) -> bool {
     let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
     let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
     line.contains('{') && captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
+        || line.contains("shape") && captured!(r"(shape ?\x5c?\[\x5c?[*a-z])", line).is_some_and(|[_]| true)
         || has_letter()
             && captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
 }
@@ -330,7 +360,28 @@ fn has_heading(text: &str, headings: &[&str]) -> bool {
 fn is_catalogue(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
     let has = |text: &str, headings: &[&str]| has_heading(&text.to_ascii_lowercase(), headings);
-    if has(window.around(above, 0), &["symptom", "symptoms"]) && has(window.around(0, below), &["solution", "solutions", "fix"]) {
+    let solves = |text: &str| has(text, &["solution", "solutions", "fix"]);
+    if has(window.around(above, 0), &["symptom", "symptoms"]) && solves(window.around(0, below)) {
+        return true;
+    }
+    // The heading below the paragraph or the block that has the words.
+    let is_fence = |line: &str| line.starts_with("```");
+    let mut below =
+        window.around(0, below + 2).lines().skip(1).map(str::trim).skip_while(|line| !line.is_empty() && !is_fence(line));
+    let next = below.find(|line| !line.is_empty() && !is_fence(line));
+    const HEADINGS: [&str; 10] = [
+        "solution",
+        "solutions",
+        "cause",
+        "causes",
+        "common causes",
+        "possible causes",
+        "diagnose",
+        "解决方法",
+        "解决方案",
+        "原因",
+    ];
+    if next.is_some_and(|line| has(line, &HEADINGS)) {
         return true;
     }
     let above = window.around(COMMENT, 0).to_ascii_lowercase();
@@ -478,11 +529,12 @@ fn ends_as_error(before: &str) -> bool {
         || (before.ends_with(':') && !before.ends_with("errors:") && tells("error", before) && !before.contains("if "))
 }
 
-/// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`.
+/// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`. Markdown joins the spaces.
 fn is_job(before: &str, after: &str) -> bool {
     let whose = before.trim_end().rsplit(' ').next().unwrap_or("");
     let is_number = !whose.is_empty() && whose.bytes().all(|b| b.is_ascii_digit());
-    after.starts_with("  ") && (is_number || whose == "zsh:")
+    let is_of_script = is_number && before.contains(": line ") && after.starts_with(' ');
+    is_of_script || after.starts_with("  ") && (is_number || whose == "zsh:")
 }
 
 /// The last `most` bytes of a text.

@@ -18,6 +18,7 @@ pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) 
     is_literal(window, words)
         || is_identifier(window, words)
         || is_wording(window)
+        || !has_figures && is_in_remarks(window)
         || is_alert_rule(window)
         || is_patch(window)
         || is_other_error(window)
@@ -170,6 +171,12 @@ fn is_identifier(window: &Window<'_>, words: &str) -> bool {
         && window.raw_line().contains(own)
 }
 
+/// True in the middle of a comment of several lines, as scripts have them.
+fn is_in_remarks(window: &Window<'_>) -> bool {
+    let around = window.around(1, 1);
+    around.lines().count() > 2 && around.lines().all(|line| line.trim_start().starts_with("# "))
+}
+
 /// True for one of several wordings of an error that stand below each other in quotes, as code lists them.
 fn is_wording(window: &Window<'_>) -> bool {
     let is_element = |line: &str| {
@@ -288,7 +295,9 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     // An element of a list of texts, or a longer text that the next line continues.
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
-    goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
+    // `{ key: "…", value: "…" },` has its names without quotes.
+    let is_object = || opens.ends_with(':') && opens.trim_start().starts_with('{') && !opens.contains("\":");
+    goes_on || is_value || (opens.ends_with(OPENS) || is_object()) && closes.trim_start().starts_with(CLOSES)
 }
 
 /// True for a branch or an assignment in Python, also one in a comment.
@@ -305,6 +314,7 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
+    let line = line.trim_end();
     // A letter in place of a number begins a word; most lines have none.
     let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
     let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
@@ -351,9 +361,33 @@ fn is_introduced(window: &Window<'_>) -> bool {
 fn has_heading(text: &str, headings: &[&str]) -> bool {
     let is_heading = |line: &str, word: &str| {
         let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']))
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']) || rest.starts_with(" ("))
     };
     text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
+}
+
+/// Headings below an error that a text explains.
+const SOLVES: [&str; 13] = [
+    "solution",
+    "solutions",
+    "cause",
+    "causes",
+    "common causes",
+    "possible causes",
+    "likely cause",
+    "diagnose",
+    "解决",
+    "解决方法",
+    "解决方案",
+    "解决办法",
+    "原因",
+];
+
+/// True for a row of a Markdown table that ends with what to do.
+fn is_solved_row(line: &str) -> bool {
+    let cell = line.trim().strip_prefix('|').and_then(|line| line.trim_end_matches(['|', ' ']).rsplit('|').next());
+    let verb = cell.and_then(|cell| cell.trim().split(' ').next()).unwrap_or("");
+    ["Lower", "Reduce", "Decrease", "Increase", "Raise", "Use", "Set", "Try", "Check", "Pull", "Switch"].contains(&verb)
 }
 
 /// True in a list of errors and what they mean: a row of a Markdown table, or text between the headings "Symptom" and "Solution".
@@ -364,24 +398,14 @@ fn is_catalogue(window: &Window<'_>) -> bool {
     if has(window.around(above, 0), &["symptom", "symptoms"]) && solves(window.around(0, below)) {
         return true;
     }
-    // The heading below the paragraph or the block that has the words.
+    // A heading right below the words, or below the paragraph or the block that has them. A process that is named was a real one.
     let is_fence = |line: &str| line.starts_with("```");
-    let mut below =
-        window.around(0, below + 2).lines().skip(1).map(str::trim).skip_while(|line| !line.is_empty() && !is_fence(line));
-    let next = below.find(|line| !line.is_empty() && !is_fence(line));
-    const HEADINGS: [&str; 10] = [
-        "solution",
-        "solutions",
-        "cause",
-        "causes",
-        "common causes",
-        "possible causes",
-        "diagnose",
-        "解决方法",
-        "解决方案",
-        "原因",
-    ];
-    if next.is_some_and(|line| has(line, &HEADINGS)) {
+    let mut below = window.around(0, below + 2).lines().skip(1).map(str::trim);
+    let first = below.clone().next().unwrap_or("");
+    let mut rest = below.by_ref().skip_while(|line| !line.is_empty() && !is_fence(line));
+    let next = rest.find(|line| !line.is_empty() && !is_fence(line)).unwrap_or("");
+    let line = window.raw_line();
+    if !line.contains("(pid ") && [first, next].iter().any(|line| has(line, &SOLVES)) || is_solved_row(line) {
         return true;
     }
     let above = window.around(COMMENT, 0).to_ascii_lowercase();

@@ -272,8 +272,9 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.starts_with("Error: ") {
         return false;
     }
-    // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia.
-    let names = || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test)", line);
+    // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia, `{ key: "…" },`.
+    let names =
+        || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|^\s*\{ ?[a-z]+: ['\x22].*\},\s*$)", line);
     if names().is_some_and(|[_]| true) {
         return true;
     }
@@ -295,9 +296,7 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     // An element of a list of texts, or a longer text that the next line continues.
     let is_listed = window.around(1, 0).lines().next().is_some_and(|line| line.trim_end().ends_with("\","));
     let goes_on = opens.is_empty() && closes.trim().is_empty() && (inside.ends_with(' ') || is_listed);
-    // `{ key: "…", value: "…" },` has its names without quotes.
-    let is_object = || opens.ends_with(':') && opens.trim_start().starts_with('{') && !opens.contains("\":");
-    goes_on || is_value || (opens.ends_with(OPENS) || is_object()) && closes.trim_start().starts_with(CLOSES)
+    goes_on || is_value || opens.ends_with(OPENS) && closes.trim_start().starts_with(CLOSES)
 }
 
 /// True for a branch or an assignment in Python, also one in a comment.

@@ -71,7 +71,11 @@ fn term(m: &OomMessage, text: &str) -> Option<Figure> {
         return Some(Figure { bytes: figure.bytes / parts, slack: figure.slack });
     }
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let scale = if unit == "GiB" { GIBIBYTE } else { MEBIBYTE };
+    let scale = match unit {
+        "GiB" => GIBIBYTE,
+        "bytes" => 1,
+        _ => MEBIBYTE,
+    };
     match number.parse::<u64>() {
         Ok(number) => Some(Figure::exact(number * scale)),
         Err(_) => figures::figure(m, text),

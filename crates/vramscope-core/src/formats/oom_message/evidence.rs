@@ -16,6 +16,9 @@ const CLOSES: [char; 7] = [')', '}', ']', ',', ';', '+', '<'];
 /// True for words in code, patterns, guides and changelogs, whatever they would prove elsewhere.
 pub(super) fn is_mentioned(window: &Window<'_>, words: &str, has_figures: bool) -> bool {
     is_literal(window, words)
+        || is_identifier(window, words)
+        || is_wording(window)
+        || !has_figures && is_in_remarks(window)
         || is_alert_rule(window)
         || is_patch(window)
         || is_other_error(window)
@@ -149,10 +152,43 @@ fn is_quoted_example(before: &str) -> bool {
 fn is_patch(window: &Window<'_>) -> bool {
     let above = || window.around(COMMENT, 0);
     let line = window.raw_line();
-    let is_patch = |above: &str| above.lines().any(|line| line.starts_with("@@ -") || line.starts_with("diff --git "));
+    const HEADS: [&str; 3] = ["@@ -", "diff --git ", "```diff"];
+    let is_patch = |above: &str| above.lines().any(|line| HEADS.iter().any(|head| line.starts_with(head)));
     // Indented code or text behind the sign.
     let is_indented = || line.get(1..).is_some_and(|rest| rest.starts_with("    "));
     line.starts_with(['+', '-']) && (is_indented() || is_patch(above()))
+}
+
+/// True for words that are joined in a name of code, `isCudaOutOfMemory(`, other than an error's: `OutOfMemoryError`.
+fn is_identifier(window: &Window<'_>, words: &str) -> bool {
+    let joined = words.replace(' ', "");
+    let (own, rest) = window.own().text.split_at_checked(joined.len()).unwrap_or(("", ""));
+    let has_humps = || own.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+    joined.len() < words.len()
+        && has_humps()
+        && !rest.starts_with("Err")
+        && !rest.starts_with("Exc")
+        && window.raw_line().contains(own)
+}
+
+/// True in the middle of a comment of several lines, as scripts have them.
+fn is_in_remarks(window: &Window<'_>) -> bool {
+    let around = window.around(1, 1);
+    around.lines().count() > 2 && around.lines().all(|line| line.trim_start().starts_with("# "))
+}
+
+/// True for one of several wordings of an error that stand below each other in quotes, as code lists them.
+fn is_wording(window: &Window<'_>) -> bool {
+    let is_element = |line: &str| {
+        let text = line.trim().strip_suffix(',').and_then(|line| line.strip_suffix(['"', '\'']));
+        text.is_some_and(|text| text.starts_with(['"', '\'']) && !text.ends_with("\\n"))
+    };
+    let names =
+        |line: &str| is_element(line) && has(&line.to_ascii_lowercase(), "out of memory|out_of_memory|failed to allocate");
+    let line = window.raw_line();
+    line.len() <= LONG
+        && is_element(line)
+        && window.around(1, 1).lines().any(|other| other != line.trim_end_matches('\n') && names(other))
 }
 
 /// True inside a rule of Prometheus, which says when to warn of a failure.
@@ -236,8 +272,9 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if line.starts_with("Error: ") {
         return false;
     }
-    // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia.
-    let names = || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test)", line);
+    // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia, `{ key: "…" },`.
+    let names =
+        || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|^\s*\{ ?[a-z]+: ['\x22].*\},\s*$)", line);
     if names().is_some_and(|[_]| true) {
         return true;
     }
@@ -276,10 +313,12 @@ fn split_at<'a>(line: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
 
 /// True for `Tried to allocate XX GiB` and `allocate {size} bytes`: a message with letters in place of its figures.
 fn has_placeholder(line: &str) -> bool {
+    let line = line.trim_end();
     // A letter in place of a number begins a word; most lines have none.
     let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
     let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
     line.contains('{') && captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
+        || line.contains("shape") && captured!(r"(shape ?\x5c?\[\x5c?[*a-z])", line).is_some_and(|[_]| true)
         || has_letter()
             && captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
 }
@@ -321,16 +360,51 @@ fn is_introduced(window: &Window<'_>) -> bool {
 fn has_heading(text: &str, headings: &[&str]) -> bool {
     let is_heading = |line: &str, word: &str| {
         let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']))
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']) || rest.starts_with(" ("))
     };
     text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
+}
+
+/// Headings below an error that a text explains.
+const SOLVES: [&str; 13] = [
+    "solution",
+    "solutions",
+    "cause",
+    "causes",
+    "common causes",
+    "possible causes",
+    "likely cause",
+    "diagnose",
+    "解决",
+    "解决方法",
+    "解决方案",
+    "解决办法",
+    "原因",
+];
+
+/// True for a row of a Markdown table that ends with what to do.
+fn is_solved_row(line: &str) -> bool {
+    let cell = line.trim().strip_prefix('|').and_then(|line| line.trim_end_matches(['|', ' ']).rsplit('|').next());
+    let verb = cell.and_then(|cell| cell.trim().split(' ').next()).unwrap_or("");
+    ["Lower", "Reduce", "Decrease", "Increase", "Raise", "Use", "Set", "Try", "Check", "Pull", "Switch"].contains(&verb)
 }
 
 /// True in a list of errors and what they mean: a row of a Markdown table, or text between the headings "Symptom" and "Solution".
 fn is_catalogue(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
     let has = |text: &str, headings: &[&str]| has_heading(&text.to_ascii_lowercase(), headings);
-    if has(window.around(above, 0), &["symptom", "symptoms"]) && has(window.around(0, below), &["solution", "solutions", "fix"]) {
+    let solves = |text: &str| has(text, &["solution", "solutions", "fix"]);
+    if has(window.around(above, 0), &["symptom", "symptoms"]) && solves(window.around(0, below)) {
+        return true;
+    }
+    // A heading right below the words, or below the paragraph or the block that has them. A process that is named was a real one.
+    let is_fence = |line: &str| line.starts_with("```");
+    let mut below = window.around(0, below + 2).lines().skip(1).map(str::trim);
+    let first = below.clone().next().unwrap_or("");
+    let mut rest = below.by_ref().skip_while(|line| !line.is_empty() && !is_fence(line));
+    let next = rest.find(|line| !line.is_empty() && !is_fence(line)).unwrap_or("");
+    let line = window.raw_line();
+    if !line.contains("(pid ") && [first, next].iter().any(|line| has(line, &SOLVES)) || is_solved_row(line) {
         return true;
     }
     let above = window.around(COMMENT, 0).to_ascii_lowercase();
@@ -478,11 +552,12 @@ fn ends_as_error(before: &str) -> bool {
         || (before.ends_with(':') && !before.ends_with("errors:") && tells("error", before) && !before.contains("if "))
 }
 
-/// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`.
+/// Shells print `script: line 28:  8156 Killed      python3 main.py` and `zsh: killed  python3 main.py`. Markdown joins the spaces.
 fn is_job(before: &str, after: &str) -> bool {
     let whose = before.trim_end().rsplit(' ').next().unwrap_or("");
     let is_number = !whose.is_empty() && whose.bytes().all(|b| b.is_ascii_digit());
-    after.starts_with("  ") && (is_number || whose == "zsh:")
+    let is_of_script = is_number && before.contains(": line ") && after.starts_with(' ');
+    is_of_script || after.starts_with("  ") && (is_number || whose == "zsh:")
 }
 
 /// The last `most` bytes of a text.

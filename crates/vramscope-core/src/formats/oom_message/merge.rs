@@ -16,7 +16,8 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
         let from = out.len().saturating_sub(BACK);
         let recent = &mut out[from..];
         let platform = message.dialect.platform;
-        if platform != Platform::Cuda && recent.iter().any(|o| is_below(&message, o) || is_host_part(o, &message)) {
+        let is_known = |o: &OomMessage| is_below(&message, o) || is_host_part(o, &message);
+        if recent.last().is_some_and(|o| is_quoted(&message, o)) || platform != Platform::Cuda && recent.iter().any(is_known) {
             continue;
         }
         let is_told_better = |o: &OomMessage| {
@@ -64,6 +65,17 @@ fn is_cut_of(cut: &OomMessage, whole: &OomMessage) -> bool {
         && f.unallocated.or(f.reserved).is_none()
         && g.unallocated.or(g.reserved).is_some()
         && pairs.into_iter().all(|(x, y)| agrees(x, y))
+}
+
+/// True if a program reported its failure, and the first one is only the name of a library's error, which it quoted.
+fn is_quoted(name: &OomMessage, told: &OomMessage) -> bool {
+    let [bare, whole] = [name, told].map(|m| m.dialect.writer);
+    (bare.has("bare") && !whole.has("bare") && whole.neighbour().is_some())
+        && name.dialect.platform == told.dialect.platform
+        && name.rank == told.rank
+        && !name.has_figures()
+        && told.is_failure()
+        && name.line.saturating_sub(told.line) <= APART.1
 }
 
 /// Their errors' names are printed again by the programs above them.
@@ -180,7 +192,9 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
         if (is_retry || is_of_one_pool) && apart <= most.1 {
             return true;
         }
-        let main = |f: &Figures| [f.requested, f.capacity, f.free, f.allocated, f.unallocated];
+        // ComfyUI's report reads anew what is free.
+        let free = |f: &Figures| f.free.filter(|_| writer != Writer::CUDA_MALLOC_ASYNC);
+        let main = |f: &Figures| [f.requested, f.capacity, free(f), f.allocated, f.unallocated];
         return apart <= most.0
             && f.requested.is_some() == g.requested.is_some()
             && main(f).into_iter().zip(main(g)).all(|(x, y)| agree(x, y))

@@ -465,8 +465,11 @@ pub fn find_all(text: &str) -> Vec<OomMessage> {
 fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMessage> {
     let low = squeezed.low.as_str();
     let mut starts = engine::starts(low, is_last);
-    // The hint after "CUDA error: out of memory" names the error again: that is the same message.
-    starts.retain(|&(at, _)| !low[..at].ends_with("searchfor`"));
+    // The hint after "CUDA error: out of memory" names the error again. It tells of one by itself only where the text has lost the error.
+    let is_hint = |&(at, _): &(usize, usize)| low[..at].ends_with("searchfor`") || low[at..].starts_with("searchfor`");
+    if !starts.iter().all(is_hint) {
+        starts.retain(|start| !is_hint(start));
+    }
     if is_last {
         // Where a row has found its words, and that they report nothing, general words report nothing either. A name that must be alone may
         // be a part of a longer one.

@@ -242,7 +242,7 @@ fn is_among_changes(window: &Window<'_>) -> bool {
     let is_change = |line: &str| {
         captured!(r"^\s*[-*+•] (?:\x60?[\w.]+\x60?: )?((?:[Ff]ix|[Aa]dd)(?:es|ed|s)?) ", line).is_some_and(|[_]| true)
     };
-    window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
+    is_change(window.raw_line()) && window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
 }
 
 /// True if the sentence that has the words asks about them, and does not tell that they happened.
@@ -447,7 +447,7 @@ pub(super) fn is_prose(window: &Window<'_>, words: &str) -> bool {
 /// True for a line of a comment between `/*` and `*/` whose beginning is in the text.
 fn is_comment(window: &Window<'_>) -> bool {
     let (above, line) = (window.around(COMMENT, 0), window.raw_line());
-    let before = above.get(..above.len().saturating_sub(line.len())).unwrap_or("");
+    let before = above.trim_end().strip_suffix(line.trim_end()).unwrap_or("");
     let is_open = || before.rfind("/*").is_some_and(|at| !before[at..].contains("*/"));
     (line.trim_start().starts_with('*') || line.contains("*/")) && is_open()
 }
@@ -512,10 +512,10 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
 
 /// True in a list of names of errors, or of words, one a line.
 fn is_among_names(window: &Window<'_>) -> bool {
-    let lines = || window.around(1, 1).lines().map(|line| stripped(line).rest.trim());
+    let around = |lines| window.around(lines, lines).lines().map(|line| stripped(line).rest.trim());
     let is_word = |line: &str| line.bytes().all(|b| b.is_ascii_lowercase() || b"</>#".contains(&b)) && !line.is_empty();
-    lines().filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1
-        || lines().filter(|line| is_word(line)).count() > 2
+    around(1).filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1
+        || around(2).filter(|line| is_word(line)).count() > 4
 }
 
 /// True for an indented name that the lines below it explain, indented more: `Raises` in a docstring.
@@ -530,12 +530,15 @@ pub(super) fn is_passed(window: &Window<'_>) -> bool {
     let mark = |line: &&str| line.starts_with('[') && has(line, "[ RUN      ]|[       OK ]|[  FAILED  ]");
     let above = || window.around(PASSED, 0).lines().rev().find(mark);
     let below = || window.around(0, PASSED).lines().skip(1).find(mark);
-    has(window.raw_line(), PASSES)
+    let line = window.raw_line().trim_end();
+    let line = line.rsplit('\r').next().unwrap_or(line);
+    PASSES.iter().any(|end| line.ends_with(end))
+        || has(line, "[       OK ]|--- PASS: |   Passed ")
         || below().is_some_and(|line| line.contains("OK ]")) && above().is_some_and(|line| line.contains("RUN "))
 }
 
-/// What frameworks print in the line of a test that passed.
-pub(super) const PASSES: &str = "[       OK ]| PASSED| ... ok|--- PASS: |   Passed ";
+/// What frameworks print at the end of the line of a test that passed.
+const PASSES: [&str; 2] = [" PASSED", " ... ok"];
 
 /// Lines above and below in which the marks of a test are searched.
 const PASSED: usize = 30;

@@ -273,9 +273,12 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
         return false;
     }
     // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia, `{ key: "…" },`.
-    let names =
-        || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|^\s*\{ ?[a-z]+: ['\x22].*\},\s*$)", line);
+    let names = || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|['\x22] \},\s*$)", line);
     if names().is_some_and(|[_]| true) {
+        return true;
+    }
+    // A value of a dictionary that code hands to a function: `logs.append({`.
+    if line.trim_start().starts_with('"') && window.around(12, 0).lines().any(|above| above.trim_end().ends_with("({")) {
         return true;
     }
     // A comment in indented code, or one beside a line of code.

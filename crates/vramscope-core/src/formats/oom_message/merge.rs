@@ -210,7 +210,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let is_of_thc = [a, b].iter().all(|m| m.dialect.until == Some((0, 4)));
     // The name of the error, as a title or where it was logged, and the message itself.
     let is_caught = |m: &OomMessage| m.seen.contains(super::CAUGHT);
-    let is_named = writer == Writer::PYTORCH && a.has_figures() != b.has_figures() && is_caught(a) == is_caught(b);
+    let is_named = !writer.has("bare") && a.has_figures() != b.has_figures() && is_caught(a) == is_caught(b);
     let is_layered = writer.neighbour().is_some() || writer.is_host() || is_of_thc || is_named;
     apart == 0 || apart <= most.1 && (is_layered || is_served || writer.has("layered"))
 }

@@ -113,16 +113,9 @@ fn add_unmapped<S: EventSink>(
 ) -> BlockIx {
     let block = a.blocks.add(address, size, stream, pool, ordinal, reservation);
     a.blocks[block].mapped = false;
-    link(a, prev, block);
+    a.blocks.link(prev, block);
     a.insert_unmapped(block);
     block
-}
-
-fn link<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, prev: BlockIx, block: BlockIx) {
-    a.blocks[block].prev = prev;
-    if let Some(prev) = prev.get() {
-        a.blocks[prev].next = block;
-    }
 }
 
 /// Adds a segment's blocks after `last`; returns the last block added.
@@ -141,7 +134,7 @@ fn chain<S: EventSink>(
     let is_split = segment.blocks.len() > 1;
     for b in &segment.blocks {
         let block = a.blocks.add(b.address, b.size, segment.stream, pool, ordinal, reservation);
-        link(a, last, block);
+        a.blocks.link(last, block);
         last = block;
         a.blocks[block].requested = b.requested;
         if b.is_in_use() {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::shared::wrapped;
 use vramscope_core::formats;
 use vramscope_core::inference::{Agreement, Question, Requests, WhatIf, explain};
 use vramscope_core::model::{DeviceKind, Progress};
@@ -137,17 +138,8 @@ fn recordings_without_their_beginning_are_replayed() {
         let recording = formats::open(file, &progress).unwrap();
         for device in recording.devices.iter().filter(|d| d.events.len() > 100) {
             for tenths in [2, 5, 8] {
-                let mut wrapped = device.clone();
-                let cut = device.events.len() * tenths / 10;
-                let e = &mut wrapped.events;
-                e.time_us.drain(..cut);
-                e.action.drain(..cut);
-                e.address.drain(..cut);
-                e.size.drain(..cut);
-                e.stream.drain(..cut);
-                e.pool.drain(..cut);
-                e.stack.drain(..cut);
-                e.notes.clear();
+                let mut wrapped = wrapped(device, device.events.len() * tenths / 10);
+                wrapped.events.notes.clear();
                 let mut requests = Requests::read(&wrapped, &progress).unwrap();
                 all += 1;
                 match explain(&mut requests, None, &progress).unwrap().agreement {

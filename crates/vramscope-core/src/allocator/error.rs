@@ -28,8 +28,6 @@ pub enum AllocError {
 /// The figures of an out-of-memory error, all in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The request after rounding, as in the trace.
-    pub rounded: u64,
     /// The segment that it needed: "tried to allocate" in the message.
     pub segment: u64,
     /// Total memory of the device.

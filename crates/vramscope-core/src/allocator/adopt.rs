@@ -2,22 +2,13 @@
 
 use super::block::{BlockIx, NO_RESERVATION, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
+use super::end_state::HeldSegment;
 use super::memory::DeviceMemory;
 use super::simulated::SimulatedMemory;
 use crate::model::{PoolKey, SizeClass};
 
 /// A segment, or a mapped run of an expandable segment, that existed before the first event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StartSegment {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    pub(crate) stream: u64,
-    pub(crate) pool: PoolKey,
-    pub(crate) class: SizeClass,
-    pub(crate) is_expandable: bool,
-    /// By address, without gaps.
-    pub(crate) blocks: Vec<StartBlock>,
-}
+pub(crate) type StartSegment = HeldSegment<StartBlock>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartBlock {

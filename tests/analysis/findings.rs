@@ -1,6 +1,6 @@
 //! Findings on real recordings: problems are reported, and healthy recordings get no findings.
 
-use crate::shared::sample;
+use crate::shared::{open, sample, tables};
 use std::path::{Path, PathBuf};
 
 use vramscope_core::anatomy::roles::Rules;
@@ -271,12 +271,12 @@ fn one_step_tells_what_the_next_needs() {
     let found = &all_of("plan/gpt.b8.one_step")[0];
     assert_eq!(found.rule, "first_step");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
-    let two = formats::open(&path, &Progress::new()).unwrap();
+    let two = open(&path);
     let peak = |recording: &Recording| {
-        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[0]);
         tables.curves.peak(Quantity::Active).0
     };
-    let one = formats::open(&path.with_file_name("gpt.b8.one_step.pickle.zst"), &Progress::new()).unwrap();
+    let one = open(&path.with_file_name("gpt.b8.one_step.pickle.zst"));
     let (told, counted) = (peak(&one) + found.bytes, peak(&two));
     assert!(told.abs_diff(counted) * 50 < counted, "{told} told, {counted} counted");
     assert!(all_of("plan/gpt.b8").iter().all(|f| f.rule != "first_step"));

@@ -1,8 +1,7 @@
 //! Peaks are examined at the right event, blocks to free are given for each possible cap, and a failure is judged by samples of
 //! its own time.
 
-use crate::shared::open_sample;
-
+use crate::shared::{open_sample, tables};
 use crate::tape::{GIB, MIB, Tape};
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{EXAMINED, diagnose};
@@ -10,12 +9,8 @@ use vramscope_core::diagnose::oom::{Autopsy, RoomFrom, Verdict, advice, closest,
 use vramscope_core::diagnose::vendor::CUDA;
 use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
+use vramscope_core::tables::{NO_EVENT, Quantity, StackNames};
 use vramscope_core::units::NBSP;
-
-fn tables(device: &DeviceRecording) -> DeviceTables {
-    DeviceTables::build(device, &Progress::new()).unwrap()
-}
 
 /// The autopsy of the first failure, with or without a cap from the user.
 fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use crate::alone::{alone, sample};
 use crate::hand::{enter, wheel};
 use crate::pictures::Pictures;
+use crate::shared::tables;
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::{Action, Command, Item, ViewKind, Workspace};
-use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::model::{DeviceRecording, Recording, StackId};
+use vramscope_core::tables::StackNames;
 use vramscope_core::units::NBSP;
 
 #[test]
@@ -70,7 +71,7 @@ fn a_cap_that_the_recording_rules_out_is_not_taken() {
 fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     let mut recording = Recording::clone(&data.recording);
     recording.devices[data.index].events.size[data.ooms[0] as usize] = 1 << 40;
-    let tables = DeviceTables::build(&recording.devices[data.index], &Progress::new()).expect("not cancelled");
+    let tables = tables(&recording.devices[data.index]);
     let (names, ooms) = (Arc::clone(&data.names), data.ooms.clone());
     Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, found: Default::default() })
 }
@@ -124,7 +125,7 @@ fn pinned_elsewhere() -> Arc<DeviceData> {
     ] {
         device.events.push(0, action, address, size, stream, pool, StackId::NONE);
     }
-    let tables = DeviceTables::build(&device, &Progress::new()).expect("not cancelled");
+    let tables = tables(&device);
     recording.devices.push(device);
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), vec![4]);
     Arc::new(DeviceData { recording: Arc::new(recording), index: 0, tables, names, ooms, found: Default::default() })

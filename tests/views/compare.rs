@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::alone::{alone, sample, selected_stack};
 use crate::pictures::Pictures;
+use crate::shared::{open, tables};
 use crate::whole::only;
 use egui::Theme;
 use egui::accesskit::Role;
@@ -171,8 +172,8 @@ fn the_designs_figures_are_found_again() {
         return;
     };
     let path = std::path::Path::new(&corpus).join("demo/gpt_varlen.default.pickle");
-    let recording = vramscope_core::formats::open(&path, &Progress::new()).expect("the recording");
-    let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).expect("not cancelled");
+    let recording = open(&path);
+    let tables = tables(&recording.devices[0]);
     let c = compare(&at(&recording, &tables, 30_729), &at(&recording, &tables, 32_107));
     adds_up(&c, &recording);
     let mib = |bytes: u64| vramscope_core::units::SizeColumn::default().figure(bytes);

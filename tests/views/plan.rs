@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::alone::{Alone, alone, sample};
+use crate::alone::{Alone, alone, recorded, sample};
 use crate::hand::{click, enter};
 use crate::pictures::Pictures;
 use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::app::data::device::{DeviceData, prepare};
+use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::{Action, Command, PlannedRun, ViewKind, Workspace};
-use vramscope_core::formats;
-use vramscope_core::model::{Format, Progress};
+use vramscope_core::model::Format;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan").join(name)
@@ -21,10 +20,7 @@ fn file(name: &str) -> PathBuf {
 
 /// A small GPT at one batch, opened from its file.
 fn gpt(name: &str) -> Arc<DeviceData> {
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&file(name), &progress).expect("a recording"));
-    let index = recording.busiest_device().expect("a device");
-    prepare(&recording, index, &progress).expect("not cancelled")
+    recorded(&file(name).display().to_string())
 }
 
 fn view(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Alone> {
@@ -198,9 +194,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     std::fs::copy(file("gpt.b4.pickle.zst"), &first).expect("copied");
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/leak.pickle");
     std::fs::copy(other, &second).expect("copied");
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&first, &progress).expect("a recording"));
-    let data = prepare(&recording, recording.busiest_device().expect("a device"), &progress).expect("not cancelled");
+    let data = recorded(&first.display().to_string());
     let mut h = view(&data, Theme::Dark, [1600.0, 880.0]);
     h.get_by_label("run_b8.pickle").click();
     h.run_steps(6);

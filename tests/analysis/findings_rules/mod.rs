@@ -14,16 +14,16 @@ mod strangers;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::shared::open;
 use crate::tape::{MIB, Tape};
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Finding, RULES, as_table, diagnose};
-use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, StackNames};
 
 fn of_tests(name: &str) -> Recording {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+    open(&folder.join(format!("{name}.pickle.zst")))
 }
 
 fn findings(recording: &Recording) -> Vec<Finding> {
@@ -141,7 +141,7 @@ fn every_rule_is_shown() {
         }
         for name in rule.shown_by.split('`').filter(|s| s.contains(".pickle") && !s.contains('/')) {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-            let recording = formats::open(&path, &Progress::new()).unwrap();
+            let recording = open(&path);
             said(&recording, rule.name);
         }
     }

@@ -1,11 +1,11 @@
 //! What makes up a peak, and what fills a full device.
 
 use super::{of_tests, said, silent};
+use crate::shared::open;
 use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Finding, diagnose};
-use vramscope_core::formats;
 use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording, Segment, StackId};
 use vramscope_core::tables::{DeviceTables, StackNames};
 use vramscope_core::units::Bytes;
@@ -258,7 +258,7 @@ fn under(role: &str, limit: u64) -> Recording {
 fn gradients_that_stay_are_told() {
     let recorded = |name: &str| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/warm");
-        formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+        open(&folder.join(format!("{name}.pickle.zst")))
     };
     let found = said(&recorded("adam_inplace.python"), "gradients_kept");
     // 92.08 MiB of gradients, as counted by the program.

@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use super::{findings, said, silent};
+use crate::shared::open;
 use crate::tape::{GIB, MIB, Tape};
 use vramscope_core::diagnose::oom::{Advice, Autopsy, Helped, Support, advice, best_advice, examine, what_would_have_helped};
-use vramscope_core::formats;
 use vramscope_core::inference::{CapFrom, Caps, WhatIf};
 use vramscope_core::model::{AllocConf, Progress, Recording, StackId};
 use vramscope_core::tables::DeviceTables;
 
 fn sample(name: &str) -> Recording {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    formats::open(&path, &Progress::new()).unwrap()
+    open(&path)
 }
 
 fn helped(recording: &Recording) -> Helped {
@@ -183,7 +183,7 @@ fn settings_are_offered_that_a_replay_shows_to_help() {
         "whatif/split_fragment.exp.none.pickle",
         "whatif/gpt_varlen.pow2_4.none.pickle",
     ] {
-        let recording = formats::open(&corpus.join(name), &Progress::new()).unwrap();
+        let recording = open(&corpus.join(name));
         let helped = helped(&recording);
         for f in findings(&recording).iter().filter(|f| f.depends_on_settings()) {
             assert!(f.remedy.is_none(), "{name}: nothing is claimed before it was tried: {f:?}");

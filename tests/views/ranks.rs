@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::hand::{press, press_key};
 use crate::pictures::Pictures;
 use crate::whole::{Whole, whole};
 use egui::Theme;
@@ -44,8 +45,7 @@ fn two_clicks_compare_two_ranks() {
         // Longer than a double click.
         h.run_steps(12);
     }
-    h.get_by_label("Compare rank 3 with rank 1").click();
-    h.run_steps(6);
+    press(&mut h, "Compare rank 3 with rank 1");
     let app = h.state().as_ref().expect("an app");
     let document = app.active_document().expect("a document in front");
     assert!(document.title.contains("job_rank3"), "A is in front: {}", document.title);
@@ -60,11 +60,9 @@ fn those_that_failed_are_listed_alone_and_the_page_explains_itself() {
     let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 520.0]);
     let has = |h: &Whole, words: &str| h.query_all_by_label_contains(words).next().is_some();
     assert!(has(&h, "rank 0, job_rank0.pickle"));
-    h.get_by_label("Out of memory 1").click();
-    h.run_steps(6);
+    press(&mut h, "Out of memory 1");
     assert!(has(&h, "rank 2, job_rank2.pickle") && !has(&h, "rank 0, job_rank0.pickle"));
-    h.get_by_label("Explain Ranks").click();
-    h.run_steps(6);
+    press(&mut h, "Explain Ranks");
     assert!(has(&h, "double click: open the rank's recording in a tab"));
 }
 
@@ -81,10 +79,8 @@ fn rows_are_chosen_by_keyboard_and_escape_lets_them_go() {
         h.key_press(egui::Key::ArrowDown);
         h.run_steps(8);
     }
-    h.key_press(egui::Key::Enter);
-    h.run_steps(6);
+    press_key(&mut h, egui::Key::Enter);
     assert!(has(&h, "Compare rank 0 with rank 20"));
-    h.key_press(egui::Key::Escape);
-    h.run_steps(6);
+    press_key(&mut h, egui::Key::Escape);
     assert!(!has(&h, "Compare rank 0 with rank 20") && has(&h, "Open rank 2, which failed"));
 }

@@ -108,13 +108,18 @@ fn alone(ctx: &Context, app: &mut App, view: ViewKind, events: f64) {
 /// Shows everything and waits until all requested values are computed.
 fn settle(ctx: &Context, app: &mut App) {
     app.actions().send(Action::SetWindow(0.0, f64::MAX / 4.0));
+    draw_until_idle(ctx, app, 4, PAUSE);
+}
+
+/// Draws until so many frames in a row had nothing left to compute.
+fn draw_until_idle(ctx: &Context, app: &mut App, frames: u32, pause: Duration) {
     let mut calm = 0;
-    while calm < 4 {
+    while calm < frames {
         frame(ctx, Vec::new(), |ui| {
             app.logic(ui.ctx());
             app.draw(ui);
         });
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
         calm = if app.is_idle() { calm + 1 } else { 0 };
     }
 }
@@ -127,15 +132,7 @@ fn latency(ctx: &Context, app: &mut App, events: f64) {
             let from = (events * (1.0 - width) * f64::from(i) / 6.0).floor();
             app.actions().send(Action::SetWindow(from, from + events * width - f64::from(i)));
             let since = Instant::now();
-            let mut calm = 0;
-            while calm < 3 {
-                frame(ctx, Vec::new(), |ui| {
-                    app.logic(ui.ctx());
-                    app.draw(ui);
-                });
-                std::thread::sleep(Duration::from_millis(1));
-                calm = if app.is_idle() { calm + 1 } else { 0 };
-            }
+            draw_until_idle(ctx, app, 3, Duration::from_millis(1));
             took.push(since.elapsed().as_secs_f64() * 1e3);
         }
         took.sort_by(f64::total_cmp);

@@ -209,12 +209,8 @@ fn report(opened: &Opened, state: &State, file: String) -> Report {
         state: b.state.name(),
         born: Some(tables.lifetimes.born(b.lifetime)).filter(|&e| b.lifetime.is_some() && e != NO_EVENT),
     };
-    let mut holes = Holes::default();
-    for hole in state.holes() {
-        holes.count += 1;
-        holes.bytes += hole.size;
-        holes.largest_bytes = holes.largest_bytes.max(hole.size);
-    }
+    let (count, bytes, largest_bytes) = state.hole_figures();
+    let holes = Holes { count, bytes, largest_bytes };
     let t = state.totals;
     let knows_reserved = oom_facts::knows_reserved(tables);
     let tells_requested = device.can_show.requested.is_known();

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use crate::shared::wrapped;
 use vramscope_core::formats;
 use vramscope_core::inference::{Agreement, Question, Requests, WhatIf, explain};
 use vramscope_core::model::{DeviceKind, Progress};
@@ -79,9 +80,7 @@ fn every_recording_comes_out_of_the_model_event_by_event() {
 /// Compares all of a real run's `memory_stats` with the model's counters after the same requests.
 #[test]
 fn counters_match_memory_stats_to_the_byte() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let Ok(text) = std::fs::read_to_string(corpus.join("whatif_truth.json")) else {
         crate::shared::not_run("no whatif_truth.json in VRAMSCOPE_CORPUS");
         return;
@@ -125,9 +124,7 @@ fn counters_match_memory_stats_to_the_byte() {
 /// A full ring buffer drops its beginning. Blocks that were live before must be found again.
 #[test]
 fn recordings_without_their_beginning_are_replayed() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let mut files = Vec::new();
     snapshots(&corpus.join("demo"), &mut files);
     snapshots(&corpus.join("multi"), &mut files);
@@ -137,17 +134,8 @@ fn recordings_without_their_beginning_are_replayed() {
         let recording = formats::open(file, &progress).unwrap();
         for device in recording.devices.iter().filter(|d| d.events.len() > 100) {
             for tenths in [2, 5, 8] {
-                let mut wrapped = device.clone();
-                let cut = device.events.len() * tenths / 10;
-                let e = &mut wrapped.events;
-                e.time_us.drain(..cut);
-                e.action.drain(..cut);
-                e.address.drain(..cut);
-                e.size.drain(..cut);
-                e.stream.drain(..cut);
-                e.pool.drain(..cut);
-                e.stack.drain(..cut);
-                e.notes.clear();
+                let mut wrapped = wrapped(device, device.events.len() * tenths / 10);
+                wrapped.events.notes.clear();
                 let mut requests = Requests::read(&wrapped, &progress).unwrap();
                 all += 1;
                 match explain(&mut requests, None, &progress).unwrap().agreement {
@@ -164,9 +152,7 @@ fn recordings_without_their_beginning_are_replayed() {
 /// The model handles large recordings, and several settings take only seconds.
 #[test]
 fn large_recordings_are_answered_quickly() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let file = std::env::var_os("VRAMSCOPE_LARGE").map_or(corpus.join("scale/scale_2.9M_events.pickle"), PathBuf::from);
     if !file.exists() {
         crate::shared::not_run("no scale/scale_2.9M_events.pickle in VRAMSCOPE_CORPUS");

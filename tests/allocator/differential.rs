@@ -11,10 +11,10 @@ use vramscope_core::allocator::Placement;
 use vramscope_core::model::TorchVersion;
 
 /// A small generator of its own, so that a seed always gives the same program.
-struct Dice(u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }

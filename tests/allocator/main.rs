@@ -3,7 +3,6 @@
 // Tests fail by panicking, also in their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod command;
 mod corpus;
 mod differential;
 mod properties;

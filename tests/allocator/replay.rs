@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::differential::Dice;
 use vramscope_core::allocator::{AllocError, BlockIx, CachingAllocator, EventSink, Placement, SimulatedMemory, enter_held};
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::inference::{Assumption, Question, WhatIf};
@@ -20,15 +21,6 @@ impl EventSink for Recorder {
         let pool = device.intern_pool(pool);
         let time = device.events.len() as i64;
         device.events.push(time, action, address, size, stream, pool, StackId::NONE);
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
     }
 }
 
@@ -139,7 +131,7 @@ fn the_smallest_limit_passes_and_less_does_not() {
     let whatif = WhatIf::new(&device, None, &progress).unwrap();
     for text in ["", "expandable_segments:True", "max_split_size_mb:30"] {
         let question = |limit| Question::parse(text, Some(limit)).unwrap();
-        let least = whatif.smallest_limit(&question(0).conf, &progress).unwrap().unwrap();
+        let least = whatif.needed(&question(0).conf, &progress).unwrap().unwrap().smallest_limit_bytes;
         assert!(!whatif.ask(&question(least), 0, &progress).unwrap().row.oom);
         assert!(whatif.ask(&question(least - (2 << 20)), 0, &progress).unwrap().row.oom);
     }

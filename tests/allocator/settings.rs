@@ -89,7 +89,8 @@ fn a_share_of_the_device_is_a_limit() {
     assert!(!unknown.row.certain && unknown.assumptions.contains(&Assumption::ShareOfUnknown), "{unknown:?}");
     // The limit that the settings set does not change what they need.
     let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
-    let needed = |conf| whatif.smallest_limit(&AllocConf::parse(conf).unwrap(), &Progress::new()).unwrap();
+    let needed =
+        |conf| whatif.needed(&AllocConf::parse(conf).unwrap(), &Progress::new()).unwrap().map(|n| n.smallest_limit_bytes);
     assert_eq!(needed("per_process_memory_fraction:0.02"), needed(""));
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::shared::open;
 use vramscope_core::formats;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::inference::{Answer, AnswerSink, Question, Row, WhatIf};
@@ -122,7 +123,7 @@ impl Score {
             };
         }
         if let Some(limit) = question.limit.filter(|_| tries_limits) {
-            let least = whatif.smallest_limit(&question.conf, &progress).unwrap().unwrap();
+            let least = whatif.needed(&question.conf, &progress).unwrap().unwrap().smallest_limit_bytes;
             self.limits += 1;
             self.limits_right += usize::from((limit >= least) != oom);
         }
@@ -216,7 +217,7 @@ fn answers_match_runs_that_were_really_made() {
     let mut workloads: Vec<&str> = rows.iter().map(|r| r["workload"].as_str().unwrap()).collect();
     workloads.dedup();
     for workload in workloads {
-        let recording = formats::open(&corpus.join(format!("whatif/{workload}.default.pickle")), &Progress::new()).unwrap();
+        let recording = open(&corpus.join(format!("whatif/{workload}.default.pickle")));
         let device = &recording.devices[recording.busiest_device().unwrap()];
         let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
         assert!(whatif.own().agreement.agrees());
@@ -247,7 +248,7 @@ fn answers_from_other_recordings_of_a_workload_hold_too() {
         if !file.exists() {
             continue;
         }
-        let recording = formats::open(&file, &Progress::new()).unwrap();
+        let recording = open(&file);
         let device = &recording.devices[recording.busiest_device().unwrap()];
         let whatif = WhatIf::new(device, None, &Progress::new()).unwrap();
         assert!(whatif.own().agreement.agrees());

@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::shared::{open, tables};
 use serde_json::Value;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::anatomy::{Phase, Role};
 use vramscope_core::diagnose::leaks::{cannot_tell, growth};
 use vramscope_core::diagnose::steady::no_growth;
-use vramscope_core::formats;
 use vramscope_core::model::{DeviceRecording, Progress, Recording};
 use vramscope_core::tables::{DeviceTables, LifetimeId, NO_EVENT, Quantity};
 
@@ -35,9 +35,9 @@ struct Read {
 
 impl Read {
     fn of(name: &str) -> Self {
-        let recording = formats::open(&folder().join(format!("{name}.pickle.zst")), &Progress::new()).unwrap();
+        let recording = open(&folder().join(format!("{name}.pickle.zst")));
         let device = recording.busiest_device().unwrap();
-        let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[device]);
         let progress = Progress::new();
         let roles = Roles::build(&recording, &recording.devices[device], &tables, &Rules::default(), &progress).unwrap();
         Read { recording, tables, roles }

@@ -1,12 +1,13 @@
 //! What the autopsy says about unusual failures, sentence by sentence. All recordings are written by hand.
 
+use crate::shared::tables;
 use vramscope_core::anatomy::{Composition, LineHeld, Role, RoleHeld};
 use vramscope_core::diagnose::oom::{Autopsy, Fits, Verdict, advice, closest, examine, what_to_make_smaller};
 use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{
     Action, DeviceId, DeviceKind, Frame, PoolId, Progress, Recording, StackId, StackTableBuilder, StreamId,
 };
-use vramscope_core::tables::{DeviceTables, folded_frames, frame_text, user_frame};
+use vramscope_core::tables::{folded_frames, frame_text, user_frame};
 use vramscope_core::units::NBSP;
 
 use super::tape::{GIB, MIB, Tape};
@@ -14,7 +15,7 @@ use super::tape::{GIB, MIB, Tape};
 /// The autopsies of the first device, in order.
 fn autopsies(recording: &Recording) -> Vec<(Autopsy, String)> {
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let caps = Caps::of(device, None, &Progress::new()).unwrap();
     device
         .events
@@ -138,7 +139,7 @@ fn awkward_failures_are_told_as_they_are() {
 #[test]
 fn a_recording_without_a_failure_names_the_pool_of_its_holes() {
     let peak = |recording: &Recording| {
-        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[0]);
         closest(&recording.devices[0], &tables).unwrap().sentence.replace(NBSP, " ")
     };
     // Retries that succeed.
@@ -173,7 +174,7 @@ fn a_peak_of_several_streams_names_the_one_it_is_about() {
     t.alloc(700 * MIB, StackId::NONE);
     let recording = t.finish();
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let found = closest(device, &tables).unwrap();
     let said = found.sentence.replace(NBSP, " ");
     for part in [

@@ -1,37 +1,29 @@
 //! Findings on real recordings: problems are reported, and healthy recordings get no findings.
 
-use crate::shared::sample;
+use crate::shared::{open, sample, tables};
 use std::path::{Path, PathBuf};
 
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings, diagnose};
-use vramscope_core::formats;
 use vramscope_core::model::{Progress, Recording};
-use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
+use vramscope_core::tables::{Quantity, StackNames};
 
-fn diagnoses(path: &Path) -> Vec<Findings> {
-    let progress = Progress::new();
-    let recording = formats::open(path, &progress).unwrap();
+/// The findings of each device.
+pub(crate) fn diagnoses(recording: &Recording) -> Vec<Findings> {
     let names = StackNames::of(&recording.stacks);
-    recording
-        .devices
-        .iter()
-        .map(|device| {
-            let tables = DeviceTables::build(device, &progress).unwrap();
-            diagnose(&recording, device, &tables, &names, &Rules::default(), &progress).unwrap()
-        })
-        .collect()
+    let of = |device| diagnose(recording, device, &tables(device), &names, &Rules::default(), &Progress::new()).unwrap();
+    recording.devices.iter().map(of).collect()
 }
 
 fn rules(path: &Path) -> Vec<&'static str> {
-    diagnoses(path).iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect()
+    diagnoses(&open(path)).iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect()
 }
 
 /// Rules that report something wrong. Rules that only say how to save memory are left out.
 fn wrong(path: &Path) -> Vec<&'static str> {
     // `batch` describes a healthy step.
     let is_wrong = |f: &&Finding| (f.saving.is_none() && f.rule != "batch") || f.class == Class::Leak;
-    diagnoses(path).iter().flat_map(|f| f.findings.iter().filter(is_wrong).map(|x| x.rule)).collect()
+    diagnoses(&open(path)).iter().flat_map(|f| f.findings.iter().filter(is_wrong).map(|x| x.rule)).collect()
 }
 
 #[test]
@@ -46,14 +38,14 @@ fn what_is_wrong_is_said_first() {
 fn nothing_is_wrong_with_healthy_recordings() {
     for name in ["gpt_train.pickle", "cuda_graph.pickle", "multi_stream.pickle", "two_gpus.pickle"] {
         assert!(wrong(&sample(name)).is_empty(), "{name}: {:?}", wrong(&sample(name)));
-        assert!(diagnoses(&sample(name)).iter().flat_map(|f| &f.findings).all(|f| f.class >= Class::Peak), "{name}");
+        assert!(diagnoses(&open(&sample(name))).iter().flat_map(|f| &f.findings).all(|f| f.class >= Class::Peak), "{name}");
     }
 }
 
 #[test]
 fn every_finding_has_numbers_a_place_and_a_check() {
     for name in ["fragment_oom.pickle", "kv_decode_oom.pickle.gz", "expandable_oom.pickle", "leak.pickle"] {
-        for f in diagnoses(&sample(name)).iter().flat_map(|f| &f.findings) {
+        for f in diagnoses(&open(&sample(name))).iter().flat_map(|f| &f.findings) {
             assert!(f.bytes > 0 && !f.evidence.is_empty() && !f.verify.is_empty(), "{name}: {f:?}");
             assert!(f.sentence.chars().any(|c| c.is_ascii_digit()), "{name}: {}", f.sentence);
             assert!(f.place.event.is_some(), "{name}: {}", f.title);
@@ -63,7 +55,7 @@ fn every_finding_has_numbers_a_place_and_a_check() {
 
 #[test]
 fn the_autopsy_has_the_figures_of_the_recording() {
-    let found = diagnoses(&sample("fragment_oom.pickle"));
+    let found = diagnoses(&open(&sample("fragment_oom.pickle")));
     let a = &found[0].ooms[0];
     // Counted by hand in the file's blocks: 26 inactive blocks in four segments of 400 MiB, the largest 27 MiB.
     assert_eq!((a.verdict.name(), a.requested, a.holes.count), ("fragmentation", 500 << 20, 26));
@@ -76,9 +68,7 @@ fn the_autopsy_has_the_figures_of_the_recording() {
 /// Verdicts on a folder of What-if runs whose names give the truth.
 #[test]
 fn the_corpus_is_diagnosed_as_what_it_is() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     for (name, expected) in [
         ("demo/gpt_train.default.pickle", None),
         ("demo/resnet.default.pickle", None),
@@ -121,9 +111,7 @@ const BESIDE: [&str; 5] = ["out_of_memory", "leak", "cache_flushes", "activation
 /// When requests only found room after the cache was emptied, the finding must count as many as PyTorch did.
 #[test]
 fn failed_requests_are_as_many_as_pytorch_counted() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let truth = std::fs::read_to_string(corpus.join("whatif_truth.json")).unwrap();
     let runs: Vec<serde_json::Value> = serde_json::from_str(&truth).unwrap();
     let mut seen = 0;
@@ -136,7 +124,7 @@ fn failed_requests_are_as_many_as_pytorch_counted() {
         if !path.is_file() {
             continue;
         }
-        let all = diagnoses(&path);
+        let all = diagnoses(&open(&path));
         let found: Vec<&Finding> = all.iter().flat_map(|f| &f.findings).collect();
         let is_told = |f: &&&Finding| f.rule == "cache_flushes" && f.sentence.contains("a request found no room");
         let Some(finding) = found.iter().find(is_told) else { continue };
@@ -149,9 +137,7 @@ fn failed_requests_are_as_many_as_pytorch_counted() {
 
 #[test]
 fn nothing_is_said_of_the_corpus_that_is_not_so() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let (mut healthy, mut others) = (0, 0);
     for folder in ["demo", "multi", "profiler", "versions", "whatif"] {
         let mut paths: Vec<PathBuf> = std::fs::read_dir(corpus.join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
@@ -189,7 +175,7 @@ fn recorded(name: &str, rule: &str) -> Finding {
 /// All findings of a recording of this repository, most serious first.
 fn all_of(name: &str) -> Vec<Finding> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings").join(format!("{name}.pickle.zst"));
-    diagnoses(&path).into_iter().flat_map(|f| f.findings).collect()
+    diagnoses(&open(&path)).into_iter().flat_map(|f| f.findings).collect()
 }
 
 #[test]
@@ -220,7 +206,7 @@ fn copies_without_stacks_are_not_called_weights_alone() {
 #[test]
 fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/full/gpt2.pickle.zst");
-    let found = diagnoses(&path);
+    let found = diagnoses(&open(&path));
     let rules: Vec<&str> = found.iter().flat_map(|f| f.findings.iter().map(|x| x.rule)).collect();
     assert_eq!(rules, ["out_of_memory", "activations", "written_out"], "{rules:?}");
     let sentence = &found[0].findings[1].sentence;
@@ -229,8 +215,8 @@ fn a_recording_that_ends_in_a_failure_says_what_its_figures_leave_out() {
     assert!(found[0].findings[1..].iter().all(|f| f.verify.starts_with("The run gets past the request of ")));
     // In two passes of the reference model and two of the trained one, which fails in its first step, no graph is unneeded.
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds/dpo.python.cap50.pickle.zst");
-    assert!(diagnoses(&path).iter().flat_map(|f| &f.findings).all(|f| f.rule != "unused_graph"));
-    let leak = diagnoses(&sample("leak.pickle"));
+    assert!(diagnoses(&open(&path)).iter().flat_map(|f| &f.findings).all(|f| f.rule != "unused_graph"));
+    let leak = diagnoses(&open(&sample("leak.pickle")));
     assert!(leak.iter().flat_map(|f| &f.findings).all(|f| !f.sentence.contains("comes on top")));
 }
 
@@ -271,12 +257,12 @@ fn one_step_tells_what_the_next_needs() {
     let found = &all_of("plan/gpt.b8.one_step")[0];
     assert_eq!(found.rule, "first_step");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan/gpt.b8.pickle.zst");
-    let two = formats::open(&path, &Progress::new()).unwrap();
+    let two = open(&path);
     let peak = |recording: &Recording| {
-        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[0]);
         tables.curves.peak(Quantity::Active).0
     };
-    let one = formats::open(&path.with_file_name("gpt.b8.one_step.pickle.zst"), &Progress::new()).unwrap();
+    let one = open(&path.with_file_name("gpt.b8.one_step.pickle.zst"));
     let (told, counted) = (peak(&one) + found.bytes, peak(&two));
     assert!(told.abs_diff(counted) * 50 < counted, "{told} told, {counted} counted");
     assert!(all_of("plan/gpt.b8").iter().all(|f| f.rule != "first_step"));

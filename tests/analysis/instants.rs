@@ -1,24 +1,19 @@
 //! Peaks are examined at the right event, blocks to free are given for each possible cap, and a failure is judged by samples of
 //! its own time.
 
-use crate::shared::open_sample;
-
+use crate::findings::diagnoses;
+use crate::shared::{open_sample, tables};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::diagnose::findings::{EXAMINED, diagnose};
+use vramscope_core::diagnose::findings::EXAMINED;
 use vramscope_core::diagnose::oom::{Autopsy, RoomFrom, Verdict, advice, closest, closest_under, examine};
 use vramscope_core::diagnose::vendor::CUDA;
 use vramscope_core::inference::{CapFrom, Caps};
 use vramscope_core::model::{Action, DeviceKind, DeviceRecording, EventTable, Progress, Recording, Sample, StackId};
-use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, StackNames};
+use vramscope_core::tables::{NO_EVENT, Quantity};
 use vramscope_core::units::NBSP;
 
-fn tables(device: &DeviceRecording) -> DeviceTables {
-    DeviceTables::build(device, &Progress::new()).unwrap()
-}
-
 /// The autopsy of the first failure, with or without a cap from the user.
-fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {
+pub(crate) fn autopsy(recording: &Recording, cap: Option<u64>) -> Autopsy {
     let device = &recording.devices[0];
     let tables = tables(device);
     let event = device.events.ooms()[0];
@@ -204,9 +199,7 @@ fn failures_that_were_not_examined_are_told_by_cause() {
             t.oom(2 * GIB, EventTable::FREE_UNKNOWN, StackId::NONE);
         }
         let recording = t.finish();
-        let device = &recording.devices[0];
-        let names = StackNames::of(&recording.stacks);
-        let found = diagnose(&recording, device, &tables(device), &names, &Rules::default(), &Progress::new()).unwrap();
+        let found = diagnoses(&recording).remove(0);
         (found.ooms.len(), found.left_out().into_iter().map(|s| s.replace(NBSP, " ")).collect::<Vec<_>>())
     };
     assert_eq!(told(3, 0), (3, Vec::new()));
@@ -228,9 +221,8 @@ fn of_several_failures_the_last_is_shown_first_and_those_before_it_were_survived
     t.alloc(GIB, StackId::NONE);
     t.oom(2 * GIB, GIB, StackId::NONE);
     let recording = t.finish();
+    let found = diagnoses(&recording).remove(0);
     let device = &recording.devices[0];
-    let names = StackNames::of(&recording.stacks);
-    let found = diagnose(&recording, device, &tables(device), &names, &Rules::default(), &Progress::new()).unwrap();
     let last = device.events.last_oom();
     assert_eq!(last, device.events.ooms().last().copied());
     assert!(found.ooms[0].survived && found.ooms[1].survived && !found.ooms[2].survived);

@@ -1,12 +1,11 @@
 //! The explanation of a message agrees with the autopsy of the snapshot of the same failure.
 
-use crate::shared::corpus;
+use crate::shared::{corpus, tables};
 use vramscope_core::diagnose::explain::{Verdict, explain};
 use vramscope_core::diagnose::oom::examine;
 use vramscope_core::formats::{self, oom_message::parse};
 use vramscope_core::inference::Caps;
 use vramscope_core::model::Progress;
-use vramscope_core::tables::DeviceTables;
 
 /// Failures on an H200 under a limit, with the verdict of each autopsy.
 #[test]
@@ -45,7 +44,7 @@ fn every_message_of_the_corpus_is_judged_as_its_snapshot() {
         let name = format!("whatif/{}.{}.{}.at_oom.pickle", part("workload"), part("conf_label"), part("limit_label"));
         let Ok(recording) = formats::open(&dir.join(&name), &Progress::new()) else { continue };
         let device = &recording.devices[0];
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let caps = Caps::of(device, None, &Progress::new()).unwrap();
         let event = device.events.len() as u32 - 1;
         let state = tables.states.at(device, &tables.lifetimes, event);

@@ -1,19 +1,13 @@
 //! Why memory ran out, and how close a run without a failure came, compared with the allocator model and the corpus.
 
-use crate::shared::sample;
 use std::path::Path;
 
-use crate::shared::corpus;
+use crate::shared::{corpus, open, sample, tables};
 use vramscope_core::diagnose::oom::{Helped, Support, Verdict, advice, age, closest, examine, what_would_have_helped};
-use vramscope_core::formats;
 use vramscope_core::inference::{Caps, Replay, Requests, WhatIf};
 use vramscope_core::model::{Action, DeviceRecording, PoolId, Progress, Recording, StackId, StreamId};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity};
 use vramscope_core::units::{MEBIBYTE, NBSP};
-
-fn open(path: &Path) -> Recording {
-    formats::open(path, &Progress::new()).unwrap()
-}
 
 /// Whether the allocator model serves one more request of `size` bytes right after `event`, on a device of `most` bytes or under
 /// such a cap.
@@ -50,7 +44,7 @@ fn is_served(device: &DeviceRecording, event: u32, stream: StreamId, size: u64, 
 fn hold_to_the_model(path: &Path) {
     let recording = open(path);
     for device in recording.devices.iter().filter(|d| !d.events.is_empty()) {
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let event = closest(device, &tables).unwrap().event;
         if event == NO_EVENT {
             continue;
@@ -107,7 +101,7 @@ fn what_would_have_helped_is_what_really_helped() {
     let mut recording = open(&sample("fragment_oom.pickle"));
     recording.devices[0].limit = Some(1760 * MEBIBYTE);
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let state = tables.states.at(device, &tables.lifetimes, 176);
     let caps = Caps::of(device, None, &Progress::new()).unwrap();
     let a = examine(device, &tables, 176, &state, &caps).unwrap();
@@ -136,7 +130,7 @@ fn what_would_have_helped_is_what_really_helped() {
 fn the_cap_for_this_request_and_for_all_do_not_contradict_each_other() {
     let recording = open(&sample("expandable_oom.pickle"));
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let event = device.events.last_oom().unwrap();
     let state = tables.states.at(device, &tables.lifetimes, event);
     let caps = Caps::of(device, None, &Progress::new()).unwrap();
@@ -204,7 +198,7 @@ fn the_range_of_the_cap_holds_the_cap_that_was_set() {
 fn the_age_of_a_block_counts_from_its_birth() {
     let recording = open(&sample("leak.pickle"));
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let last = device.events.len() as u32 - 1;
     for id in tables.states.live_at(&tables.lifetimes, last) {
         let born = tables.lifetimes.born(id);
@@ -221,7 +215,7 @@ fn a_cap_with_room_is_not_the_verdict() {
     let verdict = |limit: Option<u64>, recording: &mut Recording| {
         recording.devices[0].limit = limit;
         let device = &recording.devices[0];
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let state = tables.states.at(device, &tables.lifetimes, 182);
         let caps = Caps::of(device, None, &Progress::new()).unwrap();
         let a = examine(device, &tables, 182, &state, &caps).unwrap();

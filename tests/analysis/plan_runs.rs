@@ -8,7 +8,7 @@ use vramscope_core::plan::{Change, Size};
 use vramscope_core::tables::{DeviceTables, Quantity, StackNames};
 
 use crate::plan::{gpt, plan_of, recorded, setting};
-use crate::shared::corpus;
+use crate::shared::{corpus, open, tables};
 
 #[test]
 fn a_run_that_never_was_opens_as_a_recording_with_the_same_peak() {
@@ -16,7 +16,7 @@ fn a_run_that_never_was_opens_as_a_recording_with_the_same_peak() {
     let (size, under) = (Size::of("batch", 16), setting("", None));
     for changes in [vec![], vec![Change::Checkpoint(None)]] {
         let recording = plan.recording(&size, &under, &changes).unwrap();
-        let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[0]);
         assert_eq!(tables.disagreement, None);
         let peak = tables.curves.peak(vramscope_core::tables::Quantity::Reserved).0;
         let told = plan.change(&changes, &size, &under, None).unwrap();
@@ -38,7 +38,7 @@ fn a_run_that_never_was_has_the_steps_of_its_plan() {
         for (changes, conf) in [("", ""), ("checkpoint", "expandable_segments:True"), ("offload", ""), ("8bit", "")] {
             let changes = if changes.is_empty() { vec![] } else { Change::parse(changes).unwrap() };
             let recording = plan.recording(&Size::of("batch", batch), &setting(conf, None), &changes).unwrap();
-            let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).unwrap();
+            let tables = tables(&recording.devices[0]);
             let found = Steps::find(&recording, &recording.devices[0], &tables);
             assert_eq!(found.len(), steps, "{changes:?}, {:?}", found.source);
             // Each step allocates what the previous one did.
@@ -62,7 +62,7 @@ fn a_saved_run_that_was_never_made_says_so_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saved.pickle");
     vramscope_core::diagnose::export::save(&recording, &file, &[], false).unwrap();
-    let again = formats::open(&file, &Progress::new()).unwrap();
+    let again = open(&file);
     assert_eq!(again.source.format, vramscope_core::model::Format::Plan);
     assert!(again.source.format.never_ran() && again.devices[0].events.len() == recording.devices[0].events.len());
 }

@@ -2,7 +2,7 @@
 //!
 //! The recordings are in the folder named by `VRAMSCOPE_CORPUS`. Without it only the sample is checked.
 
-use crate::shared::sample;
+use crate::shared::{sample, tables};
 use std::path::Path;
 
 use crate::shared::corpus;
@@ -21,7 +21,7 @@ struct Opened {
 fn open(path: &Path, rules: &[Rule]) -> Opened {
     let recording = formats::open(path, &Progress::new()).unwrap();
     let device = recording.busiest_device().unwrap();
-    let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
+    let tables = tables(&recording.devices[device]);
     let (rules, errors) = Rules::new(rules);
     assert!(errors.is_empty(), "{errors:?}");
     let roles = Roles::build(&recording, &recording.devices[device], &tables, &rules, &Progress::new()).unwrap();

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::shared::{open, tables};
 use vramscope_core::allocator::{CachingAllocator, Placement, SimulatedMemory};
 use vramscope_core::diagnose::fragmentation::RoomKind;
 use vramscope_core::diagnose::oom::{Autopsy, examine};
 use vramscope_core::diagnose::vendor::CUDA;
-use vramscope_core::formats;
 use vramscope_core::inference::Caps;
 use vramscope_core::model::{Action, DeviceRecording, Progress, Recording, TorchVersion};
 use vramscope_core::tables::{DeviceTables, LifetimeId, State};
@@ -18,7 +18,7 @@ use super::tape::{GIB, MIB};
 
 fn recording() -> Recording {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/expandable_oom.pickle");
-    formats::open(&path, &Progress::new()).unwrap()
+    open(&path)
 }
 
 /// The autopsy of the first failure under a cap, or under the cap that the file implies.
@@ -60,7 +60,7 @@ fn succeeds(recording: &Recording, tables: &DeviceTables, cap: u64, gone: &[Life
 fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
     let recording = recording();
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     // Caps, and the results of another search of the same state, written in Python.
     for (cap, blocks, bytes) in [(1680, 19, 492), (2000, 9, 228), (2320, 1, 24)] {
         let (a, state) = autopsy(device, &tables, Some(cap * MIB));
@@ -85,7 +85,7 @@ fn a_way_out_by_pages_is_enough_and_nothing_of_it_is_too_much() {
 fn a_way_out_by_pages_is_told_for_both_ends_of_the_cap() {
     let recording = recording();
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let (a, _) = autopsy(device, &tables, None);
     let plan = a.room_plan.unwrap();
     assert_eq!((plan.is_optimal, plan.by(), plan.least_cap), (true, "pages", Some(1680 * MIB)));

@@ -1,27 +1,18 @@
 //! Recordings of other vendors' cards are described in those vendors' terms.
 
-use std::path::Path;
-
-use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::diagnose::findings::diagnose;
-use vramscope_core::formats;
-use vramscope_core::model::{DeviceKind, Progress};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use crate::findings::diagnoses;
+use crate::shared::open_sample;
+use vramscope_core::model::DeviceKind;
 
 #[test]
 fn an_intel_card_is_told_nothing_of_cuda() {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
     let mut told = 0;
     for name in ["fragment_oom.pickle", "leak.pickle", "kv_decode_oom.pickle.gz"] {
-        let progress = Progress::new();
-        let mut recording = formats::open(&samples.join(name), &progress).unwrap();
+        let mut recording = open_sample(name);
         for device in &mut recording.devices {
             device.id.kind = DeviceKind::Xpu;
         }
-        let names = StackNames::of(&recording.stacks);
-        for device in &recording.devices {
-            let tables = DeviceTables::build(device, &progress).unwrap();
-            let found = diagnose(&recording, device, &tables, &names, &Rules::default(), &progress).unwrap();
+        for found in diagnoses(&recording) {
             for f in &found.findings {
                 told += 1;
                 let all = [&f.title, &f.sentence, &f.advice, &f.verify].map(String::as_str).join(" ")

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::shared::tables;
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::diagnose::findings::{Class, diagnose};
 use vramscope_core::diagnose::oom::{Autopsy, Verdict, examine};
@@ -77,7 +78,7 @@ fn hold(path: &Path, recording: &Recording) -> usize {
         if ooms.is_empty() {
             continue;
         }
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let caps = Caps::of(device, None, &Progress::new()).unwrap();
         for &event in &ooms {
             let state = tables.states.at(device, &tables.lifetimes, event);

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use vramscope_core::formats;
-use vramscope_core::model::{Action, BlockState, DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, Quantity};
+use crate::shared::{open_sample, tables};
+use vramscope_core::model::{Action, BlockState};
+use vramscope_core::tables::Quantity;
 
 /// The expected figures of a device. Sizes are in bytes.
 struct Expected {
@@ -98,14 +98,6 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots")
 }
 
-fn open(file: &str) -> Recording {
-    formats::open(&folder().join(file), &Progress::new()).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn tables(device: &DeviceRecording) -> DeviceTables {
-    DeviceTables::build(device, &Progress::new()).expect("nobody cancels")
-}
-
 fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> usize {
     values.collect::<std::collections::BTreeSet<_>>().len()
 }
@@ -114,7 +106,7 @@ fn distinct<T: Ord>(values: impl Iterator<Item = T>) -> usize {
 fn every_sample_comes_to_the_figures_python_gives() {
     for want in &FILES {
         let name = format!("{} device {}", want.file, want.device);
-        let recording = open(want.file);
+        let recording = open_sample(want.file);
         assert!(recording.report.warnings.is_empty(), "{name}: {:?}", recording.report.warnings);
         let device = recording.devices.iter().find(|d| d.id.index == want.device).unwrap_or_else(|| panic!("{name} is missing"));
         let events = &device.events;
@@ -153,7 +145,7 @@ fn every_sample_comes_to_the_figures_python_gives() {
 #[test]
 fn the_state_after_the_last_event_is_the_one_in_the_file() {
     for want in &FILES {
-        let recording = open(want.file);
+        let recording = open_sample(want.file);
         let device = recording.devices.iter().find(|d| d.id.index == want.device).expect("checked above");
         let tables = tables(device);
         let state = tables.states.at(device, &tables.lifetimes, want.events as u32 - 1);
@@ -173,12 +165,12 @@ fn the_state_after_the_last_event_is_the_one_in_the_file() {
 #[test]
 fn a_trace_that_does_not_lead_to_the_end_of_its_file_is_told_with_both_figures() {
     for want in &FILES {
-        let recording = open(want.file);
+        let recording = open_sample(want.file);
         for device in &recording.devices {
             assert_eq!(tables(device).disagreement, None, "{} {}", want.file, device.id);
         }
     }
-    let mut device = open("fragment_oom.pickle").devices.remove(0);
+    let mut device = open_sample("fragment_oom.pickle").devices.remove(0);
     // The allocation of a block that is live at the end, with an action name that a future PyTorch might use.
     let last = device.events.action.iter().rposition(|a| *a == Action::Alloc).unwrap();
     device.events.action[last] = Action::Unknown;
@@ -193,7 +185,7 @@ const WATCH: &str = "live.vramscope";
 /// Compared with figures from a few lines of Python over the file's records.
 #[test]
 fn the_watch_has_the_figures_of_its_records() {
-    let recording = formats::open(&folder().join(WATCH), &Progress::new()).unwrap();
+    let recording = open_sample(WATCH);
     let [device] = recording.devices.as_slice() else { panic!("{} devices", recording.devices.len()) };
     assert_eq!((device.samples.len(), device.capacity), (149, Some(85_520_809_984)));
     let used: Vec<u64> = device.samples.iter().filter_map(|s| s.used).collect();

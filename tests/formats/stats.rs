@@ -1,9 +1,8 @@
 //! PyTorch's counters in the corpus, compared with snapshots taken at the same time.
 
-use crate::shared::corpus;
+use crate::shared::{corpus, open};
 use vramscope_core::diagnose::stats_check::check_stats;
-use vramscope_core::formats::{self, stats};
-use vramscope_core::model::Progress;
+use vramscope_core::formats::stats;
 
 #[test]
 fn snapshots_agree_with_the_counters_beside_them() {
@@ -14,7 +13,7 @@ fn snapshots_agree_with_the_counters_beside_them() {
         ("profiler/gpt_train.with_trace.pickle", "profiler/gpt_train.memory_summary.txt"),
         ("profiler/resnet.with_trace.pickle", "profiler/resnet.memory_summary.txt"),
     ] {
-        let recording = formats::open(&dir.join(snapshot), &Progress::new()).unwrap();
+        let recording = open(&dir.join(snapshot));
         let text = std::fs::read_to_string(dir.join(counters)).unwrap();
         let stats = stats::parse(&text).unwrap();
         let checks = check_stats(&recording.devices[0], &stats);

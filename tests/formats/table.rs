@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use crate::shared::{open, tables};
 use vramscope_core::diagnose::explain::explain;
-use vramscope_core::formats::{self, oom_message, stats};
-use vramscope_core::model::{NoteKind, Progress, Recording};
-use vramscope_core::tables::DeviceTables;
+use vramscope_core::formats::{oom_message, stats};
+use vramscope_core::model::{NoteKind, Recording};
 use vramscope_core::units::{count, counted};
 
 struct Row {
@@ -133,7 +133,7 @@ const TABLES: [(&str, &str, &[Row], Facts); 6] = [
 ];
 
 fn of_recording(path: &Path) -> String {
-    let r = formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{e}"));
+    let r = open(path);
     let mut facts: Vec<String> = r.devices.iter().map(|d| of_device(&r, d)).collect();
     if !r.ops.is_empty() {
         facts.push(format!(
@@ -151,7 +151,7 @@ fn of_recording(path: &Path) -> String {
 }
 
 fn of_device(r: &Recording, d: &vramscope_core::model::DeviceRecording) -> String {
-    let tables = DeviceTables::build(d, &Progress::new()).unwrap();
+    let tables = tables(d);
     let e = &d.events;
     let mut facts = vec![counted(e.len() as u64, "event", "events")];
     let mut add = |is: bool, what: String| {

@@ -1,8 +1,7 @@
 //! Memory timelines of the corpus: the plotted and the raw form of one run agree with each other, and with PyTorch's peak.
 
-use crate::shared::corpus;
-use vramscope_core::formats;
-use vramscope_core::model::{Action, Format, LoadWarning, Progress, WarningKind};
+use crate::shared::{corpus, open};
+use vramscope_core::model::{Action, Format, LoadWarning, WarningKind};
 
 #[test]
 fn plotted_and_raw_timelines_agree() {
@@ -10,7 +9,7 @@ fn plotted_and_raw_timelines_agree() {
     for (name, separator) in [("profiler/gpt_train", "."), ("profiler/resnet", "."), ("versions/torch2.15.0", "_")] {
         let open = |suffix: &str| {
             let path = dir.join(format!("{name}{separator}memory_timeline{suffix}"));
-            formats::open(&path, &Progress::new()).unwrap_or_else(|e| panic!("{e}"))
+            open(&path)
         };
         let plot = open(".json");
         let raw = open(".raw.json.gz");

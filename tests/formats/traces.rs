@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::Path;
 
-use crate::shared::corpus;
+use crate::shared::{corpus, open, tables};
 use serde::Deserialize;
 use vramscope_core::diagnose::counterfactual;
 use vramscope_core::formats;
-use vramscope_core::model::{Action, DeviceKind, Format, Progress, Recording, StackId, WarningKind};
-use vramscope_core::tables::{DeviceTables, Quantity, strata};
+use vramscope_core::model::{Action, DeviceKind, Format, OpKind, Progress, Recording, StackId, WarningKind};
+use vramscope_core::tables::{Quantity, strata};
 
 fn bytes_of(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
@@ -62,7 +62,7 @@ struct Arguments {
 fn check(path: &Path) -> Recording {
     let bytes = bytes_of(path);
     let started = std::time::Instant::now();
-    let recording = formats::open(path, &Progress::new()).unwrap();
+    let recording = open(path);
     assert_eq!(recording.source.format, Format::KinetoTrace);
     println!(
         "{}: {} bytes in {:?}, {} ops, {} stacks",
@@ -113,7 +113,7 @@ fn check(path: &Path) -> Recording {
         }
         assert_eq!(at, events.len());
         // The totals are the curves.
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let peak = |of: fn(&Arguments) -> Option<u64>| memory.iter().filter_map(|m| of(&m.args)).max();
         assert_eq!(Some(tables.curves.peak(Quantity::Allocated).0), peak(|a| a.allocated));
         assert_eq!(Some(tables.curves.peak(Quantity::Reserved).0), peak(|a| a.reserved));
@@ -188,7 +188,7 @@ fn traces_agree_with_memory_stats() {
             serde_json::from_slice(&std::fs::read(dir.join(format!("{name}.memory_stats.json"))).unwrap()).unwrap();
         let gpu = r.devices.iter().find(|d| d.id.kind == DeviceKind::Cuda).unwrap();
         // The segments that the totals imply are those of the snapshot of the same run.
-        let snapshot = formats::open(&dir.join(format!("{name}.with_trace.pickle")), &Progress::new()).unwrap();
+        let snapshot = open(&dir.join(format!("{name}.with_trace.pickle")));
         let segments = |e: &vramscope_core::model::EventTable| -> Vec<(Action, u64, u64)> {
             let rows = (0..e.len()).filter(|&i| e.action[i].grows_reserved() || e.action[i].shrinks_reserved());
             rows.map(|i| (e.action[i], e.address[i], e.size[i])).collect()
@@ -205,7 +205,7 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
     use vramscope_core::model::NoteKind;
     let Some(dir) = corpus() else { return };
     let dir = dir.join("profiler");
-    let open = |name: &str| formats::open(&dir.join(name), &Progress::new()).unwrap();
+    let open = |name: &str| open(&dir.join(name));
     for (name, events, allocations) in [("gpt_train", 2349, 1176), ("resnet", 3673, 1838)] {
         let snapshot = open(&format!("{name}.with_trace.pickle"));
         let before = snapshot.clone();
@@ -226,9 +226,14 @@ fn a_trace_and_a_timeline_join_the_snapshot_of_their_run() {
         for note in b.notes.iter().filter(|n| n.kind == NoteKind::Operator) {
             seen += 1;
             let time = b.time_us[note.event as usize] * 1_000 + 500;
-            let lanes = 0..joined.ops.lanes.len() as u16;
-            let runs = lanes.filter_map(|lane| joined.ops.operator_at(lane, time));
-            around += u64::from(runs.into_iter().any(|row| joined.ops.name[row as usize] == note.text));
+            let ops = &joined.ops;
+            let begun = ops.start_ns.partition_point(|&start| start <= time);
+            let runs = |row: usize| ops.end_ns(row).is_some_and(|end| end >= time);
+            let innermost = |lane: u16| {
+                let mut rows = (0..begun).rev().filter(|&row| ops.lane[row] == lane && ops.kind[row] == OpKind::Operator);
+                rows.find(|&row| runs(row) || ops.depth[row] == 0).filter(|&row| runs(row))
+            };
+            around += u64::from((0..ops.lanes.len() as u16).filter_map(innermost).any(|row| ops.name[row] == note.text));
         }
         println!("  {around} of {seen} operators run at the snapshot's time of their allocation");
         // Operators last microseconds, and so does the difference between the clocks.
@@ -268,7 +273,7 @@ fn a_trace_of_the_middle_of_a_run_has_the_totals_that_it_tells() {
     let d = &r.devices[0];
     assert_eq!((d.id.to_string(), d.name.as_deref()), ("GPU 0".to_owned(), Some("AMD GPU")));
     assert_eq!(vramscope_core::diagnose::vendor::Words::of(d).tool, "rocm-smi");
-    let tables = DeviceTables::build(d, &Progress::new()).unwrap();
+    let tables = tables(d);
     use Quantity::{Active, Allocated, Reserved};
     // There is no event for zero bytes, but its total counts.
     assert_eq!(tables.curves.peak(Allocated).0, 179 * GIB);
@@ -307,7 +312,7 @@ fn a_trace_of_sizes_alone_has_a_relative_curve() {
     let r = load(&[event(1, 4096), event(2, 512), event(3, -8192), event(4, -4096), event(5, 1024)]);
     let d = &r.devices[0];
     assert!(!d.can_show.addresses.is_known() && !r.addresses().is_known() && !d.source_totals.allocated.is_known());
-    let tables = DeviceTables::build(d, &Progress::new()).unwrap();
+    let tables = tables(d);
     let at = |e| tables.curves.at(d, &tables.lifetimes, Quantity::Allocated, e);
     // The 8,192 bytes that it frees existed before.
     assert_eq!([u32::MAX, 0, 1, 3, 5, 6].map(at), [8192, 12_288, 12_800, 4608, 512, 1536]);

@@ -4,20 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::shared::corpus;
+use crate::shared::{corpus, open, tables, wrapped};
 use vramscope_core::diagnose::fragmentation::{Servers, blockers, cheapest_hole, cheapest_release, holes};
-use vramscope_core::formats;
-use vramscope_core::model::{BlockState, DeviceRecording, Progress, Recording, SizeClass};
+use vramscope_core::model::{BlockState, DeviceRecording, SizeClass};
 use vramscope_core::tables::{DeviceTables, NO_EVENT, Quantity, State};
 use vramscope_core::units::MEBIBYTE;
-
-fn open(path: &Path) -> Recording {
-    formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
-fn tables(dev: &DeviceRecording) -> DeviceTables {
-    DeviceTables::build(dev, &Progress::new()).expect("not cancelled")
-}
 
 /// Differences between the state after the last event and the file's final state; empty when there are none.
 fn differences(dev: &DeviceRecording, state: &State) -> Vec<String> {
@@ -98,7 +89,7 @@ fn the_last_event_leads_to_the_files_own_segments_and_blocks() {
                     "{name}: initial {} unmatched {} lost {} mismatches {} guessed {} settings {}",
                     l.initial_count(),
                     l.unmatched_frees,
-                    l.lost_frees(),
+                    l.lost().len(),
                     l.mismatches,
                     l.guessed_blocks,
                     dev.settings.recorded
@@ -151,22 +142,6 @@ fn peaks_equal_pytorchs_own_counters() {
     println!("{count} runs, block sizes certain in {exact}");
     assert!(count >= 100, "the corpus has more runs than {count}");
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-/// The recording without its first `from` events, as a full ring buffer leaves it.
-fn wrapped(dev: &DeviceRecording, from: usize) -> DeviceRecording {
-    let mut out = dev.clone();
-    let e = &mut out.events;
-    e.time_us.drain(..from);
-    e.action.drain(..from);
-    e.address.drain(..from);
-    e.size.drain(..from);
-    e.stream.drain(..from);
-    e.pool.drain(..from);
-    e.stack.drain(..from);
-    e.notes.retain(|n| n.event as usize >= from);
-    e.notes.iter_mut().for_each(|n| n.event -= from as u32);
-    out
 }
 
 /// A held block: address, requested bytes, state.

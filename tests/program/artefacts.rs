@@ -1,6 +1,6 @@
 //! Commands on unusual input: several jobs in one folder, missing ranges, impossible figures.
 
-use crate::shared::sample;
+use crate::shared::{open, sample};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -116,7 +116,7 @@ fn impossible_figures_get_no_verdict() {
 #[test]
 fn a_state_without_a_history_is_told_as_one() {
     let folder = tempfile::tempdir().unwrap();
-    let mut recording = vramscope_core::formats::open(&sample("leak.pickle"), &vramscope_core::model::Progress::new()).unwrap();
+    let mut recording = open(&sample("leak.pickle"));
     recording.devices.iter_mut().for_each(|d| d.events = vramscope_core::model::EventTable::default());
     let path = folder.path().join("state.pickle");
     vramscope_core::diagnose::export::save(&recording, &path, &[], false).unwrap();

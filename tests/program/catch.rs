@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::shared::open;
 use serde_json::Value;
 
 use super::cli::stderr;
 use super::live_helper::needs_python;
-use vramscope_core::model::Progress;
 
 /// A program under `vramscope run --at-oom`. Its fake torch initialises CUDA with the first allocation.
 struct Caught {
@@ -86,7 +86,7 @@ fn pages(folder: &tempfile::TempDir) -> Vec<Value> {
     for page in &pages {
         if let Some(name) = page["snapshot"].as_str() {
             expected += 1;
-            let opened = vramscope_core::formats::open(&folder.join(name), &Progress::new()).unwrap();
+            let opened = open(&folder.join(name));
             assert!(!opened.devices.is_empty());
         }
     }
@@ -117,7 +117,7 @@ fn an_error_that_ends_the_program_leaves_a_snapshot_and_the_error() {
     assert_eq!(page["history"]["max_entries"], 100_000);
     assert_eq!(page["devices"]["0"]["memory_stats"]["num_ooms"], 1);
     let snapshot = folder.path().join("caught").join(page["snapshot"].as_str().unwrap());
-    let opened = vramscope_core::formats::open(&snapshot, &Progress::new()).unwrap();
+    let opened = open(&snapshot);
     // From the first allocation on.
     assert_eq!(opened.devices[0].events.len(), 17);
     // The page beside it is not a recording.
@@ -308,7 +308,7 @@ fn what_is_kept_is_bounded() {
     let (_, folder) = run(&format!("{FILL}while True: step()\n"), &["--max-entries", "4", "--stacks", "none"]);
     let found = pages(&folder);
     let snapshot = folder.path().join("caught").join(found[0]["snapshot"].as_str().unwrap());
-    let opened = vramscope_core::formats::open(&snapshot, &Progress::new()).unwrap();
+    let opened = open(&snapshot);
     assert_eq!(opened.devices[0].events.len(), 4);
     assert_eq!(found[0]["history"]["stacks"], "none");
 }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use crate::shared::{open, tables};
 use serde_json::Value;
 
 pub(crate) fn sample(name: &str) -> String {
@@ -469,9 +470,9 @@ fn flame_holds_the_same_bytes_whatever_its_frames_are() {
 /// What the profiler would write for a sample's first device, 700 microseconds late, with an operator around each allocation.
 fn trace_of(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    let recording = vramscope_core::formats::open(&path, &vramscope_core::model::Progress::new()).unwrap();
+    let recording = open(&path);
     let device = &recording.devices[0];
-    let tables = vramscope_core::tables::DeviceTables::build(device, &vramscope_core::model::Progress::new()).unwrap();
+    let tables = tables(device);
     let events = &device.events;
     let rows = (0..events.len()).filter_map(|i| {
         let block = tables.lifetimes.block_size(tables.lifetimes.of_event(i as u32)) as i64;

@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::shared::{open, tables};
 use serde_json::json;
 
 use super::cli::{json as answer, run, sample};
 use vramscope_core::diagnose::export;
-use vramscope_core::model::{Action, Block, BlockState, PoolId, Progress, Recording, Segment, SizeClass, StackId, StreamId};
-use vramscope_core::tables::{DeviceTables, Quantity};
+use vramscope_core::model::{Action, Block, BlockState, PoolId, Recording, Segment, SizeClass, StackId, StreamId};
+use vramscope_core::tables::Quantity;
 
 const MIB: u64 = 1 << 20;
 
@@ -77,9 +78,9 @@ fn every_mebibyte_planted_into_a_real_program_is_found_with_its_line() {
     let mut found = 0;
     for name in PROGRAMS {
         let old = recording_of(name);
-        let recording = vramscope_core::formats::open(&old, &Progress::new()).unwrap();
+        let recording = open(&old);
         let device = recording.busiest_device().unwrap();
-        let tables = DeviceTables::build(&recording.devices[device], &Progress::new()).unwrap();
+        let tables = tables(&recording.devices[device]);
         let (_, peak) = tables.curves.peak(Quantity::Allocated);
         let (peak, all) = (peak as usize, recording.devices[device].events.len());
         let file = folder.path().join(format!("{name}.pickle"));

@@ -5,13 +5,12 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use vramscope_core::model::Progress;
 use vramscope_live::live::agent::Request;
 use vramscope_live::live::attach::{find_socket, survey};
 
 use super::live_helper::{taken, until, watch};
 use super::live_record::Machine;
-use crate::shared::wait_for;
+use crate::shared::{open, wait_for};
 
 const MIB: u64 = 1 << 20;
 
@@ -79,7 +78,7 @@ fn a_helper_inside_a_container_is_reached_through_its_root() {
     session.request(pid, Request::Snapshot);
     let path = taken(&mut session, false);
     assert!(path.starts_with(format!("/proc/{pid}/root")), "{path:?}");
-    assert_eq!(vramscope_core::formats::open(&path, &Progress::new()).unwrap().devices[0].segments.len(), 1);
+    assert_eq!(open(&path).devices[0].segments.len(), 1);
     // Without the helper's socket it cannot be attached to from outside. The sentence says what to do instead.
     let why = survey(pid).obstacle.unwrap();
     assert!(why.contains("container") || why.contains("without a debugger"), "{why}");

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::wait_for;
-use vramscope_core::model::{MarkKind, Progress};
+use crate::shared::{open, wait_for};
+use vramscope_core::model::{MarkKind, Reading};
 use vramscope_live::live::agent::{News, Request};
 use vramscope_live::live::source::*;
 use vramscope_live::live::{LiveSession, Rates, SessionOptions};
@@ -122,8 +122,8 @@ impl GpuSource for OneProcess {
     fn busy(&mut self, _: usize) -> Result<GpuBusy, GpuError> {
         Err(GpuError::NotSupported("how busy it is"))
     }
-    fn climate(&mut self, _: usize) -> Result<GpuClimate, GpuError> {
-        Ok(GpuClimate::default())
+    fn climate(&mut self, _: usize) -> Result<Reading, GpuError> {
+        Ok(Reading::default())
     }
     fn health(&mut self, _: usize) -> Result<GpuHealth, GpuError> {
         Ok(GpuHealth::default())
@@ -195,7 +195,7 @@ fn a_running_program_is_split_into_allocated_cached_and_the_rest() {
     let path = taken(&mut session, false);
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let opened = vramscope_core::formats::open(&path, &Progress::new()).unwrap();
+    let opened = open(&path);
     assert_eq!(opened.devices[0].segments.len(), 1);
     until(&mut session, "blocks", |s| (s.history().recording("live").devices[0].blocks.len() == 2).then_some(()));
     until(&mut session, "history", |s| s.helpers().any(|h| h == (pid, true)).then_some(()));

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::shared::wait_for;
+use crate::shared::{open, wait_for};
 use vramscope_core::formats::session::{Next, Record, SessionReader};
 use vramscope_core::model::{DeviceRecording, MarkKind, Progress};
 
@@ -80,7 +80,7 @@ impl Machine {
 
     /// The devices recorded so far.
     pub fn recorded(&self) -> Vec<DeviceRecording> {
-        vramscope_core::formats::open(&self.path("s.vramscope"), &Progress::new()).unwrap().devices
+        open(&self.path("s.vramscope")).devices
     }
 
     /// Waits until the recording so far meets a condition.

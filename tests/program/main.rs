@@ -24,4 +24,5 @@ mod report;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod terminal;
+mod whatif;
 mod words;

@@ -8,7 +8,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use vramscope_core::formats;
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::{DeviceRecording, Progress, Recording};
+use vramscope_core::tables::DeviceTables;
 
 pub fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name)
@@ -35,8 +36,32 @@ pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     panic!("waited a minute for {what}");
 }
 
+pub fn open(path: &Path) -> Recording {
+    formats::open(path, &Progress::new()).unwrap_or_else(|e| panic!("{e}"))
+}
+
 pub fn open_sample(name: &str) -> Recording {
-    formats::open(&sample(name), &Progress::new()).unwrap()
+    open(&sample(name))
+}
+
+pub fn tables(device: &DeviceRecording) -> DeviceTables {
+    DeviceTables::build(device, &Progress::new()).expect("nobody cancels")
+}
+
+/// The recording without its first `from` events, as a full ring buffer leaves it.
+pub fn wrapped(dev: &DeviceRecording, from: usize) -> DeviceRecording {
+    let mut out = dev.clone();
+    let e = &mut out.events;
+    e.time_us.drain(..from);
+    e.action.drain(..from);
+    e.address.drain(..from);
+    e.size.drain(..from);
+    e.stream.drain(..from);
+    e.pool.drain(..from);
+    e.stack.drain(..from);
+    e.notes.retain(|n| n.event as usize >= from);
+    e.notes.iter_mut().for_each(|n| n.event -= from as u32);
+    out
 }
 
 /// The folder that `VRAMSCOPE_CORPUS` names. Without it, tests that need the corpus are listed as not run.

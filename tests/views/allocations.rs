@@ -1,6 +1,7 @@
 //! The table of allocations: its picture, its field, keys and rows.
 
 use crate::alone::{Alone, alone, sample};
+use crate::hand::{press, press_key};
 use crate::pictures::Pictures;
 use egui::{Key, Theme};
 use egui_kittest::kittest::{NodeT, Queryable};
@@ -9,8 +10,7 @@ use vramscope::app::state::{Action, Item, ViewKind};
 #[test]
 fn picture() {
     let mut pictures = Pictures::new();
-    let data = sample("gpt_train.pickle");
-    let h = alone(&data, ViewKind::Allocations, Theme::Dark, [760.0, 220.0], |link| link.cursor = 1933);
+    let h = alone(&sample("gpt_train.pickle"), ViewKind::Allocations, Theme::Dark, [760.0, 220.0], |link| link.cursor = 1933);
     pictures.compare("allocations_dark", h);
 }
 
@@ -45,8 +45,7 @@ fn a_query_is_sent_once_it_can_be_read() {
     h.run_steps(2);
     assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB ro"));
     // Tab takes the completion and stays in the field. The completed term has no value yet.
-    h.key_press(Key::Tab);
-    h.run_steps(3);
+    press_key(&mut h, Key::Tab);
     h.get_by_label("Query allocations").type_text("grad");
     h.run_steps(2);
     assert_eq!(sent(&h).last().map(String::as_str), Some("size>1MiB role=grad"));
@@ -60,14 +59,12 @@ fn rows_are_chosen_by_click_and_keys_and_lead_to_their_birth() {
     h.run_steps(3);
     let first = selected(&h.state().asked);
     assert_eq!(first.len(), 1);
-    h.key_press(Key::ArrowDown);
-    h.run_steps(2);
+    press_key(&mut h, Key::ArrowDown);
     let second = selected(&h.state().asked);
     assert_eq!(second.len(), 2);
     assert_ne!(second[0], second[1]);
     // Sorting by another column sends no action and starts at the top.
-    h.get_by_label("Sort by born").click();
-    h.run_steps(3);
+    press(&mut h, "Sort by born");
     let name = h.query_all_by_role(egui::accesskit::Role::Row).next().and_then(|n| n.accesskit_node().label()).expect("a row");
     assert!(name.starts_with("Allocation 0:"), "{name}");
 }

@@ -2,14 +2,15 @@
 use std::sync::Arc;
 
 use crate::alone::{alone, sample};
-use crate::hand::{enter, wheel};
+use crate::hand::{enter, press, wheel};
 use crate::pictures::Pictures;
+use crate::shared::tables;
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
 use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::{Action, Command, Item, ViewKind, Workspace};
-use vramscope_core::model::{DeviceRecording, Progress, Recording, StackId};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::model::{DeviceRecording, Recording, StackId};
+use vramscope_core::tables::StackNames;
 use vramscope_core::units::NBSP;
 
 #[test]
@@ -23,14 +24,10 @@ fn pictures() {
 
 #[test]
 fn settings_are_copied_and_opened_in_what_if() {
-    let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
-    h.get_by_label("Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True").click();
-    h.run_steps(2);
-    h.get_by_label("expandable_segments:True,roundup_power2_divisions:8").click();
-    h.run_steps(2);
-    h.get_by_label("Open in What-if").click();
-    h.run_steps(2);
+    let mut h = alone(&sample("kv_decode_oom.pickle.gz"), ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
+    press(&mut h, "Copy PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    press(&mut h, "expandable_segments:True,roundup_power2_divisions:8");
+    press(&mut h, "Open in What-if");
     let asked = &h.state().asked;
     assert!(asked.contains(&Action::Copy("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".to_owned())), "{asked:?}");
     let chosen = "expandable_segments:True,roundup_power2_divisions:8".to_owned();
@@ -39,8 +36,7 @@ fn settings_are_copied_and_opened_in_what_if() {
 
 #[test]
 fn a_cap_that_the_user_knows_changes_the_way_out() {
-    let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
+    let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>, blocks: &str| {
         let text = format!("{:?}", h.get_by_label_contains("What to free"));
         // Figures and units are joined by a no-break space.
@@ -50,18 +46,15 @@ fn a_cap_that_the_user_knows_changes_the_way_out() {
     enter(&mut h, "Cap of this process", "1760 MiB");
     // The figures of the run that was recorded; its cap was 1,760 MiB.
     assert!(way_out(&h, "8"), "the way out follows the cap");
-    h.get_by_label("By stack").click();
-    h.run_steps(2);
-    h.get_by_label("By role").click();
-    h.run_steps(2);
+    press(&mut h, "By stack");
+    press(&mut h, "By role");
     assert!(h.query_all_by_label("unknown").next().is_some(), "no stacks: everything is unknown");
 }
 
 /// Under a cap of 2,100 MiB the failed request would have succeeded, so that was not the cap.
 #[test]
 fn a_cap_that_the_recording_rules_out_is_not_taken() {
-    let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
+    let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::Autopsy, Theme::Dark, [1600.0, 900.0], |_| {});
     enter(&mut h, "Cap of this process", "2100 MiB");
     h.get_by_label_contains("the request of event 176 would not have failed");
 }
@@ -70,7 +63,7 @@ fn a_cap_that_the_recording_rules_out_is_not_taken() {
 fn too_large(data: &DeviceData) -> Arc<DeviceData> {
     let mut recording = Recording::clone(&data.recording);
     recording.devices[data.index].events.size[data.ooms[0] as usize] = 1 << 40;
-    let tables = DeviceTables::build(&recording.devices[data.index], &Progress::new()).expect("not cancelled");
+    let tables = tables(&recording.devices[data.index]);
     let (names, ooms) = (Arc::clone(&data.names), data.ooms.clone());
     Arc::new(DeviceData { recording: Arc::new(recording), index: data.index, tables, names, ooms, found: Default::default() })
 }
@@ -99,8 +92,7 @@ fn what_pins_another_streams_segment_is_listed_and_leads_to_its_block() {
     let [sliver, other] = [4, 90].map(|mebibytes| format!("unknown, {mebibytes}{NBSP}MiB"));
     let row = h.get_by_label(&sliver).rect();
     assert!(row.top() < h.get_by_label(&other).rect().top(), "by what they strand");
-    h.get_by_label(&sliver).click();
-    h.run_steps(2);
+    press(&mut h, &sliver);
     let lifetime = data.tables.lifetimes.of_event(1);
     let asked = &h.state().asked;
     assert!(asked.contains(&Action::Select(Some(Item::Lifetime(lifetime)))), "{asked:?}");
@@ -124,7 +116,7 @@ fn pinned_elsewhere() -> Arc<DeviceData> {
     ] {
         device.events.push(0, action, address, size, stream, pool, StackId::NONE);
     }
-    let tables = DeviceTables::build(&device, &Progress::new()).expect("not cancelled");
+    let tables = tables(&device);
     recording.devices.push(device);
     let (names, ooms) = (Arc::new(StackNames::of(&recording.stacks)), vec![4]);
     Arc::new(DeviceData { recording: Arc::new(recording), index: 0, tables, names, ooms, found: Default::default() })
@@ -133,9 +125,8 @@ fn pinned_elsewhere() -> Arc<DeviceData> {
 /// A small window has one scrolling column. What to free is below its picture, as wide as the window.
 #[test]
 fn a_small_window_has_one_column() {
-    let data = sample("fragment_oom.pickle");
     for (width, height) in [(800.0, 384.0), (1024.0, 584.0)] {
-        let mut h = alone(&data, ViewKind::Autopsy, Theme::Dark, [width, height], |_| {});
+        let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::Autopsy, Theme::Dark, [width, height], |_| {});
         let way_out = |h: &egui_kittest::Harness<'_, crate::alone::Alone>| {
             let words = h.get_by_label_contains("What to free").rect();
             let segments = h.get_by_label("Segments with their holes").rect();
@@ -157,9 +148,8 @@ fn a_small_window_has_one_column() {
 /// The evidence that explains a finding is never cut. It takes as many lines as it needs.
 #[test]
 fn evidence_without_room_takes_more_lines() {
-    let data = sample("kv_decode_oom.pickle.gz");
     let height = |width: f32| {
-        let h = alone(&data, ViewKind::Findings, Theme::Dark, [width, 800.0], |_| {});
+        let h = alone(&sample("kv_decode_oom.pickle.gz"), ViewKind::Findings, Theme::Dark, [width, 800.0], |_| {});
         h.get_by_label(&format!("cap of this process: 1.05 to 1.07{NBSP}GiB")).rect().height()
     };
     let [one, two, three] = [400.0, 240.0, 120.0].map(height);
@@ -168,12 +158,9 @@ fn evidence_without_room_takes_more_lines() {
 
 #[test]
 fn a_failure_offers_autopsy_and_what_if() {
-    let data = sample("kv_decode_oom.pickle.gz");
-    let mut h = alone(&data, ViewKind::Findings, Theme::Dark, [320.0, 800.0], |_| {});
-    h.get_by_label("What-if").click();
-    h.run_steps(2);
-    h.get_by_label("Open autopsy").click();
-    h.run_steps(2);
+    let mut h = alone(&sample("kv_decode_oom.pickle.gz"), ViewKind::Findings, Theme::Dark, [320.0, 800.0], |_| {});
+    press(&mut h, "What-if");
+    press(&mut h, "Open autopsy");
     let asked = &h.state().asked;
     assert!(asked.contains(&Action::TrySettings("expandable_segments:True".to_owned())), "{asked:?}");
     assert!(asked.contains(&Action::Run(Command::Workspace(Workspace::Autopsy))), "{asked:?}");

@@ -2,7 +2,9 @@
 use std::sync::Arc;
 
 use crate::alone::{alone, sample, selected_stack};
+use crate::hand::press_role;
 use crate::pictures::Pictures;
+use crate::shared::{open, tables};
 use crate::whole::only;
 use egui::Theme;
 use egui::accesskit::Role;
@@ -45,8 +47,7 @@ fn a_pair_is_proposed_once_and_a_click_selects_the_stack() {
 
 #[test]
 fn a_simulation_is_held_against_the_recording() {
-    let data = sample("leak.pickle");
-    let h = alone(&data, ViewKind::Compare, Theme::Dark, SIZE, |link| {
+    let h = alone(&sample("leak.pickle"), ViewKind::Compare, Theme::Dark, SIZE, |link| {
         link.markers = [None, Some(1_000_000)];
         link.compared[0] = Source::Other(Other::Simulation("expandable_segments:True".to_owned()), Moment::End);
         link.markers[1] = Some(900);
@@ -58,8 +59,7 @@ fn a_simulation_is_held_against_the_recording() {
 }
 
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
-    h.get_by_role_and_label(Role::ComboBox, name).click();
-    h.run_steps(3);
+    press_role(h, Role::ComboBox, name);
     h.get_by_role_and_label(Role::MenuItem, choice).click();
     h.run_steps(8);
 }
@@ -167,12 +167,10 @@ fn comparisons_add_up_and_a_simulation_asks_for_the_same() {
 /// The figures of the design's picture, from the file it was drawn from.
 #[test]
 fn the_designs_figures_are_found_again() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let path = std::path::Path::new(&corpus).join("demo/gpt_varlen.default.pickle");
-    let recording = vramscope_core::formats::open(&path, &Progress::new()).expect("the recording");
-    let tables = DeviceTables::build(&recording.devices[0], &Progress::new()).expect("not cancelled");
+    let recording = open(&path);
+    let tables = tables(&recording.devices[0]);
     let c = compare(&at(&recording, &tables, 30_729), &at(&recording, &tables, 32_107));
     adds_up(&c, &recording);
     let mib = |bytes: u64| vramscope_core::units::SizeColumn::default().figure(bytes);

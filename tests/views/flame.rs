@@ -1,6 +1,6 @@
 //! The flame graph: pictures, tree, search and zoom.
 use crate::alone::{alone, sample};
-use crate::hand::{click, second_click};
+use crate::hand::{click, press, press_key, press_role, second_click};
 use crate::pictures::Pictures;
 use crate::whole::only;
 use egui::accesskit::Role;
@@ -114,16 +114,13 @@ fn is_there(h: &Harness<'_, Option<App>>, label: &str) -> bool {
 }
 
 fn pick(h: &mut Harness<'_, Option<App>>, name: &str, choice: &str) {
-    h.get_by_role_and_label(Role::ComboBox, name).click();
-    h.run_steps(3);
-    h.get_by_role_and_label(Role::MenuItem, choice).click();
-    h.run_steps(6);
+    press_role(h, Role::ComboBox, name);
+    press_role(h, Role::MenuItem, choice);
 }
 
 #[test]
 fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
-    let data = sample("gpt_train.pickle");
-    let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
+    let mut h = only(&sample("gpt_train.pickle"), ViewKind::Flame, [1400.0, 600.0]);
     let way_back = |h: &Harness<'_, Option<App>>| h.query_by_role_and_label(Role::Link, "all").is_some();
     assert!(!way_back(&h), "nothing is zoomed yet");
     let frame = at(&h, 2.0, 0.1);
@@ -131,12 +128,10 @@ fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
     assert!(way_back(&h), "a click zooms");
     let selected = h.state().as_ref().and_then(|a| a.active_document()?.view()?.shared.selected());
     assert!(matches!(selected, Some(Item::Stack(_))), "and selects the frame's heaviest stack: {selected:?}");
-    h.get_by_role_and_label(Role::Link, "all").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::Link, "all");
     assert!(!way_back(&h), "a name in the way down goes back to it");
     click(&mut h, frame);
-    h.key_press(Key::Escape);
-    h.run_steps(4);
+    press_key(&mut h, Key::Escape);
     assert!(!way_back(&h), "Escape goes back");
     click(&mut h, frame);
     let zoomed = at(&h, 0.0, 0.1);
@@ -148,10 +143,8 @@ fn a_click_zooms_and_names_escape_and_a_second_click_go_back() {
 
 #[test]
 fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
-    let data = sample("gpt_train.pickle");
-    let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
-    h.get_by_label("Filter frames").click();
-    h.run_steps(2);
+    let mut h = only(&sample("gpt_train.pickle"), ViewKind::Flame, [1400.0, 600.0]);
+    press(&mut h, "Filter frames");
     h.get_by_label("Filter frames").type_text("forward");
     h.run_steps(6);
     assert!(is_there(&h, "match, together"), "hits are counted");
@@ -159,19 +152,16 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
     h.run_steps(6);
     assert!(is_there(&h, "0\u{a0}frames match"), "none is said too");
     h.key_press_modifiers(Modifiers::COMMAND, Key::A);
-    h.key_press(Key::Backspace);
-    h.run_steps(4);
+    press_key(&mut h, Key::Backspace);
     assert!(!is_there(&h, "match, together"));
     let frame = at(&h, 2.0, 0.1);
     second_click(&mut h, frame);
     let item = h.get_by_role_and_label(Role::MenuItem, "Hide this frame").rect();
     assert!(item.width() < 260.0, "a menu as wide as its words: {item:?}");
-    h.get_by_role_and_label(Role::MenuItem, "Hide this frame").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::MenuItem, "Hide this frame");
     assert!(is_there(&h, "1 hidden with"));
     second_click(&mut h, frame);
-    h.get_by_role_and_label(Role::MenuItem, "Show everything again").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::MenuItem, "Show everything again");
     assert!(!is_there(&h, "hidden with"));
 }
 
@@ -180,8 +170,7 @@ fn a_search_says_how_much_matches_and_a_hidden_frame_what_is_gone() {
 fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     let data = sample("gpt_train.pickle");
     let mut h = only(&data, ViewKind::Flame, [1400.0, 600.0]);
-    h.get_by_role_and_label(Role::CheckBox, "tree").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::CheckBox, "tree");
     let (device, tables) = (data.device(), &data.tables);
     let last = device.events.len() as u32 - 1;
     let peak = tables.curves.peak(Quantity::Active).1;
@@ -208,7 +197,6 @@ fn each_measure_from_either_end_by_everything_counts_the_same_bytes() {
     }
     // Framework frames can be folded or shown.
     assert!(is_there(&h, "of torch folded"));
-    h.get_by_role_and_label(Role::CheckBox, "hide torch internals").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::CheckBox, "hide torch internals");
     assert!(!is_there(&h, "of torch folded"));
 }

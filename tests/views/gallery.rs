@@ -7,7 +7,7 @@ use crate::pictures::{Pictures, builder};
 use egui::{Align2, Color32, Rangef, Rect, Sense, Theme, Ui, pos2, vec2};
 use egui_kittest::SnapshotOptions;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::theme::{self, Ramp, Tokens, Type, text};
+use vramscope::app::theme::{self, Ramp, Tokens, Type};
 use vramscope::app::widgets::{
     Bar, Batch, CodeWell, Column, Field, Gesture, Icon, Intent, KeyValue, LegendEntry, ListRow, PanZoom, PaneHeader, PixelColumn,
     PixelTexture, Push, Scale, Sort, Sparkline, Swatch, Table, Tip, UnitAt, Width, axis, button, chip, label, legend, mesh,
@@ -63,7 +63,7 @@ fn left(ui: &mut Ui, s: &mut State) {
     pane::section(ui, "Stack", "most recent first", false);
     for (i, (name, place)) in [("kv_decode", "workloads.py:71"), ("main", "workloads.py:184")].into_iter().enumerate() {
         ListRow::new(name).pad(16.0).selected(i == 1).show(ui, |ui| {
-            ui.label(text::mono(i.to_string()).color(t.text3));
+            ui.label(Type::Mono.text(i.to_string()).color(t.text3));
             ui.label(Type::MonoStrong.text(name).color(t.text1));
             ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| button::external_link(ui, place));
         });

@@ -1,5 +1,6 @@
 //! Pointer and key input for tests, in any window.
 
+use egui::accesskit::Role;
 use egui::{Event, Key, Modifiers, PointerButton, Pos2, vec2};
 use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
@@ -63,6 +64,23 @@ pub fn wheel<S>(h: &mut Harness<'_, S>, delta: f32) {
         phase: egui::TouchPhase::Move,
         source: egui::MouseWheelSource::Wheel,
     });
+    h.run_steps(6);
+}
+
+/// Clicks what has this label, as a screen reader does.
+pub fn press<S>(h: &mut Harness<'_, S>, label: &str) {
+    h.get_by_label(label).click();
+    h.run_steps(6);
+}
+
+/// Like [`press`], where several things have the label.
+pub fn press_role<S>(h: &mut Harness<'_, S>, role: Role, label: &str) {
+    h.get_by_role_and_label(role, label).click();
+    h.run_steps(6);
+}
+
+pub fn press_key<S>(h: &mut Harness<'_, S>, key: Key) {
+    h.key_press(key);
     h.run_steps(6);
 }
 

@@ -1,6 +1,6 @@
 //! The fragmentation view: pictures and pointer actions.
 use crate::alone::{alone, sample};
-use crate::hand::{begin_box, click, move_to, second_button, second_click, wheel};
+use crate::hand::{begin_box, click, move_to, press, press_key, second_button, second_click, wheel};
 use crate::pictures::Pictures;
 use crate::whole::{link, only};
 use egui::{Event, Modifiers, Theme};
@@ -65,8 +65,7 @@ fn a_wheel_zooms_the_shared_window_about_the_pointer() {
 
 #[test]
 fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
-    let data = sample(OOM);
-    let mut h = alone(&data, ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
+    let mut h = alone(&sample(OOM), ViewKind::Heatmap, Theme::Dark, [496.0, 441.0], |_| {});
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     assert!(h.query_by_label("Show all addresses").is_none());
     h.event(Event::PointerMoved(rect.lerp_inside(egui::vec2(0.8, 0.7))));
@@ -83,8 +82,7 @@ fn ctrl_and_the_wheel_zoom_addresses_and_a_button_shows_all_again() {
     let zoomed_time = h.state().asked.iter().any(|a| matches!(a, Action::SetWindow(..)));
     assert!(!zoomed_time, "Ctrl + wheel leaves the time alone");
     h.event(Event::ModifiersChanged(Modifiers::NONE));
-    h.get_by_label("Show all addresses").click();
-    h.run_steps(4);
+    press(&mut h, "Show all addresses");
     assert!(h.query_by_label("Show all addresses").is_none());
 }
 
@@ -95,13 +93,11 @@ fn the_menu_leads_to_the_block_s_places() {
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     let p = rect.lerp_inside(egui::vec2(0.95, 0.6));
     second_click(&mut h, p);
-    h.get_by_label("Copy address").click();
-    h.run_steps(3);
+    press(&mut h, "Copy address");
     let copied = h.state().asked.iter().find_map(|a| if let Action::Copy(text) = a { Some(text.clone()) } else { None });
     assert!(copied.is_some_and(|text| text.starts_with("0x7f")));
     second_click(&mut h, p);
-    h.get_by_label("Zoom to the segment's life").click();
-    h.run_steps(3);
+    press(&mut h, "Zoom to the segment's life");
     let asked = std::mem::take(&mut h.state_mut().asked);
     let segment = asked.iter().find_map(|a| if let Action::Select(Some(Item::Segment(s))) = a { Some(*s) } else { None });
     let event = asked.iter().find_map(|a| if let Action::SetCursor(e) = a { Some(*e) } else { None }).expect("a cursor");
@@ -110,15 +106,13 @@ fn the_menu_leads_to_the_block_s_places() {
     assert_eq!(Some(life.address), segment);
     assert!(life.born <= event && life.gone > event);
     second_click(&mut h, p);
-    h.get_by_label("Zoom to the segment's addresses").click();
-    h.run_steps(4);
+    press(&mut h, "Zoom to the segment's addresses");
     assert!(h.query_by_label("Show all addresses").is_some());
 }
 
 #[test]
 fn a_box_zooms_time_and_addresses_and_the_whole_recording_is_all_of_both() {
-    let data = sample(OOM);
-    let mut h = only(&data, ViewKind::Heatmap, [900.0, 700.0]);
+    let mut h = only(&sample(OOM), ViewKind::Heatmap, [900.0, 700.0]);
     let rect = h.get_by_label_contains("Fragmentation,").rect();
     let whole = (link(&h).from, link(&h).to);
     let (from, to) = (rect.lerp_inside(egui::vec2(0.3, 0.5)), rect.lerp_inside(egui::vec2(0.5, 0.7)));
@@ -129,8 +123,7 @@ fn a_box_zooms_time_and_addresses_and_the_whole_recording_is_all_of_both() {
     let (left, right) = (link(&h).from / whole.1, link(&h).to / whole.1);
     assert!((left - 0.3).abs() < 0.02 && (right - 0.5).abs() < 0.02, "{left} {right}");
     assert!(h.query_by_label("Show all addresses").is_some());
-    h.key_press(egui::Key::A);
-    h.run_steps(4);
+    press_key(&mut h, egui::Key::A);
     assert_eq!((link(&h).from, link(&h).to), whole);
     assert!(h.query_by_label("Show all addresses").is_none());
 }

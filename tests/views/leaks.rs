@@ -26,8 +26,7 @@ fn a_click_selects_the_stack_that_leaks() {
 
 #[test]
 fn a_click_on_a_step_chooses_its_range_and_goes_to_its_peak() {
-    let data = sample("gpt_train.pickle");
-    let mut h = alone(&data, ViewKind::Steps, Theme::Dark, SIZE, |_| {});
+    let mut h = alone(&sample("gpt_train.pickle"), ViewKind::Steps, Theme::Dark, SIZE, |_| {});
     h.get_all_by_label_contains("Step 1: ").next().expect("the second step").click();
     h.run_steps(2);
     let asked = &h.state().asked;

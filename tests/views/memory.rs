@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::alone::{alone, recorded, sample};
-use crate::hand::{click, move_to};
+use crate::hand::{click, move_to, press_role};
 use crate::pictures::Pictures;
 use crate::whole::{Whole, link, only, opened, send};
 use egui::accesskit::Role;
@@ -100,14 +100,12 @@ fn first_row(h: &Whole, text: &str) -> (String, egui::Rect) {
 fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens() {
     let data = sample("gpt_train.pickle");
     let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
-    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
-    h.run_steps(4);
+    press_role(&mut h, Role::RadioButton, "Lines");
     let (name, place) = first_row(&h, ".py:");
     click(&mut h, beside(place));
     assert_eq!(link(&h).own.as_ref().map(|own| own.which.clone()), Some(Which::Line(name)));
     assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1, "the instant of the table");
-    h.get_by_role_and_label(Role::RadioButton, "Calls").click();
-    h.run_steps(4);
+    press_role(&mut h, Role::RadioButton, "Calls");
     let opens = |n: &egui_kittest::Node<'_>| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open "));
     assert!(!h.query_all_by_role(Role::Link).any(|n| opens(&n)), "the name of a module chooses it");
     let (_, module) = first_row(&h, ".py:");
@@ -116,8 +114,7 @@ fn rows_of_lines_and_modules_are_told_by_the_inspector_and_what_is_folded_opens(
     let which = link(&h).own.as_ref().map(|own| own.which.clone());
     assert!(matches!(which, Some(Which::Module(_) | Which::Directly(_))), "{which:?}");
     assert_eq!(link(&h).selected(), None, "a row is no block");
-    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
-    h.run_steps(4);
+    press_role(&mut h, Role::RadioButton, "Lines");
     let before = rows(&h).len();
     let (_, folded) = rows(&h).into_iter().find(|(name, _)| name.ends_with(" more")).expect("what has no room");
     click(&mut h, folded.center());
@@ -161,8 +158,7 @@ fn the_pointer_on_a_row_dims_all_blocks_that_are_not_its_own_and_a_click_keeps_t
 
 #[test]
 fn modules_and_lines_count_the_role_that_was_clicked() {
-    let data = sample("gpt_train.pickle");
-    let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+    let mut h = opened(&sample("gpt_train.pickle"), Theme::Dark, [1600.0, 1000.0]);
     assert!(rows(&h).contains_key("weights"), "a group of the modules");
     let state = rows(&h)["role optimizer state"];
     click(&mut h, state.center());
@@ -170,8 +166,7 @@ fn modules_and_lines_count_the_role_that_was_clicked() {
     // Memory without a module is listed by line.
     let lines = rows(&h);
     assert!(lines.keys().any(|name| name.contains(".py:")) && !lines.contains_key("weights"), "{lines:?}");
-    h.get_by_role_and_label(Role::Link, "Show all").click();
-    h.run_steps(4);
+    press_role(&mut h, Role::Link, "Show all");
     assert!(link(&h).focus_classes.is_empty() && rows(&h).contains_key("weights"));
 }
 
@@ -193,10 +188,8 @@ fn a_chosen_range_is_looked_at_by_its_own_peak() {
 
 #[test]
 fn a_place_opens_its_source_and_selects_its_row() {
-    let data = sample("gpt_train.pickle");
-    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
-    h.get_by_role_and_label(Role::RadioButton, "Lines").click();
-    h.run_steps(4);
+    let mut h = only(&sample("gpt_train.pickle"), ViewKind::Memory, [320.0, 1000.0]);
+    press_role(&mut h, Role::RadioButton, "Lines");
     let first = h.get_all_by_role(Role::Link).find(|n| n.accesskit_node().label().is_some_and(|l| l.starts_with("Open ")));
     let place = first.expect("a line").rect().center();
     click(&mut h, place);
@@ -209,14 +202,11 @@ fn a_place_opens_its_source_and_selects_its_row() {
 
 #[test]
 fn the_instant_can_be_the_cursor() {
-    let data = sample("gpt_train.pickle");
-    let mut h = only(&data, ViewKind::Memory, [320.0, 1000.0]);
+    let mut h = only(&sample("gpt_train.pickle"), ViewKind::Memory, [320.0, 1000.0]);
     send(&mut h, Action::SetCursor(1234));
     assert!(h.query_by_label_contains("at event 1,234").is_none(), "the peak stays");
-    h.get_by_role_and_label(Role::ComboBox, "at").click();
-    h.run_steps(4);
-    h.get_by_role_and_label(Role::MenuItem, "cursor").click();
-    h.run_steps(4);
+    press_role(&mut h, Role::ComboBox, "at");
+    press_role(&mut h, Role::MenuItem, "cursor");
     assert!(h.query_by_label_contains("at event 1,234").is_some());
 }
 
@@ -240,19 +230,16 @@ fn the_other_views_are_one_click_away() {
     ] {
         let mut h = opened(&sample("leak.pickle"), Theme::Dark, [1600.0, 1000.0]);
         assert!(h.query_by_label(&format!("Explain {name}")).is_none());
-        h.get_by_role_and_label(Role::Link, name).click();
-        h.run_steps(6);
+        press_role(&mut h, Role::Link, name);
         assert!(h.query_by_label(&format!("Explain {name}")).is_some(), "{kind:?}");
-        h.get_by_role_and_label(Role::Link, name).click();
-        h.run_steps(6);
+        press_role(&mut h, Role::Link, name);
         assert!(h.query_by_label(&format!("Explain {name}")).is_none(), "a second click closes {kind:?}");
     }
 }
 
 #[test]
 fn blocks_are_called_by_where_they_were_made() {
-    let data = sample("leak.pickle");
-    let mut h = only(&data, ViewKind::Inspector, [340.0, 900.0]);
+    let mut h = only(&sample("leak.pickle"), ViewKind::Inspector, [340.0, 900.0]);
     send(&mut h, Action::Select(None));
     assert!(h.query_all_by_label_contains("workloads.py:").count() > 3, "the largest live blocks");
     assert_eq!(h.query_all_by_label_contains("0x7").count(), 0, "addresses are in their tooltips");

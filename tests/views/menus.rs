@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::alone::sample;
+use crate::hand::{press, press_key};
 use crate::whole::{Whole, app, opened, whole};
 use egui::accesskit::Role;
 use egui::{Key, Theme};
@@ -29,11 +30,6 @@ fn selected(h: &Whole) -> Option<Item> {
     app.active_document().and_then(|d| d.view()).and_then(|v| v.shared.selected())
 }
 
-fn press(h: &mut Whole, key: Key) {
-    h.key_press(key);
-    h.run_steps(3);
-}
-
 #[test]
 fn a_few_devices_stand_beside_each_other() {
     let mut h = two_devices();
@@ -49,14 +45,13 @@ fn escape_closes_a_menu_and_nothing_else() {
     let mut h = two_devices();
     app(&h).actions().send(Action::Select(Some(Item::Event(3))));
     h.run_steps(2);
-    h.get_by_label("shade").click();
-    h.run_steps(4);
+    press(&mut h, "shade");
     let is_open = |h: &Whole| h.query_all_by_role(egui::accesskit::Role::MenuItem).next().is_some();
     assert!(is_open(&h), "the menu is open");
-    press(&mut h, Key::Escape);
+    press_key(&mut h, Key::Escape);
     assert!(!is_open(&h), "Escape closes the menu");
     assert_eq!(selected(&h), Some(Item::Event(3)), "and leaves the selection alone");
-    press(&mut h, Key::Escape);
+    press_key(&mut h, Key::Escape);
     assert_eq!(selected(&h), None, "with no menu open it clears the selection");
 }
 
@@ -65,26 +60,24 @@ fn a_key_under_an_open_menu_or_dialog_moves_no_view() {
     let mut h = two_devices();
     let cursor = |h: &Whole| app(h).active_document().and_then(|d| d.view()).map(|v| v.shared.cursor);
     let before = cursor(&h);
-    h.get_by_label("Go").click();
-    h.run_steps(4);
-    press(&mut h, Key::Home);
+    press(&mut h, "Go");
+    press_key(&mut h, Key::Home);
     assert_eq!(cursor(&h), before);
-    press(&mut h, Key::Escape);
-    press(&mut h, Key::F1);
+    press_key(&mut h, Key::Escape);
+    press_key(&mut h, Key::F1);
     assert!(is_there(&h, "Shortcuts and gestures"));
-    press(&mut h, Key::Home);
+    press_key(&mut h, Key::Home);
     assert_eq!(cursor(&h), before);
-    press(&mut h, Key::Escape);
+    press_key(&mut h, Key::Escape);
     assert!(!is_there(&h, "Shortcuts and gestures"));
-    press(&mut h, Key::Home);
+    press_key(&mut h, Key::Home);
     assert_eq!(cursor(&h), Some(0));
 }
 
 #[test]
 fn folds_and_heights_of_tracks_are_saved_and_hold_for_every_document() {
     let mut h = two_devices();
-    h.get_by_label("Fold Curves").click();
-    h.run_steps(3);
+    press(&mut h, "Fold Curves");
     let folded = TrackLayout::default().with_folded(Track::Curves, true);
     let app = app(&h);
     assert_eq!(app.settings().tracks, folded);
@@ -103,8 +96,7 @@ fn the_palette_finds_the_other_device() {
     h.run_steps(3);
     h.get_by_label("Find").type_text("gpu 0");
     h.run_steps(4);
-    h.get_by_label("Device: GPU 0").click();
-    h.run_steps(6);
+    press(&mut h, "Device: GPU 0");
     let app = app(&h);
     assert_eq!(app.active_document().and_then(|d| d.view()).map(|v| v.data.index), Some(0));
 }
@@ -119,7 +111,7 @@ fn the_find_key_goes_to_the_query_in_front() {
     let mut h = two_devices();
     find(&mut h);
     assert!(is_there(&h, "Close (Esc)"), "no view has a field: the palette is open");
-    press(&mut h, Key::Escape);
+    press_key(&mut h, Key::Escape);
     app(&h).actions().run(Command::Show(ViewKind::Allocations));
     h.run_steps(6);
     find(&mut h);
@@ -148,7 +140,7 @@ fn one_escape_or_the_button_closes_every_dialog() {
                 assert!(is_there(h, CLOSE), "{start}: {title} is open");
             };
             open(&mut h);
-            press(&mut h, Key::Escape);
+            press_key(&mut h, Key::Escape);
             assert!(!is_there(&h, CLOSE), "{start}: one Escape closes {title}");
             // Again from a text field with contents.
             open(&mut h);
@@ -158,11 +150,10 @@ fn one_escape_or_the_button_closes_every_dialog() {
                 field.type_text("abc");
             }
             h.run_steps(3);
-            press(&mut h, Key::Escape);
+            press_key(&mut h, Key::Escape);
             assert!(!is_there(&h, CLOSE), "{start}: one Escape closes {title} from its field");
             open(&mut h);
-            h.get_by_label(CLOSE).click();
-            h.run_steps(3);
+            press(&mut h, CLOSE);
             assert!(!is_there(&h, CLOSE), "{start}: the button closes {title}");
         }
         assert_eq!(selected(&h), before);
@@ -194,13 +185,12 @@ fn a_device_that_ran_out_of_memory_is_shown_first_and_named_by_the_others() {
 
     let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
     assert!(app(&h).active_document().is_some_and(vramscope::app::documents::document::Document::has_oom), "the tab has its dot");
-    h.get_by_label("GPU 0 ran out of memory: show it").click();
-    h.run_steps(6);
+    press(&mut h, "GPU 0 ran out of memory: show it");
     assert_eq!(shown(&h), Some((failed, oom)));
     assert!(!is_there(&h, "GPU 0 ran out of memory: show it"), "it is in front");
 
     let mut h = opened(&data, Theme::Dark, [1400.0, 900.0]);
-    press(&mut h, Key::O);
+    press_key(&mut h, Key::O);
     assert_eq!(shown(&h), Some((failed, oom)), "the key goes to the failure wherever it is");
 }
 
@@ -228,7 +218,7 @@ fn every_press_of_a_slow_frame_counts() {
 #[test]
 fn the_list_of_shortcuts_takes_the_room_of_the_window() {
     let mut h = whole(Theme::Dark, [1400.0, 1000.0], |_| {});
-    press(&mut h, Key::F1);
+    press_key(&mut h, Key::F1);
     let bottom = h.get_by_label("fill the window with a pane, and back").rect().bottom();
     assert!(bottom < 1000.0 - 40.0, "{bottom}");
     let last = Command::all().into_iter().rfind(|c| !c.shortcuts().is_empty()).expect("a command with keys");
@@ -242,33 +232,29 @@ fn a_report_is_asked_what_it_leaves_out_before_its_file_is_chosen() {
     app(&h).actions().send(Action::Run(Command::SaveReport));
     h.run_steps(3);
     for label in ["Markdown for an issue", "Leave out what tells of the machine and its people"] {
-        h.get_by_label(label).click();
-        h.run_steps(3);
+        press(&mut h, label);
     }
-    press(&mut h, Key::Escape);
+    press_key(&mut h, Key::Escape);
     assert!(!is_there(&h, "Choose a file…"));
     // The choice is remembered for the next time.
     app(&h).actions().send(Action::Run(Command::SaveReport));
     h.run_steps(3);
     let toggled = |h: &Whole, label: &str| h.get_by_label(label).accesskit_node().toggled();
     assert_eq!(toggled(&h, "Leave out what tells of the machine and its people"), Some(egui::accesskit::Toggled::True));
-    h.get_by_label("Choose a file…").click();
-    h.run_steps(3);
+    press(&mut h, "Choose a file…");
     assert!(!is_there(&h, "Choose a file…"), "the next dialog takes its place");
 }
 
 /// Tab must not get stuck at a widget that is registered before others but lies behind them.
 #[test]
 fn tab_leads_through_the_whole_window_and_round() {
-    let data = sample("fragment_oom.pickle");
     for workspace in [Key::Num1, Key::Num2, Key::Num3, Key::Num4, Key::Num5] {
-        let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
+        let mut h = opened(&sample("fragment_oom.pickle"), Theme::Dark, [1600.0, 1000.0]);
         h.key_press_modifiers(egui::Modifiers::COMMAND, workspace);
         h.run_steps(6);
         let mut seen = Vec::new();
         while seen.len() < 400 {
-            h.key_press(Key::Tab);
-            h.run_steps(2);
+            press_key(&mut h, Key::Tab);
             let focused = h.ctx.memory(|m| m.focused());
             if seen.contains(&focused) {
                 break;

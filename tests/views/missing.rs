@@ -10,6 +10,7 @@ use vramscope_core::model::{Progress, StackId};
 
 use crate::alone::sample;
 use crate::hand::click;
+use crate::shared::wrapped;
 use crate::whole::{Whole, opened, send};
 
 const SIZE: [f32; 2] = [1400.0, 900.0];
@@ -94,18 +95,10 @@ fn a_trace_without_addresses_and_segments_leads_to_a_snapshot() {
 fn a_history_that_is_full_and_one_begun_late_lead_there_too() {
     // Memory that was live before the first event has no stack.
     let late = without("gpt_train.pickle", |r| {
-        let events = &mut r.devices[0].events;
-        let lost = events.len() - 400;
-        events.time_us.drain(..lost);
-        events.action.drain(..lost);
-        events.address.drain(..lost);
-        events.size.drain(..lost);
-        events.stream.drain(..lost);
-        events.pool.drain(..lost);
-        events.stack.drain(..lost);
-        events.notes.clear();
-        let blocks = &mut r.devices[0].blocks;
-        blocks.iter_mut().for_each(|block| block.stack = StackId::NONE);
+        let device = &mut r.devices[0];
+        *device = wrapped(device, device.events.len() - 400);
+        device.events.notes.clear();
+        device.blocks.iter_mut().for_each(|block| block.stack = StackId::NONE);
     });
     let mut h = opened(&late, Theme::Dark, SIZE);
     h.run_steps(12);

@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::alone::{Alone, alone, sample};
-use crate::hand::{click, enter};
+use crate::alone::{Alone, alone, recorded, sample};
+use crate::hand::{click, enter, press, press_key};
 use crate::pictures::Pictures;
 use egui::accesskit::Role;
 use egui::{Key, Theme};
 use egui_kittest::Harness;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
-use vramscope::app::data::device::{DeviceData, prepare};
+use vramscope::app::data::device::DeviceData;
 use vramscope::app::state::{Action, Command, PlannedRun, ViewKind, Workspace};
-use vramscope_core::formats;
-use vramscope_core::model::{Format, Progress};
+use vramscope_core::model::Format;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan").join(name)
@@ -21,10 +20,7 @@ fn file(name: &str) -> PathBuf {
 
 /// A small GPT at one batch, opened from its file.
 fn gpt(name: &str) -> Arc<DeviceData> {
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&file(name), &progress).expect("a recording"));
-    let index = recording.busiest_device().expect("a device");
-    prepare(&recording, index, &progress).expect("not cancelled")
+    recorded(&file(name).display().to_string())
 }
 
 fn view(data: &Arc<DeviceData>, theme: Theme, size: [f32; 2]) -> Harness<'static, Alone> {
@@ -38,8 +34,7 @@ fn says(h: &Harness<'_, Alone>, part: &str) -> bool {
 /// The plan of two recordings under a cap.
 fn two(theme: Theme, size: [f32; 2]) -> Harness<'static, Alone> {
     let mut h = view(&gpt("gpt.b4.pickle.zst"), theme, size);
-    h.get_by_label("gpt.b8.pickle.zst").click();
-    h.run_steps(6);
+    press(&mut h, "gpt.b8.pickle.zst");
     enter(&mut h, "Cap", "4 GiB");
     h
 }
@@ -64,10 +59,8 @@ fn two_recordings_tell_what_fits_and_what_would_let_more_fit() {
     let height = |h: &Harness<'_, Alone>, row: &str| h.query_by_label_contains(row).map_or(f32::MAX, |row| row.rect().top());
     let (setting, lora) = ("max_split_size_mb:512: peak", "LoRA of rank 16: peak");
     assert!(height(&h, lora) < height(&h, setting), "LoRA saves more");
-    h.get_by_label("order").click();
-    h.run_steps(4);
-    h.get_by_label("price").click();
-    h.run_steps(4);
+    press(&mut h, "order");
+    press(&mut h, "price");
     assert!(height(&h, setting) < height(&h, lora), "and costs more");
     // The slider moves by keys and snaps to sizes.
     let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
@@ -100,14 +93,12 @@ fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
     let mut h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 880.0]);
     let at = |h: &Harness<'_, Alone>| h.get_by_role(Role::Slider).accesskit_node().numeric_value().map(|v| v as u64);
     let before = at(&h).expect("a size");
-    h.key_press(Key::ArrowLeft);
-    h.run_steps(4);
+    press_key(&mut h, Key::ArrowLeft);
     assert_eq!(at(&h), Some(before - 1));
     // A focused text field keeps its keys.
     h.get_by_label("Wanted").focus();
     h.run_steps(2);
-    h.key_press(Key::ArrowLeft);
-    h.run_steps(4);
+    press_key(&mut h, Key::ArrowLeft);
     assert_eq!(at(&h), Some(before - 1));
 }
 
@@ -115,8 +106,7 @@ fn the_arrows_move_the_size_as_soon_as_the_view_is_there() {
 fn a_program_that_failed_without_steps_is_sent_to_what_if() {
     let mut h = view(&sample("serve_oom.pickle.gz"), Theme::Dark, [1600.0, 880.0]);
     assert!(says(&h, "fails without a training step that repeats"), "why there is no plan");
-    h.get_by_label("Open What-if").click();
-    h.run_steps(3);
+    press(&mut h, "Open What-if");
     let runs = |a: &Action| matches!(a, Action::Run(Command::Workspace(Workspace::WhatIf)));
     assert!(h.state().asked.iter().any(runs), "{:?}", h.state().asked);
 }
@@ -127,11 +117,9 @@ fn a_row_shows_its_code_for_each_library_and_the_run_opens_as_a_recording() {
     h.get_by_label_contains("optimizer state in 8 bits").click();
     h.run_steps(4);
     assert!(says(&h, "optim.AdamW8bit("), "PyTorch");
-    h.get_by_label("HF Trainer").click();
-    h.run_steps(4);
+    press(&mut h, "HF Trainer");
     assert!(says(&h, "adamw_bnb_8bit"), "HF Trainer");
-    h.get_by_label("Open as recording").click();
-    h.run_steps(3);
+    press(&mut h, "Open as recording");
     let run: Option<PlannedRun> = h.state().asked.iter().find_map(|a| match a {
         Action::OpenPlanned(run) => Some(PlannedRun::clone(run)),
         _ => None,
@@ -159,8 +147,7 @@ fn rows_are_put_together_with_ctrl() {
     assert!(says(&h, "optimizer state in 8 bits: peak") && says(&h, "part of the combination"), "their rows are marked");
     add(&mut h, "SGD without momentum: peak");
     assert!(says(&h, "logits and loss in 8 chunks; SGD without momentum: peak"), "one optimizer takes the other's place");
-    h.get_by_label("Open as recording").click();
-    h.run_steps(3);
+    press(&mut h, "Open as recording");
     let changes = h.state().asked.iter().find_map(|a| match a {
         Action::OpenPlanned(run) => Some(run.changes.clone()),
         _ => None,
@@ -198,17 +185,12 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     std::fs::copy(file("gpt.b4.pickle.zst"), &first).expect("copied");
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/leak.pickle");
     std::fs::copy(other, &second).expect("copied");
-    let progress = Progress::new();
-    let recording = Arc::new(formats::open(&first, &progress).expect("a recording"));
-    let data = prepare(&recording, recording.busiest_device().expect("a device"), &progress).expect("not cancelled");
-    let mut h = view(&data, Theme::Dark, [1600.0, 880.0]);
-    h.get_by_label("run_b8.pickle").click();
-    h.run_steps(6);
+    let mut h = view(&recorded(&first.display().to_string()), Theme::Dark, [1600.0, 880.0]);
+    press(&mut h, "run_b8.pickle");
     assert!(says(&h, "These are not the same program."));
     assert!(says(&h, "they part where"), "with the place");
     assert!(h.query_all_by_label_contains("asks for").count() >= 2, "what each asks for there");
-    h.get_by_label("Use only the first").click();
-    h.run_steps(6);
+    press(&mut h, "Use only the first");
     assert!(says(&h, "One recording gives a range"), "and goes on with one");
 }
 
@@ -230,8 +212,7 @@ fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
         let rect = node.rect();
         assert!(rect.left() >= 0.0 && rect.right() <= 1024.0 && rect.bottom() <= 590.0, "{label}: {rect:?}");
     }
-    h.get_by_label("Roles and code").click();
-    h.run_steps(4);
+    press(&mut h, "Roles and code");
     assert!(says(&h, "per sample") || says(&h, "Memory by role"), "what stands at the right in a wide window");
 }
 
@@ -240,16 +221,14 @@ fn the_smallest_window_has_the_answer_the_slider_and_the_table() {
 fn a_walk_from_the_peak_to_a_planned_run() {
     let mut h = crate::whole::opened(&gpt("gpt.b8.pickle.zst"), Theme::Dark, [1600.0, 1000.0]);
     let front = |h: &crate::whole::Whole| crate::whole::app(h).active_document().map(|d| (d.title.clone(), d.workspace));
-    h.get_by_label("What would make it fit?").click();
-    h.run_steps(6);
+    press(&mut h, "What would make it fit?");
     assert_eq!(front(&h).map(|f| f.1), Some(Workspace::Plan));
     let cursor = crate::whole::link(&h).cursor;
     let slider = |h: &crate::whole::Whole| h.get_by_role(Role::Slider).accesskit_node().numeric_value();
     let before = slider(&h).expect("a size");
     h.get_by_role(Role::Slider).focus();
     h.run_steps(3);
-    h.key_press(Key::ArrowLeft);
-    h.run_steps(4);
+    press_key(&mut h, Key::ArrowLeft);
     assert_eq!(slider(&h), Some(before - 1.0));
     assert_eq!(crate::whole::link(&h).cursor, cursor, "the arrow is the slider's while it has the keyboard");
     h.get_by_label("Open as recording").click();

@@ -1,5 +1,6 @@
 //! The probe's page: by clicks from the welcome page to a recording in a tab; pictures.
 
+use crate::hand::{press, press_role};
 use crate::pictures::Pictures;
 use crate::whole::{Whole, app, whole};
 use egui::Theme;
@@ -15,10 +16,8 @@ fn started(theme: Theme) -> Whole {
 fn run(h: &mut Whole, scenario: &str) {
     app(h).actions().run(Command::Probe);
     h.run_steps(3);
-    h.get_by_label(scenario).click();
-    h.run_steps(3);
-    h.get_by_label("Start").click();
-    h.run_steps(6);
+    press(h, scenario);
+    press(h, "Start");
 }
 
 #[test]
@@ -41,8 +40,7 @@ fn a_run_ends_in_a_recording_that_the_button_opens() {
     run(&mut h, "leak");
     let names: Vec<String> = app(&h).documents().iter().map(|d| d.title.clone()).collect();
     assert_eq!(names, ["Probe", "probe: leak, simulated"]);
-    h.get_by_label("Open the recording").click();
-    h.run_steps(6);
+    press(&mut h, "Open the recording");
     let app = app(&h);
     let document = app.active_document().unwrap();
     assert_eq!(document.title, "probe: leak, simulated");
@@ -54,12 +52,9 @@ fn a_run_ends_in_a_recording_that_the_button_opens() {
 fn a_run_in_a_tab_can_be_picked_and_run_again() {
     let mut h = started(Theme::Dark);
     run(&mut h, "leak");
-    h.get_by_role_and_label(Role::ComboBox, "choose").click();
-    h.run_steps(3);
-    h.get_by_role_and_label(Role::MenuItem, "probe: leak, simulated").click();
-    h.run_steps(3);
-    h.get_by_label("Start").click();
-    h.run_steps(6);
+    press_role(&mut h, Role::ComboBox, "choose");
+    press_role(&mut h, Role::MenuItem, "probe: leak, simulated");
+    press(&mut h, "Start");
     let app = app(&h);
     let Content::Probe(page) = &app.active_document().unwrap().content else { panic!("the probe's page is in front") };
     let made = page.outcome.as_ref().unwrap().as_ref().unwrap();
@@ -78,8 +73,7 @@ fn what_is_typed_wrong_is_said_and_nothing_starts() {
     field.focus();
     field.type_text("max_split_size_mb:1");
     h.run_steps(3);
-    h.get_by_label("Start").click();
-    h.run_steps(3);
+    press(&mut h, "Start");
     let app = app(&h);
     let Content::Probe(page) = &app.active_document().unwrap().content else { panic!("the probe's page is in front") };
     assert!(page.complaint.as_deref().is_some_and(|c| c.contains("settings")), "{:?}", page.complaint);

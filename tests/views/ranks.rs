@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use crate::pictures::{Pictures, builder};
+use crate::hand::{press, press_key};
+use crate::pictures::Pictures;
+use crate::whole::{Whole, whole};
 use egui::Theme;
-use egui_kittest::Harness;
 use egui_kittest::kittest::Queryable as _;
-use vramscope::app::App;
-use vramscope::app::jobs::Jobs;
-use vramscope::app::settings::{Settings, ThemeChoice};
 use vramscope::app::state::Action;
 
 /// A folder of sample recordings as ranks of one job.
@@ -24,21 +22,9 @@ fn job(ranks: usize) -> tempfile::TempDir {
     folder
 }
 
-fn page(folder: &Path, theme: Theme, size: [f32; 2]) -> Harness<'static, Option<App>> {
+fn page(folder: &Path, theme: Theme, size: [f32; 2]) -> Whole {
     let path = folder.to_path_buf();
-    let draw = move |ui: &mut egui::Ui, app: &mut Option<App>| {
-        let app = app.get_or_insert_with(|| {
-            let choice = if theme == Theme::Dark { ThemeChoice::Dark } else { ThemeChoice::Light };
-            let app = App::new(ui.ctx(), Settings { theme: choice, ..Settings::default() }, Jobs::synchronous());
-            app.actions().send(Action::OpenRanks(vec![path.clone()]));
-            app
-        });
-        app.logic(ui.ctx());
-        app.draw(ui);
-    };
-    let mut h = builder().with_size(size).with_theme(theme).with_step_dt(0.05).build_ui_state(draw, None);
-    h.run_steps(6);
-    h
+    whole(theme, size, move |app| app.actions().send(Action::OpenRanks(vec![path.clone()])))
 }
 
 #[test]
@@ -59,8 +45,7 @@ fn two_clicks_compare_two_ranks() {
         // Longer than a double click.
         h.run_steps(12);
     }
-    h.get_by_label("Compare rank 3 with rank 1").click();
-    h.run_steps(6);
+    press(&mut h, "Compare rank 3 with rank 1");
     let app = h.state().as_ref().expect("an app");
     let document = app.active_document().expect("a document in front");
     assert!(document.title.contains("job_rank3"), "A is in front: {}", document.title);
@@ -73,13 +58,11 @@ fn two_clicks_compare_two_ranks() {
 fn those_that_failed_are_listed_alone_and_the_page_explains_itself() {
     let folder = job(24);
     let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 520.0]);
-    let has = |h: &Harness<'static, Option<App>>, words: &str| h.query_all_by_label_contains(words).next().is_some();
+    let has = |h: &Whole, words: &str| h.query_all_by_label_contains(words).next().is_some();
     assert!(has(&h, "rank 0, job_rank0.pickle"));
-    h.get_by_label("Out of memory 1").click();
-    h.run_steps(6);
+    press(&mut h, "Out of memory 1");
     assert!(has(&h, "rank 2, job_rank2.pickle") && !has(&h, "rank 0, job_rank0.pickle"));
-    h.get_by_label("Explain Ranks").click();
-    h.run_steps(6);
+    press(&mut h, "Explain Ranks");
     assert!(has(&h, "double click: open the rank's recording in a tab"));
 }
 
@@ -87,7 +70,7 @@ fn those_that_failed_are_listed_alone_and_the_page_explains_itself() {
 fn rows_are_chosen_by_keyboard_and_escape_lets_them_go() {
     let folder = job(24);
     let mut h = page(&folder.path().join("job"), Theme::Dark, [1000.0, 600.0]);
-    let has = |h: &Harness<'static, Option<App>>, words: &str| h.query_all_by_label_contains(words).next().is_some();
+    let has = |h: &Whole, words: &str| h.query_all_by_label_contains(words).next().is_some();
     h.get_all_by_label_contains("rank 0, job_rank0.pickle").next().expect("its row").click();
     h.run_steps(12);
     assert!(has(&h, "Open rank 0"));
@@ -96,10 +79,8 @@ fn rows_are_chosen_by_keyboard_and_escape_lets_them_go() {
         h.key_press(egui::Key::ArrowDown);
         h.run_steps(8);
     }
-    h.key_press(egui::Key::Enter);
-    h.run_steps(6);
+    press_key(&mut h, egui::Key::Enter);
     assert!(has(&h, "Compare rank 0 with rank 20"));
-    h.key_press(egui::Key::Escape);
-    h.run_steps(6);
+    press_key(&mut h, egui::Key::Escape);
     assert!(!has(&h, "Compare rank 0 with rank 20") && has(&h, "Open rank 2, which failed"));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alone::{alone, sample};
-use crate::hand::{begin_box, click, move_to, second_button, wheel};
+use crate::hand::{begin_box, click, move_to, press, press_key, second_button, wheel};
 use crate::pictures::Pictures;
 use crate::whole::{Whole, link, only, send};
 use egui::accesskit::Role;
@@ -164,8 +164,7 @@ fn any_address_inside_a_block_finds_it_in_the_map() {
     h.run_steps(2);
     h.get_by_role_and_label(Role::TextInput, "Address").type_text(&format!("{:#x}", block.address + block.size / 2));
     h.run_steps(2);
-    h.key_press(egui::Key::Enter);
-    h.run_steps(4);
+    press_key(&mut h, egui::Key::Enter);
     assert_eq!(link(&h).selected(), Some(Item::Lifetime(block.lifetime)));
 }
 
@@ -211,8 +210,7 @@ fn a_filter_leaves_what_it_names_and_says_how_many() {
     assert!(!shown.is_empty() && shown.iter().all(|r| passes(r.0 as usize)));
     let table = h.get_by_label_contains("Events, ").accesskit_node().label().unwrap_or_default();
     assert_eq!(table.replace(',', ""), format!("Events {expected}"));
-    h.get_by_label("Clear the filter").click();
-    h.run_steps(4);
+    press(&mut h, "Clear the filter");
     assert!(rows(&h).windows(2).all(|w| w[1].0 == w[0].0 + 1));
 }
 
@@ -231,8 +229,7 @@ fn the_inspector_leads_from_one_thing_to_the_next_and_back() {
     h.run_steps(4);
     let segment = state.segments[worst.segment].address;
     assert_eq!(link(&h).selected(), Some(Item::Segment(segment)));
-    h.get_by_label("Selection before this one").click();
-    h.run_steps(4);
+    press(&mut h, "Selection before this one");
     assert_eq!(link(&h).selected(), Some(Item::Lifetime(id)));
 }
 
@@ -243,8 +240,7 @@ fn the_inspector_goes_through_the_allocations_of_a_stack() {
     send(&mut h, Action::Select(Some(Item::Lifetime(id))));
     assert!(h.query_by_label_contains("live: ").is_some(), "same stack");
     assert!(h.query_by_label_contains("in step: ").is_some(), "steps are known here");
-    h.get_by_label("Next").click();
-    h.run_steps(4);
+    press(&mut h, "Next");
     assert_ne!(link(&h).selected(), Some(Item::Lifetime(id)));
 }
 

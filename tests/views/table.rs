@@ -1,5 +1,6 @@
 //! Keyboard control of a table, and copying from it.
 
+use crate::hand::{press, press_key};
 use crate::pictures::builder;
 use egui::{Key, Ui, vec2};
 use egui_kittest::Harness;
@@ -45,16 +46,13 @@ fn shown() -> Harness<'static, Shown> {
 fn keys_move_through_the_rows_as_they_are_sorted() {
     let mut h = shown();
     h.run_steps(2);
-    h.get_by_label("weights").click();
-    h.run_steps(2);
+    press(&mut h, "weights");
     for key in [Key::ArrowDown, Key::ArrowDown, Key::ArrowDown, Key::ArrowUp] {
-        h.key_press(key);
-        h.run_steps(2);
+        press_key(&mut h, key);
     }
     // The largest first. Below the last row there is nothing.
     assert_eq!(h.state().chosen, [0, 2, 1, 2]);
-    h.key_press(Key::Enter);
-    h.run_steps(2);
+    press_key(&mut h, Key::Enter);
     assert_eq!(h.state().opened, [2]);
 }
 
@@ -62,8 +60,7 @@ fn keys_move_through_the_rows_as_they_are_sorted() {
 fn a_title_turns_the_order() {
     let mut h = shown();
     h.run_steps(2);
-    h.get_by_label("Sort by size").click();
-    h.run_steps(3);
+    press(&mut h, "Sort by size");
     let top = |name| h.get_by_label(name).rect().top();
     assert!(top(NAMES[1]) < top(NAMES[2]) && top(NAMES[2]) < top(NAMES[0]));
 }
@@ -72,8 +69,7 @@ fn a_title_turns_the_order() {
 fn a_row_is_copied_whole() {
     let mut h = shown();
     h.run_steps(2);
-    h.get_by_label(NAMES[1]).click();
-    h.run_steps(2);
+    press(&mut h, NAMES[1]);
     h.event(egui::Event::Copy);
     h.step();
     assert_eq!(h.state().copied.as_deref(), Some("a name that is much too long for its column\t10\t#1"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::alone::{Alone, sample, scaled};
-use crate::hand::{begin_box, button, click, drag, move_to, second_button, wheel};
+use crate::hand::{begin_box, button, click, drag, move_to, press, press_key, second_button, wheel};
 use crate::pictures::Pictures;
 use crate::whole::{Whole, app, link, opened, send};
 use egui::accesskit::Role;
@@ -126,16 +126,13 @@ fn shift_and_drag_choose_a_range_that_can_be_zoomed_to() {
     h.event(Event::ModifiersChanged(Modifiers::SHIFT));
     move_to(&mut h, pos2(area.left() + 560.0, y));
     h.event(Event::ModifiersChanged(Modifiers::NONE));
-    h.key_press(egui::Key::Escape);
-    h.run_steps(2);
+    press_key(&mut h, egui::Key::Escape);
     button(&mut h, pos2(area.left() + 560.0, y), false, Modifiers::NONE);
     assert_eq!(link(&h).range, Some((first, last)));
-    h.get_by_label("Zoom to range").click();
-    h.run_steps(4);
+    press(&mut h, "Zoom to range");
     let l = link(&h);
     assert!((l.from - f64::from(first)).abs() < 2.0 && (l.to - f64::from(last)).abs() < 2.0, "{} {}", l.from, l.to);
-    h.key_press(egui::Key::Escape);
-    h.run_steps(3);
+    press_key(&mut h, egui::Key::Escape);
     assert_eq!(link(&h).range, None);
 }
 
@@ -153,8 +150,7 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     let (from, to) = (pos2(area.left() + 200.0, area.bottom() - 150.0), pos2(area.left() + 300.0, area.bottom() - 100.0));
     begin_box(&mut h, from, to);
     assert_eq!((link(&h).from, link(&h).to), whole);
-    h.key_press(egui::Key::Escape);
-    h.run_steps(2);
+    press_key(&mut h, egui::Key::Escape);
     second_button(&mut h, to, false);
     h.run_steps(2);
     assert_eq!((link(&h).from, link(&h).to), whole, "taken back");
@@ -177,8 +173,7 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     second_button(&mut h, from, false);
     h.run_steps(3);
     assert!(h.query_by_label("Show all bytes").is_some());
-    h.key_press(egui::Key::A);
-    h.run_steps(3);
+    press_key(&mut h, egui::Key::A);
     assert_eq!((link(&h).from, link(&h).to), whole);
     assert!(h.query_by_label("Show all bytes").is_none(), "A shows all of time and of bytes");
     // A flat box zooms time, a narrow one bytes. On the curves there is only time.
@@ -186,14 +181,12 @@ fn a_box_drawn_with_the_second_button_zooms_time_and_bytes() {
     second_button(&mut h, pos2(to.x, from.y + 4.0), false);
     h.run_steps(3);
     assert!((link(&h).to - right).abs() < 3.0 && h.query_by_label("Show all bytes").is_none());
-    h.key_press(egui::Key::A);
-    h.run_steps(3);
+    press_key(&mut h, egui::Key::A);
     begin_box(&mut h, from, pos2(from.x + 4.0, to.y));
     second_button(&mut h, pos2(from.x + 4.0, to.y), false);
     h.run_steps(3);
     assert_eq!((link(&h).from, link(&h).to), whole);
-    h.get_by_label("Show all bytes").click();
-    h.run_steps(3);
+    press(&mut h, "Show all bytes");
     let curves = pos2(from.x, area.top() + 60.0);
     begin_box(&mut h, curves, to);
     second_button(&mut h, to, false);
@@ -215,8 +208,7 @@ fn a_range_has_one_count_wherever_it_is_told() {
     // It ends among several events of one microsecond.
     let last = (1_500..2_500).find(|&e| times[e] == times[e + 1]).expect("two events at once") as u32;
     send(&mut h, Action::SetRange(Some((1_000, last))));
-    h.get_by_label("Zoom to range").click();
-    h.run_steps(4);
+    press(&mut h, "Zoom to range");
     for axis in [Axis::Time, Axis::Event, Axis::Time] {
         send(&mut h, Action::SetAxis(axis));
         assert_eq!(link(&h).events_shown(data.device()), u64::from(last) - 999, "{axis:?}");
@@ -237,11 +229,9 @@ fn the_cursor_is_dragged_on_the_axis_and_stepped_with_keys() {
     assert!((link(&h).cursor as f32 - at).abs() < 12.0, "{} {at}", link(&h).cursor);
     assert_eq!((link(&h).from, link(&h).to), window, "the window stays");
     let before = link(&h).cursor;
-    h.key_press(egui::Key::Period);
-    h.run_steps(2);
+    press_key(&mut h, egui::Key::Period);
     assert_eq!(link(&h).cursor, before + 1);
-    h.key_press(egui::Key::P);
-    h.run_steps(3);
+    press_key(&mut h, egui::Key::P);
     assert_eq!(link(&h).cursor, data.tables.curves.peak(Quantity::Active).1);
 }
 
@@ -268,11 +258,9 @@ fn tracks_fold_to_their_names_and_bytes_zoom() {
     let data = sample("gpt_train.pickle");
     let mut h = opened(&data, Theme::Dark, [1600.0, 1000.0]);
     let before = canvas(&h);
-    h.get_by_label("Fold Overview").click();
-    h.run_steps(3);
+    press(&mut h, "Fold Overview");
     assert!(canvas(&h).height() > before.height(), "the strata take the room");
-    h.get_by_label("Open Overview").click();
-    h.run_steps(3);
+    press(&mut h, "Open Overview");
     assert_eq!(canvas(&h), before);
     let p = pos2(before.center().x, before.bottom() - 100.0);
     move_to(&mut h, p);
@@ -282,8 +270,7 @@ fn tracks_fold_to_their_names_and_bytes_zoom() {
     h.event(Event::ModifiersChanged(Modifiers::NONE));
     h.run_steps(3);
     assert_eq!((link(&h).from, link(&h).to), (0.0, data.device().events.len() as f64), "time stays");
-    h.get_by_label("Show all bytes").click();
-    h.run_steps(3);
+    press(&mut h, "Show all bytes");
     assert!(h.query_by_label("Show all bytes").is_none());
 }
 
@@ -297,9 +284,8 @@ fn every_sample_draws_at_every_size_on_both_axes() {
         "multi_stream.pickle",
         "two_gpus.pickle",
     ] {
-        let data = sample(name);
         for size in [[1600.0, 1000.0], [800.0, 500.0], [720.0, 300.0]] {
-            let mut h = opened(&data, Theme::Light, size);
+            let mut h = opened(&sample(name), Theme::Light, size);
             assert_eq!(app(&h).active_document().map(|d| d.workspace), Some(Workspace::Overview));
             send(&mut h, Action::SetAxis(Axis::Time));
             send(&mut h, Action::SetWindow(0.0, 20.0));

@@ -1,6 +1,6 @@
 //! What-if: pictures, and figures compared with the command's.
 use crate::alone::{alone, sample};
-use crate::hand::enter;
+use crate::hand::{enter, press};
 use crate::pictures::Pictures;
 use egui::Theme;
 use egui_kittest::kittest::Queryable as _;
@@ -22,12 +22,10 @@ fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
     let data = sample("fragment_oom.pickle");
     let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
     let text = "max_split_size_mb:200";
-    h.get_by_label("PYTORCH_CUDA_ALLOC_CONF").click();
-    h.run_steps(2);
+    press(&mut h, "PYTORCH_CUDA_ALLOC_CONF");
     h.get_by_label("PYTORCH_CUDA_ALLOC_CONF").type_text(text);
     h.run_steps(2);
-    h.get_by_label("Add setting").click();
-    h.run_steps(4);
+    press(&mut h, "Add setting");
     assert!(h.query_all_by_label(text).next().is_some(), "the setting has a row");
     let progress = Progress::new();
     let whatif = WhatIf::new(data.device(), None, &progress).expect("not cancelled");
@@ -42,22 +40,19 @@ fn a_new_setting_is_run_and_shows_the_figures_of_the_model() {
 
 #[test]
 fn settings_that_another_view_asks_for_are_run_and_selected() {
-    let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| {
         link.to_try = vec!["max_split_size_mb:96".to_owned(), "max_split_size_mb:64".to_owned()];
     };
-    let h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
+    let h = alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
     assert!(h.query_all_by_label_contains("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64").next().is_some(), "selected");
     assert_eq!(h.query_all_by_label("Plot max_split_size_mb:64").count(), 1, "one row, not two");
 }
 
 #[test]
 fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
-    let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:96".to_owned()];
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
-    h.get_by_label("Open as recording").click();
-    h.run_steps(3);
+    let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], ask);
+    press(&mut h, "Open as recording");
     let opened = h.state().asked.iter().find_map(|a| match a {
         vramscope::app::state::action::Action::OpenSimulation { conf, limit } => Some((conf.clone(), *limit)),
         _ => None,
@@ -65,16 +60,14 @@ fn a_run_opens_as_a_recording_and_an_added_setting_can_be_taken_away() {
     let (conf, limit) = opened.expect("it asks for the run");
     assert_eq!(conf, "max_split_size_mb:96");
     assert!(limit.is_some(), "under the limit in force");
-    h.get_by_label("Remove max_split_size_mb:96").click();
-    h.run_steps(3);
+    press(&mut h, "Remove max_split_size_mb:96");
     assert!(h.query_all_by_label("Plot max_split_size_mb:96").next().is_none(), "its row is gone");
 }
 
 #[test]
 fn what_is_said_of_a_limit_chosen_by_hand_is_true_of_it() {
-    let data = sample("fragment_oom.pickle");
     let ask = |link: &mut vramscope::app::state::shared::SharedViewState| link.to_try = vec!["max_split_size_mb:64".to_owned()];
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], ask);
+    let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, Theme::Dark, [1600.0, 1600.0], ask);
     assert!(h.query_all_by_label_contains("1.56 to 2.05").next().is_some(), "the recording's own limit");
     enter(&mut h, "Limit", "1412 MiB");
     let has = |part: &str| h.query_all_by_label_contains(part).next().is_some();
@@ -102,8 +95,7 @@ fn the_best_setting_is_shown_first_and_is_the_one_that_findings_recommend() {
 
 #[test]
 fn an_error_is_told_and_moves_nothing() {
-    let data = sample("fragment_oom.pickle");
-    let mut h = alone(&data, ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
+    let mut h = alone(&sample("fragment_oom.pickle"), ViewKind::WhatIf, Theme::Dark, [1600.0, 880.0], |_| {});
     let row = "Plot expandable_segments:True";
     let before = h.get_by_label(row).rect();
     enter(&mut h, "Limit", "60");

@@ -5,7 +5,7 @@ use egui::{Align2, Modal, Rect, Role, ScrollArea, Sense, Stroke, Ui, WidgetInfo,
 use super::frame::dialog_title;
 use crate::app::state::{Action, Actions, Excerpt};
 use crate::app::theme::visuals::{RADIUS_CONTROL, ROW_DENSE};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Batch, CodeWell, Cut, ListRow, Push, Swatch, label, row, section};
 use vramscope_core::diagnose::explain::{Explanation, explain_all};
 use vramscope_core::formats::oom_message;
@@ -81,7 +81,7 @@ pub(in crate::app) fn draw(explainer: &mut Explainer, ui: &mut Ui, tokens: &Toke
                 if Push::outlined("Open a log…").small().show(ui).clicked() {
                     actions.send(Action::AskLog);
                 }
-                ui.label(text::body("or drop one on the window").color(tokens.text3));
+                ui.label(Type::Body.text("or drop one on the window").color(tokens.text3));
             });
             if let Some(why) = &explainer.refusal {
                 ui.add_space(8.0);

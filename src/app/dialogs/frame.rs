@@ -2,7 +2,7 @@
 
 use egui::{Align, Id, Layout, Modal, Response, Stroke, Ui};
 
-use crate::app::theme::{Tokens, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Icon, icon_button};
 
 /// Draws a dialog `width` wide. Returns the result of `contents` (which gets the title as a label for its widgets), and whether
@@ -35,7 +35,7 @@ pub(in crate::app) fn dialog_frame(tokens: &Tokens) -> egui::Frame {
 /// The title line of a dialog with its close button. Returns the title, and whether the button was clicked.
 pub(in crate::app) fn dialog_title(ui: &mut Ui, tokens: &Tokens, title: &str) -> (egui::Response, bool) {
     ui.horizontal(|ui| {
-        let title = ui.label(text::title(title).color(tokens.text1));
+        let title = ui.label(Type::Title.text(title).color(tokens.text1));
         let room = Layout::right_to_left(Align::Center);
         let closed = ui.with_layout(room, |ui| icon_button(ui, Icon::Close, "Close (Esc)").clicked()).inner;
         (title, closed)

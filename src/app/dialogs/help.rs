@@ -5,7 +5,7 @@ use egui::{Align2, Modal, Sense, Ui, vec2};
 use super::frame::{dialog_frame, dialog_title};
 use crate::app::state::Command;
 use crate::app::state::command::written;
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::label;
 
 /// True when it should close.
@@ -63,7 +63,7 @@ fn help_rows(ui: &mut Ui, tokens: &Tokens, rows: &[(&str, &str)]) {
             ui.spacing_mut().item_spacing.x = 16.0;
             let (rect, _) = ui.allocate_exact_size(vec2(longest.ceil(), 18.0), Sense::hover());
             ui.painter().text(rect.left_top() + vec2(0.0, 7.5), Align2::LEFT_CENTER, left, Type::Mono.font(), tokens.text2);
-            ui.add(egui::Label::new(text::body(*right).color(tokens.text1)).wrap());
+            ui.add(egui::Label::new(Type::Body.text(*right).color(tokens.text1)).wrap());
         });
     }
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use egui::{Align, Layout, Panel, Sense, Ui, vec2};
 
 use crate::app::state::{Action, Actions};
-use crate::app::theme::{Tokens, text};
+use crate::app::theme::{Tokens, Type};
+use crate::app::widgets::label::without_middle_letters;
 use crate::app::widgets::{Icon, Push, icon_button};
 use vramscope_core::compare::ranks::rank_of_name;
 use vramscope_core::units::counted;
@@ -116,7 +117,9 @@ impl Notifications {
                 let text = format!("{}, the last {name}", counted(n, "new recording", "new recordings"));
                 let all = files.iter().map(|(_, path)| path.clone()).collect();
                 let beside = ("Open side by side".to_owned(), Action::OpenRanks(all));
-                let one = |(name, path): &(String, PathBuf)| (format!("Open {}", short(name)), Action::Open(vec![path.clone()]));
+                let one = |(name, path): &(String, PathBuf)| {
+                    (format!("Open {}", without_middle_letters(name, 16, 17)), Action::Open(vec![path.clone()]))
+                };
                 // A snapshot and a timeline of one run are not ranks, so each gets its own button.
                 let are_ranks = files.iter().all(|(name, _)| rank_of_name(name).is_some());
                 let mut offers = match n as usize {
@@ -167,7 +170,7 @@ impl Notifications {
             if first > 0 {
                 line(ui, |ui| {
                     all_closed = Push::plain("Close all").small().show(ui).clicked();
-                    ui.label(text::caption(counted(first as u64, "more", "more")).color(tokens.text2));
+                    ui.label(Type::Caption.text(counted(first as u64, "more", "more")).color(tokens.text2));
                 });
             }
             for (i, notice) in self.notices.iter_mut().enumerate().skip(first) {
@@ -191,21 +194,9 @@ impl Notifications {
     }
 }
 
-/// Shortens a name for a button by cutting its middle.
-fn short(name: &str) -> String {
-    const MOST: usize = 34;
-    let letters: Vec<char> = name.chars().collect();
-    if letters.len() <= MOST {
-        return name.to_owned();
-    }
-    let (head, tail) = (&letters[..MOST / 2 - 1], &letters[letters.len() - MOST / 2..]);
-    format!("{}…{}", head.iter().collect::<String>(), tail.iter().collect::<String>())
-}
-
 /// One line of a notice, laid out from its right end.
 fn line(ui: &mut Ui, contents: impl FnOnce(&mut Ui)) {
     ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 8.0;
         ui.with_layout(Layout::right_to_left(Align::Center), contents);
     });
 }
@@ -228,7 +219,7 @@ impl Notice {
                     let (place, _) = ui.allocate_exact_size(vec2(16.0, 20.0), Sense::hover());
                     Icon::Warning.paint(ui.painter(), place.center(), 16.0, tokens.amber);
                 }
-                ui.add(egui::Label::new(text::body(&self.text).color(tokens.text1)).wrap());
+                ui.add(egui::Label::new(Type::Body.text(&self.text).color(tokens.text1)).wrap());
             });
         });
         is_done
@@ -271,7 +262,7 @@ mod tests {
             ["Open snap.pickle", "Open run.memory_timeline.json", "Open side by side"]
         );
         assert_eq!(offered(&["m_rank0.pickle", "m_rank1.pickle"])[0], "Open side by side");
-        assert_eq!(short("a_very_long_name_of_a_snapshot_of_step_100.pickle").chars().count(), 34);
+        assert_eq!(without_middle_letters("a_very_long_name_of_a_snapshot_of_step_100.pickle", 16, 17).chars().count(), 34);
     }
 
     #[test]

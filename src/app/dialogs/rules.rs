@@ -5,7 +5,7 @@ use egui::{Align, Id, Layout, ScrollArea, Sense, Ui, vec2};
 use super::frame::dialog;
 use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
-use crate::app::widgets::{Field, Icon, Push, icon_button, label, selector};
+use crate::app::widgets::{Field, Icon, Push, icon_button, label, select};
 use vramscope_core::anatomy::roles::{Role, Rule, RuleError, Rules, Tally};
 use vramscope_core::units::{Bytes, counted};
 
@@ -96,10 +96,7 @@ fn row(
                 response.request_focus();
                 response.scroll_to_me(None);
             }
-            let mut chosen = rule.role.index();
-            if selector(ui, "is", &mut chosen, &Role::ALL.map(Role::text)) {
-                rule.role = Role::ALL[chosen];
-            }
+            rule.role = select(ui, "is", &rule.role, &Role::ALL, |role| role.text()).unwrap_or(rule.role);
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                 if icon_button(ui, Icon::Close, &format!("Remove rule {}", i + 1)).clicked() {
                     change = Some(Change::Remove(i));

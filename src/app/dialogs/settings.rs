@@ -6,7 +6,7 @@ use super::frame::dialog;
 use crate::app::platform::editor::of_environment;
 use crate::app::platform::editor::place::PathPrefix;
 use crate::app::settings::{Settings, ThemeChoice};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
 use crate::app::widgets::{Field, Icon, Push, icon_button, label, segmented};
 
@@ -21,7 +21,7 @@ pub(in crate::app) fn draw(
 ) -> bool {
     let ((), is_closed) = dialog(ui, tokens, "settings", ("Settings", WIDTH), |ui, _| {
         ui.add_space(12.0);
-        ui.label(text::body("Theme").color(tokens.text2));
+        ui.label(Type::Body.text("Theme").color(tokens.text2));
         ui.add_space(4.0);
         let themes = [ThemeChoice::System, ThemeChoice::Dark, ThemeChoice::Light];
         let mut at = themes.iter().position(|theme| *theme == chosen.theme).unwrap_or(0);
@@ -32,7 +32,7 @@ pub(in crate::app) fn draw(
         ui.add_space(16.0);
         check(ui, "Open the files of the last window again", &mut chosen.reopens);
         ui.add_space(16.0);
-        ui.label(text::body("Command that opens a source line").color(tokens.text2));
+        ui.label(Type::Body.text("Command that opens a source line").color(tokens.text2));
         ui.add_space(4.0);
         let field = Field::new("Command that opens a source line").hint("code -g {file}:{line}").width(WIDTH).height(24.0).mono();
         field.show(ui, &mut chosen.editor);
@@ -61,7 +61,7 @@ pub(in crate::app) fn draw(
 
 /// The table that maps folders of other machines to folders of this one.
 fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
-    ui.label(text::body("Source files of recordings from other machines").color(t.text2));
+    ui.label(Type::Body.text("Source files of recordings from other machines").color(t.text2));
     ui.add_space(4.0);
     let width = (WIDTH - 20.0 - 2.0 * 8.0) / 2.0;
     if folders.is_empty() {
@@ -69,11 +69,10 @@ fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
         label::paragraph(ui, none, Type::Caption, t.text3);
     } else {
         ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
             for name in ["Folder in the recording", "Folder on this machine"] {
                 ui.allocate_ui(egui::vec2(width, 16.0), |ui| {
                     ui.set_width(width);
-                    ui.label(text::caption(name).color(t.text3));
+                    ui.label(Type::Caption.text(name).color(t.text3));
                 });
             }
         });
@@ -83,7 +82,6 @@ fn folders(ui: &mut Ui, t: &Tokens, folders: &mut Vec<PathPrefix>) {
         for (i, prefix) in folders.iter_mut().enumerate() {
             ui.add_space(4.0);
             ui.horizontal(|ui| {
-                ui.spacing_mut().item_spacing.x = 8.0;
                 for (name, text) in
                     [("Folder in the recording", &mut prefix.theirs), ("Folder on this machine", &mut prefix.ours)]
                 {

@@ -127,7 +127,6 @@ fn ask_editor(ui: &mut Ui, t: &Tokens, found: &[(&'static str, &'static str)], a
     }
     let nothing_has_focus = ui.memory(|m| m.focused().is_none());
     egui::ScrollArea::vertical().max_height(280.0).show(ui, |ui| {
-        ui.spacing_mut().item_spacing.y = 0.0;
         for (i, &(command, name)) in found.iter().enumerate() {
             let row = ListRow::new(name).height(28.0).fill(t.s3).show_painted(ui);
             if i == 0 && nothing_has_focus {
@@ -150,7 +149,6 @@ fn ask_editor(ui: &mut Ui, t: &Tokens, found: &[(&'static str, &'static str)], a
     label::paragraph(ui, "Settings keep what you choose, and take any other command.", Type::Caption, t.text3);
     ui.add_space(10.0);
     ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 8.0;
         if Push::outlined("Settings…").show(ui).clicked() {
             *answer = Some(Answer::Settings);
         }
@@ -173,7 +171,6 @@ fn ask_folder(ui: &mut Ui, t: &Tokens, none: &str, is_looking: bool, answer: &mu
     }
     ui.add_space(12.0);
     ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 8.0;
         let choose = Push::primary("Choose the folder…").enabled(!is_looking).show(ui);
         if ui.memory(|m| m.focused().is_none()) {
             choose.request_focus();
@@ -204,7 +201,6 @@ fn ask_prefix(ui: &mut Ui, t: &Tokens, prefix: &mut PathPrefix, answer: &mut Opt
     label::paragraph(ui, "Every later click uses it too. Settings list these folders.", Type::Caption, t.text3);
     ui.add_space(10.0);
     ui.horizontal(|ui| {
-        ui.spacing_mut().item_spacing.x = 8.0;
         let is_entered = ui.input(|i| i.key_pressed(egui::Key::Enter));
         if Push::primary("Open the line").show(ui).clicked() || is_entered {
             *answer = Some(Answer::Prefix(prefix.clone()));

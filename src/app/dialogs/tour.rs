@@ -106,7 +106,6 @@ pub(in crate::app) fn draw(tour: &mut Tour, ctx: &Context, t: &Tokens) -> Option
         }
         dialog_frame(t).stroke(Stroke::new(1.0, t.accent)).inner_margin(14).show(ui, |ui| {
             ui.set_width(WIDTH);
-            ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
             ui.horizontal(|ui| {
                 let (head, _) = ui.allocate_exact_size(vec2(WIDTH - 28.0, 20.0), Sense::hover());
                 label::text_in(ui.painter(), head, step.title, Type::LeadStrong, t.text1);

@@ -352,17 +352,11 @@ impl Document {
     }
 
     pub fn view(&self) -> Option<&DeviceView> {
-        match &self.content {
-            Content::Ready(view) => Some(view),
-            _ => None,
-        }
+        if let Content::Ready(view) = &self.content { Some(view) } else { None }
     }
 
     pub fn view_mut(&mut self) -> Option<&mut DeviceView> {
-        match &mut self.content {
-            Content::Ready(view) => Some(view),
-            _ => None,
-        }
+        if let Content::Ready(view) = &mut self.content { Some(view) } else { None }
     }
 
     /// True when a device of the recording ran out of memory. The tab then shows a red dot.

@@ -3,7 +3,7 @@
 use egui::{Rect, Ui, pos2, vec2};
 
 use crate::app::state::{Action, Actions, Command, DocumentId};
-use crate::app::theme::{Tokens, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Cut, Icon};
 use vramscope_core::units::capital;
 
@@ -16,13 +16,13 @@ pub(in crate::app) fn failed(ui: &mut Ui, tokens: &Tokens, title: &str, sentence
         ui.horizontal(|ui| {
             let (place, _) = ui.allocate_exact_size(vec2(28.0, 28.0), egui::Sense::hover());
             Icon::Warning.paint(ui.painter(), place.middle(place.left() + 10.0), 20.0, tokens.amber);
-            ui.add(egui::Label::new(text::display(format!("{title} was not opened")).color(tokens.text1)).wrap());
+            ui.add(egui::Label::new(Type::Display.text(format!("{title} was not opened")).color(tokens.text1)).wrap());
         });
         ui.add_space(8.0);
         // The name is already shown above.
         let said = sentence.strip_prefix(title).and_then(|rest| rest.strip_prefix(": "));
         let said = said.map_or_else(|| sentence.to_owned(), |said| format!("{}.", capital(said.trim_end_matches('.'))));
-        ui.add(egui::Label::new(text::lead(said).color(tokens.text2)).wrap());
+        ui.add(egui::Label::new(Type::Lead.text(said).color(tokens.text2)).wrap());
         ui.add_space(16.0);
         ui.horizontal(|ui| {
             if ui.button("Open another…").clicked() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use egui::{Rect, Ui, pos2, vec2};
 
 use crate::app::state::{Action, Actions};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{ListRow, label};
 use vramscope_core::formats::{PageSnapshot, one_of_page};
 
@@ -28,9 +28,9 @@ pub(in crate::app) fn page(
     let of = |snapshot: &PageSnapshot| path.map_or_else(PathBuf::new, |path| one_of_page(path, &snapshot.choice));
     ui.scope_builder(egui::UiBuilder::new().max_rect(column), |ui| {
         let heading = format!("{title} holds {} snapshots", snapshots.len());
-        ui.add(egui::Label::new(text::display(heading).color(tokens.text1)).wrap());
+        ui.add(egui::Label::new(Type::Display.text(heading).color(tokens.text1)).wrap());
         ui.add_space(8.0);
-        ui.add(egui::Label::new(text::lead("Choose one; it opens in a tab of its own.").color(tokens.text2)).wrap());
+        ui.add(egui::Label::new(Type::Lead.text("Choose one; it opens in a tab of its own.").color(tokens.text2)).wrap());
         ui.add_space(12.0);
         if snapshots.len() <= AT_ONCE && ui.button("Open all").clicked() {
             // One by one, because files opened together would be merged.

@@ -13,7 +13,7 @@ use crate::app::documents::samples::Sample;
 use crate::app::jobs::Jobs;
 use crate::app::settings::Recent;
 use crate::app::state::{Action, Command, DocumentId, Item, Workspace};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Icon, icon_button};
 use frames::FrameSearch;
 use vramscope_core::tables::LifetimeId;
@@ -141,12 +141,12 @@ pub(super) fn draw(palette: &mut Palette, asking: &Asking<'_>, ui: &mut Ui, toke
             if hits.is_empty() {
                 ui.horizontal(|ui| {
                     ui.add_space(12.0);
-                    ui.label(text::body("Nothing has this name.").color(tokens.text2));
+                    ui.label(Type::Body.text("Nothing has this name.").color(tokens.text2));
                 });
             } else if total > hits.len() {
                 ui.horizontal(|ui| {
                     ui.add_space(12.0);
-                    ui.label(text::caption(format!("{} of {} shown", hits.len(), count(total as u64))).color(tokens.text3));
+                    ui.label(Type::Caption.text(format!("{} of {} shown", hits.len(), count(total as u64))).color(tokens.text3));
                 });
             }
             ui.add_space(6.0);

@@ -5,7 +5,7 @@ use egui::{Align, Layout, Popup, Rangef, Rect, RectAlign, Sense, Stroke, Ui, UiB
 use super::heights::{MENU_BAR, TAB_BAR};
 use crate::app::data::device::holds;
 use crate::app::state::{Action, ColourBy, Command, ViewKind, Workspace};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{
     Cut, Icon, icon_button, label, menu_item, paint_key_cap, paint_logo, segmented, selector_button, told_at,
 };
@@ -19,7 +19,7 @@ pub(super) fn menu_bar(app: &mut App, ui: &mut Ui, tokens: &Tokens) {
         let (logo, _) = ui.allocate_exact_size(vec2(16.0, 16.0), Sense::hover());
         paint_logo(ui.painter(), logo.min + vec2(0.0, 2.0), 16.0, tokens.accent, tokens.text1, tokens.text3);
         ui.add_space(-2.0);
-        ui.label(text::title("vramscope").size(13.0).color(tokens.text1));
+        ui.label(Type::Title.text("vramscope").size(13.0).color(tokens.text1));
         ui.add_space(4.0);
         let bar = egui::MenuBar::new().ui(ui, |ui| {
             menus(app, ui);
@@ -195,11 +195,11 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
         }
     };
     if recording.has_no_device() {
-        ui.label(text::body("no GPU").color(tokens.text2));
+        ui.label(Type::Body.text("no GPU").color(tokens.text2));
         return;
     }
     if recording.devices.len() == 1 {
-        ui.label(text::body(title(view.data.index)).color(tokens.text1));
+        ui.label(Type::Body.text(title(view.data.index)).color(tokens.text1));
         return;
     }
     if recording.devices.len() <= BESIDE {
@@ -208,11 +208,11 @@ fn device_chooser(app: &App, ui: &mut Ui, tokens: &Tokens) {
         let names: Vec<String> =
             names.map(|(i, d)| format!("{}{}", d.id, if failed.contains(&i) { ", failed" } else { "" })).collect();
         let mut at = view.data.index;
-        if segmented(ui, "Device", &mut at, &names.iter().map(String::as_str).collect::<Vec<_>>()) {
+        if segmented(ui, "Device", &mut at, &names) {
             app.actions.send(Action::SetDevice(at));
         }
         if let Some(name) = &view.data.device().name {
-            ui.label(text::body(name).color(tokens.text2));
+            ui.label(Type::Body.text(name).color(tokens.text2));
         }
         return;
     }

@@ -20,7 +20,7 @@ use crate::app::pages::snapshots;
 use crate::app::settings::Settings;
 use crate::app::state::workspace::{close, find};
 use crate::app::state::{Action, Actions, Command, ViewKind, Workspace};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::views::live::figures::has_only_samples;
 use crate::app::views::{View, ViewContext, ViewInfo};
 use crate::app::widgets::{CodeWell, PaneHeader, Push, anchor, empty_state, empty_with, label, menu_item, term};
@@ -244,7 +244,6 @@ impl Panes<'_> {
         };
         let mut subtitle = String::new();
         attempt(&mut || subtitle = view.subtitle(&self.cx));
-        ui.spacing_mut().item_spacing.y = 0.0;
         let cx = &self.cx;
         let mut is_closed = false;
         let mut header = PaneHeader::new(kind.title()).caption(&subtitle).help(|ui| legend(ui, cx, info));
@@ -379,16 +378,15 @@ fn legend(ui: &mut Ui, cx: &ViewContext<'_>, info: &ViewInfo) {
     let names = told().map(|(what, _)| label::width(ui.painter(), what, Type::Strong)).fold(96.0, f32::max).ceil();
     ui.set_max_width(264.0 + names);
     let words = cx.words();
-    ui.label(text::body(words.say(info.kind.about())).color(tokens.text1));
+    ui.label(Type::Body.text(words.say(info.kind.about())).color(tokens.text1));
     ui.add_space(8.0);
     for (what, meaning) in told() {
         ui.horizontal_top(|ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
             let (rect, _) = ui.allocate_exact_size(vec2(names, 16.0), Sense::hover());
             let is_host = *what == "device" && cx.data.device().id.kind == vramscope_core::model::DeviceKind::Host;
             let what = if is_host { "host" } else { what };
             ui.painter().text(rect.left_center(), Align2::LEFT_CENTER, what, Type::Strong.font(), tokens.text2);
-            ui.add(egui::Label::new(text::body(words.say(meaning)).color(tokens.text1)).wrap());
+            ui.add(egui::Label::new(Type::Body.text(words.say(meaning)).color(tokens.text1)).wrap());
         });
         ui.add_space(2.0);
     }
@@ -406,7 +404,7 @@ impl Behavior<ViewKind> for Panes<'_> {
     }
 
     fn tab_title_for_pane(&mut self, kind: &ViewKind) -> egui::WidgetText {
-        text::body(kind.title()).into()
+        Type::Body.text(kind.title()).into()
     }
 
     fn tab_title_for_tile(&mut self, tiles: &Tiles<ViewKind>, tile: TileId) -> egui::WidgetText {
@@ -418,7 +416,7 @@ impl Behavior<ViewKind> for Panes<'_> {
             at = *first;
         }
         let first = tiles.get_pane(&at).map(|kind| kind.title()).unwrap_or_default();
-        text::body(&if is_several { format!("{first} and others") } else { first.to_string() }).into()
+        Type::Body.text(&if is_several { format!("{first} and others") } else { first.to_string() }).into()
     }
 
     fn is_tab_closable(&self, _tiles: &Tiles<ViewKind>, _tile: TileId) -> bool {

@@ -6,12 +6,11 @@ use egui::{Align, Layout, Popup, Response, Sense, Stroke, Ui, UiBuilder, vec2};
 
 use crate::app::documents::document::{Content, DeviceView, Document};
 use crate::app::state::{Command, ViewKind, Workspace, last_known};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{Term, label, link_with, menu_item, term};
 use crate::app::window::App;
 use vramscope_core::diagnose::source_limits::clock_time;
 use vramscope_core::model::{DeviceRecording, Format, HelperState, LiveTrack, Sample};
-use vramscope_core::tables::State;
 use vramscope_core::units::{Bytes, count, counted, time_of_day};
 
 pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
@@ -29,7 +28,7 @@ pub(super) fn status_bar(app: &App, ui: &mut Ui, tokens: &Tokens) {
     }
     if let Some((said, left)) = app.notices.mentioned() {
         right.add_space(12.0);
-        right.label(text::body(said).color(tokens.accent));
+        right.label(Type::Body.text(said).color(tokens.accent));
         right.ctx().request_repaint_after(left);
     }
     let left = rect.with_max_x(right.min_rect().left().min(rect.right()) - 16.0);
@@ -141,7 +140,7 @@ impl Items<'_> {
         let inner = ui.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             for (piece, strong) in pieces {
-                ui.label(text::mono(*piece).color(ink(self.tokens, *strong, self.is_stale)));
+                ui.label(Type::Mono.text(*piece).color(ink(self.tokens, *strong, self.is_stale)));
             }
         });
         Some(inner.response)
@@ -200,7 +199,7 @@ fn cursor_status(items: &mut Items<'_>, view: &DeviceView) {
     let Some(state) = view.state.latest() else { return };
     items.is_stale = n > 0 && state.event != event;
     term::speak_of(items.ui.ctx(), &view.data, Some(state));
-    let (holes, free, largest) = hole_figures(state);
+    let (holes, free, largest) = state.hole_figures();
     let show = |n: u64| Bytes(n).to_string();
     let mut figure = |term, pieces: &[(&str, bool)]| {
         if let Some(response) = items.add(pieces) {
@@ -235,7 +234,7 @@ fn watch_status(ui: &mut Ui, tokens: &Tokens, folder: &Path) {
         ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
     }
     let name = folder.file_name().map_or_else(|| folder.display().to_string(), |name| name.to_string_lossy().into_owned());
-    ui.label(text::mono(format!("watching {name}")).color(tokens.text2))
+    ui.label(Type::Mono.text(format!("watching {name}")).color(tokens.text2))
         .on_hover_text(format!("{}: each new recording is opened or offered.", folder.display()));
 }
 
@@ -248,7 +247,7 @@ fn hidden_status(app: &App, ui: &mut Ui, tokens: &Tokens) {
     let (rect, _) = ui.allocate_exact_size(vec2(21.0, 14.0), Sense::hover());
     ui.painter().vline(rect.center().x, rect.y_range(), Stroke::new(1.0, tokens.line2));
     let words = format!("{} hidden", counted(hidden.len() as u64, "view", "views"));
-    let label = ui.add(egui::Label::new(text::mono(words).color(tokens.accent)).sense(Sense::click()));
+    let label = ui.add(egui::Label::new(Type::Mono.text(words).color(tokens.accent)).sense(Sense::click()));
     Popup::menu(&label).gap(4.0).show(|ui| {
         ui.set_width(180.0);
         for &kind in hidden {
@@ -300,14 +299,9 @@ fn live_status(
     ]);
 }
 
-/// Number of holes, their bytes, and the largest one.
-fn hole_figures(state: &State) -> (u64, u64, u64) {
-    state.holes().fold((0, 0, 0), |(n, sum, max), hole| (n + 1, sum + hole.size, max.max(hole.size)))
-}
-
 fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     if view.data.recording.source.format == Format::Plan {
-        ui.label(text::mono("predicted, never ran").color(tokens.amber))
+        ui.label(Type::Mono.text("predicted, never ran").color(tokens.amber))
             .on_hover_text("This run was never made: its requests follow from recordings of the program at other sizes.");
         return;
     }
@@ -316,17 +310,17 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     // A note may stand for thousands of places, but it counts as one.
     let notes = report.warnings.len() as u64 + u64::from(contradiction.is_some());
     if notes == 0 {
-        ui.label(text::mono("no load notes").color(tokens.text2));
+        ui.label(Type::Mono.text("no load notes").color(tokens.text2));
     } else {
         let label = counted(notes, "load note", "load notes");
-        let response = ui.add(egui::Label::new(text::mono(label).color(tokens.amber)).sense(Sense::click()));
+        let response = ui.add(egui::Label::new(Type::Mono.text(label).color(tokens.amber)).sense(Sense::click()));
         response.on_hover_ui(|ui| {
             ui.set_max_width(520.0);
             for w in &report.warnings {
-                ui.label(text::body(format!("{} × {}", count(w.count), w.text)).color(tokens.text1));
+                ui.label(Type::Body.text(format!("{} × {}", count(w.count), w.text)).color(tokens.text1));
             }
             if let Some(contradiction) = contradiction {
-                ui.label(text::body(contradiction).color(tokens.text1));
+                ui.label(Type::Body.text(contradiction).color(tokens.text1));
             }
         });
     }
@@ -338,5 +332,5 @@ fn load_status(ui: &mut Ui, tokens: &Tokens, view: &DeviceView) {
     } else {
         counted(recording.devices.len() as u64, "device", "devices")
     };
-    ui.label(text::mono(devices).color(tokens.text2));
+    ui.label(Type::Mono.text(devices).color(tokens.text2));
 }

@@ -67,34 +67,6 @@ impl Type {
     }
 }
 
-pub fn caption(text: impl Into<String>) -> RichText {
-    Type::Caption.text(text)
-}
-
-pub fn body(text: impl Into<String>) -> RichText {
-    Type::Body.text(text)
-}
-
-pub fn strong(text: impl Into<String>) -> RichText {
-    Type::Strong.text(text)
-}
-
-pub fn title(text: impl Into<String>) -> RichText {
-    Type::Title.text(text)
-}
-
-pub fn lead(text: impl Into<String>) -> RichText {
-    Type::Lead.text(text)
-}
-
-pub fn display(text: impl Into<String>) -> RichText {
-    Type::Display.text(text)
-}
-
-pub fn mono(text: impl Into<String>) -> RichText {
-    Type::Mono.text(text)
-}
-
 /// Maps egui's own text styles to ours, so that plain `ui.label` and `ui.monospace` match.
 pub fn install(style: &mut Style) {
     style.text_styles = [

@@ -75,7 +75,6 @@ impl View for Accounting {
         let Some(state) = cx.state else { return };
         let waterfall = account(cx.data.device(), state, has_segments(&cx.data.tables));
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(8.0);
             let whole = waterfall.rows.iter().find(|r| r.part == Part::CachedWhole).and_then(|r| r.bytes).unwrap_or(0);
                 let live = waterfall.rows.iter().find(|r| r.part == Part::Requested).and_then(|r| r.bytes).unwrap_or(0);
@@ -238,7 +237,6 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
     let capacity = cx.data.device().capacity.unwrap_or(0);
     ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
         ui.set_max_width(ui.available_width().min(720.0));
-        ui.spacing_mut().item_spacing.y = 0.0;
         ui.add_space(8.0);
         let bands = sample.bands(capacity).unwrap_or_default();
         let split = match (sample.reserved, sample.process) {
@@ -264,7 +262,6 @@ fn by_counters(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, stats: &MemoryStat
     let t = cx.tokens;
     ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
         ui.set_max_width(ui.available_width().min(960.0));
-        ui.spacing_mut().item_spacing.y = 0.0;
         ui.add_space(8.0);
             lead(ui, &counted_sentence(stats));
         ui.add_space(8.0);

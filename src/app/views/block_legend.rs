@@ -10,6 +10,7 @@ use crate::app::data::device::DeviceData;
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, ColourBy};
+use crate::app::widgets::label::without_middle_letters;
 use crate::app::widgets::{Figures, LegendEntry, Swatch, Term, Tip, legend_row};
 use vramscope_core::model::Beyond;
 use vramscope_core::tables::{Quantity, State, without_stack};
@@ -80,7 +81,7 @@ impl BlockLegend {
                 // Beside size classes, a sum would look like another size. The tooltip shows it instead.
                 let is_size = cx.shared.colour_by == ColourBy::SizeClass;
                 let value = counts.filter(|_| !is_size).map(|c| sums.text(c.bytes[i])).unwrap_or_default();
-                let name = middle_cut(&names[i]);
+                let name = without_middle_letters(&names[i], 10, 21);
                 let entry = LegendEntry::new(Swatch::Fill(class.paint.colour(cx.tokens)), name).dimmed(is_dim);
                 let entry = if class.paint == Paint::Other { entry } else { entry.mono() };
                 let tip = Tip::new(class.name.as_str())
@@ -248,17 +249,6 @@ fn without_unit(names: &[&str], by: ColourBy) -> (&'static str, Vec<String>) {
     }
 }
 
-/// Cuts the middle out of a long name, so that it does not take the room of several. The tooltip has the whole name.
-fn middle_cut(name: &str) -> String {
-    const MOST: usize = 32;
-    let letters: Vec<char> = name.chars().collect();
-    if letters.len() <= MOST {
-        return name.to_owned();
-    }
-    let (start, end) = (&letters[..MOST / 3], &letters[letters.len() - (MOST - MOST / 3 - 1)..]);
-    start.iter().chain(['…'].iter()).chain(end).collect()
-}
-
 /// The classes in focus after a click on one: only that class, or all again. With `several`, the click adds or removes the class.
 fn toggled(focus: &[u8], class: u8, several: bool) -> Vec<u8> {
     if several {
@@ -314,8 +304,8 @@ mod tests {
 
     #[test]
     fn long_names_keep_their_place() {
-        assert_eq!(middle_cut("workloads.py:21"), "workloads.py:21");
-        let cut = middle_cut("cj3mlx6kifza5zozfocwmlvrwitgh53x53x77jiv6vmqoqlteoin.py:1271");
+        assert_eq!(without_middle_letters("workloads.py:21", 10, 21), "workloads.py:21");
+        let cut = without_middle_letters("cj3mlx6kifza5zozfocwmlvrwitgh53x53x77jiv6vmqoqlteoin.py:1271", 10, 21);
         assert!(cut.ends_with("teoin.py:1271") && cut.starts_with("cj3ml") && cut.chars().count() == 32, "{cut}");
     }
 }

@@ -6,8 +6,8 @@ use super::live::figures::has_only_samples;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::device::holds;
 use crate::app::state::{Action, ViewKind};
+use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
-use crate::app::theme::{Type, text};
 use crate::app::widgets::{Cut, ListRow, key_value, label, padded, section};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
@@ -30,7 +30,6 @@ impl View for Contents {
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             // Keeps figures close to their labels, so that a row can be read across.
             ui.set_max_width(ui.available_width().min(720.0));
-            ui.spacing_mut().item_spacing.y = 0.0;
             devices(ui, cx);
             if has_only_samples(cx.data.device()) {
                 watched(ui, cx);
@@ -210,15 +209,15 @@ fn warnings(ui: &mut Ui, cx: &ViewContext<'_>) {
     if let Some(contradiction) = contradiction {
         ui.horizontal_top(|ui| {
             ui.add_space(PAD_PANE);
-            ui.add(egui::Label::new(text::body(contradiction).color(cx.tokens.amber)).wrap());
+            ui.add(egui::Label::new(Type::Body.text(contradiction).color(cx.tokens.amber)).wrap());
         });
         ui.add_space(4.0);
     }
     for warning in &report.warnings {
         ui.horizontal_top(|ui| {
             ui.add_space(PAD_PANE);
-            ui.label(text::mono(format!("{} ×", count(warning.count))).color(cx.tokens.amber));
-            ui.add(egui::Label::new(text::body(&warning.text).color(cx.tokens.text2)).wrap());
+            ui.label(Type::Mono.text(format!("{} ×", count(warning.count))).color(cx.tokens.amber));
+            ui.add(egui::Label::new(Type::Body.text(&warning.text).color(cx.tokens.text2)).wrap());
         });
         ui.add_space(4.0);
     }

@@ -11,7 +11,7 @@ use super::whatif::layout::two_lines;
 use super::{View, ViewContext, ViewInfo};
 use crate::app::jobs::Derived;
 use crate::app::state::{Action, ColourBy, Command, Item, ViewKind, Workspace};
-use crate::app::theme::{Type, text};
+use crate::app::theme::Type;
 use crate::app::widgets::{CodeWell, Cut, Push, label, link_with, row, selector, term};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
@@ -101,7 +101,7 @@ impl FindingsView {
         let t = cx.tokens;
         let Some(found) = cx.findings else {
             padded(ui, |ui| {
-                ui.label(text::body("Looking for what is wrong…").color(t.text3));
+                ui.label(Type::Body.text("Looking for what is wrong…").color(t.text3));
             });
             return;
         };
@@ -228,7 +228,7 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
     let reserved = tables.curves.at(device, &tables.lifetimes, vramscope_core::tables::Quantity::Reserved, at);
     if let Some((_, most)) = device.bands.peak().filter(|_| device.events.is_empty()) {
         padded(ui, |ui| {
-            ui.label(text::title("Only sums were exported").color(cx.tokens.text1));
+            ui.label(Type::Title.text("Only sums were exported").color(cx.tokens.text1));
             ui.add_space(4.0);
             let sentence = format!(
                 "Tensors took {} at most. A memory timeline as .json has their categories and nothing else; exported as .raw.json.gz it \
@@ -250,13 +250,13 @@ fn healthy(ui: &mut Ui, cx: &ViewContext<'_>) {
         };
         let contradiction = cx.data.tables.disagreement.clone();
         if let Some(caveat) = cx.data.recording.report.caveat().or(contradiction) {
-            ui.label(text::title("Figures to doubt").color(cx.tokens.amber));
+            ui.label(Type::Title.text("Figures to doubt").color(cx.tokens.amber));
             ui.add_space(4.0);
             let caveat = format!("{}{}.", caveat[..1].to_uppercase(), &caveat[1..]);
             label::paragraph(ui, &caveat, Type::Body, cx.tokens.text2);
             ui.add_space(12.0);
         }
-        ui.label(text::title(title).color(cx.tokens.text1));
+        ui.label(Type::Title.text(title).color(cx.tokens.text1));
         ui.add_space(4.0);
         if device.events.is_empty() && device.samples.is_empty() {
             let sentence =

@@ -9,6 +9,7 @@ pub mod compare;
 pub mod contents;
 pub mod context;
 pub mod events;
+mod file_dialog;
 pub mod findings;
 pub mod flame;
 pub mod heatmap;

@@ -112,7 +112,6 @@ pub(super) fn show(button: &Response, examples: Option<&[Example]>) -> Option<St
     Popup::menu(button).gap(4.0).show(|ui| {
         let t = Tokens::of(ui);
         ui.set_width(WIDTH);
-        ui.spacing_mut().item_spacing.y = 0.0;
         let (head, _) = ui.allocate_exact_size(vec2(WIDTH, ROW), Sense::hover());
         let inner = head.shrink2(vec2(10.0, 0.0));
         let columns = |rect: Rect| {

@@ -156,9 +156,10 @@ pub fn link_with(ui: &mut Ui, text: &str, kind: Type, icon: Option<Icon>) -> Res
 }
 
 /// A row of choices, one of them selected, 22 high. `name` is the label of the setting ("Workspace"). Returns whether it changed.
-pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
+pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[impl AsRef<str>]) -> bool {
     let t = Tokens::of(ui);
-    let widths: Vec<f32> = choices.iter().map(|c| label::width(ui.painter(), c, Type::Strong).ceil() + 20.0).collect::<Vec<_>>();
+    let choices: Vec<&str> = choices.iter().map(AsRef::as_ref).collect();
+    let widths: Vec<f32> = choices.iter().map(|c| label::width(ui.painter(), c, Type::Strong).ceil() + 20.0).collect();
     let (rect, _) = ui.allocate_exact_size(vec2(widths.iter().sum(), 22.0), Sense::hover());
     ui.painter().rect_filled(rect, RADIUS_CONTROL, t.s2);
     let mut changed = false;
@@ -195,7 +196,8 @@ pub fn segmented(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) 
 }
 
 /// A label, the selected choice and a menu of all choices: "colour **size class** ⌄". 20 high. Returns whether it changed.
-pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -> bool {
+pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[impl AsRef<str>]) -> bool {
+    let choices: Vec<&str> = choices.iter().map(AsRef::as_ref).collect();
     let value = choices.get(*chosen).copied().unwrap_or("none");
     let response = selector_button(ui, name, value);
     let mut changed = false;
@@ -212,6 +214,19 @@ pub fn selector(ui: &mut Ui, name: &str, chosen: &mut usize, choices: &[&str]) -
         }
     });
     changed
+}
+
+/// A [`selector`] of values with a text each. Returns what was chosen, if that is new.
+pub fn select<T: Clone + PartialEq, S: AsRef<str>>(
+    ui: &mut Ui,
+    name: &str,
+    chosen: &T,
+    choices: &[T],
+    text: impl Fn(&T) -> S,
+) -> Option<T> {
+    let mut at = choices.iter().position(|choice| choice == chosen).unwrap_or(0);
+    let texts: Vec<S> = choices.iter().map(text).collect();
+    if selector(ui, name, &mut at, &texts) { choices.get(at).cloned() } else { None }
 }
 
 /// Only the button of a selector, for a custom menu: show `egui::Popup::menu(&response)`.

@@ -124,6 +124,15 @@ pub fn without_middle(painter: &Painter, text: &str, kind: Type, room: f32) -> S
     cut(fits)
 }
 
+/// Keeps so many letters of both ends of a text that is longer than them and a "…".
+pub fn without_middle_letters(text: &str, head: usize, tail: usize) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    if letters.len() <= head + tail + 1 {
+        return text.to_owned();
+    }
+    letters[..head].iter().chain(&['…']).chain(&letters[letters.len() - tail..]).collect()
+}
+
 /// The text, or as many of its first words as fit. A sentence or title says at its start what it is about.
 pub fn first_words(painter: &Painter, text: &str, kind: Type, room: f32) -> String {
     let cuts = text.rmatch_indices(' ').map(|(at, _)| format!("{}…", &text[..at]));

@@ -27,8 +27,8 @@ pub mod viewport;
 pub use axis::{Ticks, UnitAt, byte_scale, byte_ticks, byte_unit, event_ticks, most_across, most_down, spread, time_ticks};
 pub use bar::Bar;
 pub use button::{
-    Push, external_link, icon_button, icon_button_sized, link_with, menu_entry, menu_item, push_over, segmented, selector,
-    selector_button,
+    Push, external_link, icon_button, icon_button_sized, link_with, menu_entry, menu_item, push_over, segmented, select,
+    selector, selector_button,
 };
 pub use chip::{
     Swatch, best_room, paint_best, paint_chip, paint_chip_in, paint_flag, paint_key_cap, paint_marker_label, paint_square,

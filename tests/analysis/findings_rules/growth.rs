@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::{findings, said, silent};
+use crate::shared::open;
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::formats;
-use vramscope_core::model::{Progress, Recording};
+use vramscope_core::model::Recording;
 
 #[test]
 fn evaluation_that_keeps_its_predictions() {
@@ -176,7 +176,7 @@ fn a_failed_attempt_that_is_held_while_the_next_one_runs() {
 #[test]
 fn what_real_programs_keep_of_a_caught_failure() {
     let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
-    let open = |name: &str| formats::open(&kinds.join(format!("{name}.python.pickle.zst")), &Progress::new()).unwrap();
+    let open = |name: &str| open(&kinds.join(format!("{name}.python.pickle.zst")));
     // Retried inside the except block, kept in a list of exceptions, and kept by the interpreter as a notebook's last traceback.
     for (name, gib) in [("retry_in_except", 5.2), ("kept_error", 5.1), ("notebook", 5.1)] {
         let recording = open(name);

@@ -1,11 +1,12 @@
 //! Memory that a pass keeps without need.
 
 use super::{findings, said, silent};
+use crate::shared::tables;
 use crate::tape::{MIB, Tape};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::model::{Progress, Recording, StackId};
-use vramscope_core::tables::{DeviceTables, LifetimeId};
+use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::compared;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
@@ -91,7 +92,7 @@ fn training_beside(buffer: u64) -> (Recording, u64) {
 fn a_replay_buffer_is_no_weight() {
     let of = |(recording, size): (Recording, u64)| {
         let device = &recording.devices[0];
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
         let ids = (0..tables.lifetimes.len() as u32).map(LifetimeId);
         ids.filter(|&id| tables.lifetimes.requested(device, id) == size).map(|id| roles.of(id)).next().unwrap()

@@ -1,10 +1,10 @@
 //! Loading a model, by layer or in shards, is neither training nor a leak.
 
 use super::{findings, said, silent};
+use crate::shared::tables;
 use crate::tape::{Handle, MIB, Tape};
 use vramscope_core::anatomy::steps::{StepSource, Steps};
-use vramscope_core::model::{Progress, Recording, StackId};
-use vramscope_core::tables::DeviceTables;
+use vramscope_core::model::{Recording, StackId};
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +84,7 @@ fn train(t: &mut Tape, steps: u64, keeps: bool) {
 
 fn steps(recording: &Recording) -> Steps {
     let device = &recording.devices[0];
-    Steps::find(recording, device, &DeviceTables::build(device, &Progress::new()).unwrap())
+    Steps::find(recording, device, &tables(device))
 }
 
 const WAYS: [Way; 4] = [Way::Cast, Way::Copy, Way::Quantise, Way::Shards];

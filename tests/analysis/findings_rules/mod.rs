@@ -14,27 +14,18 @@ mod strangers;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::shared::open;
 use crate::tape::{MIB, Tape};
-use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::diagnose::findings::{Finding, RULES, as_table, diagnose};
-use vramscope_core::formats;
-use vramscope_core::model::{DeviceRecording, Progress, Recording};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::diagnose::findings::{Finding, RULES, as_table};
+use vramscope_core::model::{DeviceRecording, Recording};
 
 fn of_tests(name: &str) -> Recording {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
-    formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+    open(&folder.join(format!("{name}.pickle.zst")))
 }
 
 fn findings(recording: &Recording) -> Vec<Finding> {
-    let progress = Progress::new();
-    let names = StackNames::of(&recording.stacks);
-    let mut all = Vec::new();
-    for device in &recording.devices {
-        let tables = DeviceTables::build(device, &progress).unwrap();
-        all.extend(diagnose(recording, device, &tables, &names, &Rules::default(), &progress).unwrap().findings);
-    }
-    all
+    crate::findings::diagnoses(recording).into_iter().flat_map(|found| found.findings).collect()
 }
 
 fn rules(recording: &Recording) -> BTreeSet<&'static str> {
@@ -141,7 +132,7 @@ fn every_rule_is_shown() {
         }
         for name in rule.shown_by.split('`').filter(|s| s.contains(".pickle") && !s.contains('/')) {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-            let recording = formats::open(&path, &Progress::new()).unwrap();
+            let recording = open(&path);
             said(&recording, rule.name);
         }
     }

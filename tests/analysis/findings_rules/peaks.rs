@@ -1,13 +1,12 @@
 //! What makes up a peak, and what fills a full device.
 
 use super::{of_tests, said, silent};
+use crate::findings::diagnoses;
+use crate::shared::open;
 use crate::tape::{GIB, MIB, Tape};
 use std::path::Path;
-use vramscope_core::anatomy::roles::Rules;
-use vramscope_core::diagnose::findings::{Finding, diagnose};
-use vramscope_core::formats;
-use vramscope_core::model::{DeviceId, DeviceRecording, Progress, Recording, Segment, StackId};
-use vramscope_core::tables::{DeviceTables, StackNames};
+use vramscope_core::diagnose::findings::Finding;
+use vramscope_core::model::{DeviceId, DeviceRecording, Recording, Segment, StackId};
 use vramscope_core::units::Bytes;
 
 #[test]
@@ -258,7 +257,7 @@ fn under(role: &str, limit: u64) -> Recording {
 fn gradients_that_stay_are_told() {
     let recorded = |name: &str| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/warm");
-        formats::open(&folder.join(format!("{name}.pickle.zst")), &Progress::new()).unwrap()
+        open(&folder.join(format!("{name}.pickle.zst")))
     };
     let found = said(&recorded("adam_inplace.python"), "gradients_kept");
     // 92.08 MiB of gradients, as counted by the program.
@@ -497,11 +496,7 @@ fn activations_and_temporaries_that_make_the_peak_are_told() {
 fn a_model_that_makes_the_peak_is_told() {
     let mut t = Tape::new();
     t.alloc(1000 * MIB, StackId::NONE);
-    let recording = t.finish();
-    let (device, progress) = (&recording.devices[0], Progress::new());
-    let tables = DeviceTables::build(device, &progress).unwrap();
-    let names = StackNames::of(&recording.stacks);
-    let mut found = diagnose(&recording, device, &tables, &names, &Rules::default(), &progress).unwrap();
+    let mut found = diagnoses(&t.finish()).remove(0);
     found.of_model = [1000 * MIB, 0, 0];
     let said = found.model_sentence().unwrap();
     assert!(said.starts_with("Weights are 100 % of the peak: ") && said.ends_with("a smaller batch does not."), "{said}");
@@ -517,11 +512,7 @@ fn a_model_that_makes_the_peak_is_told() {
     let mut t = Tape::new();
     let load = t.stack(&[("/x/torch/nn/modules/module.py", "_apply"), ("/home/me/train.py", "main")]);
     t.alloc(1000 * MIB, load);
-    let recording = t.finish();
-    let tables = DeviceTables::build(&recording.devices[0], &progress).unwrap();
-    let found =
-        diagnose(&recording, &recording.devices[0], &tables, &StackNames::of(&recording.stacks), &Rules::default(), &progress);
-    let said = found.unwrap().model_sentence().unwrap();
+    let said = diagnoses(&t.finish())[0].model_sentence().unwrap();
     assert!(said.contains("Nothing but loading was recorded"), "{said}");
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{findings, healthy_steps, said, silent};
+use crate::shared::open;
 use crate::tape::{MIB, Tape};
 use vramscope_core::formats;
 use vramscope_core::model::{Progress, StackId};
@@ -63,7 +64,7 @@ fn a_file_that_breaks_off_says_so_first_and_has_no_leak() {
 #[test]
 fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/kinds");
-    let open = |name: &str| formats::open(&kinds.join(name), &Progress::new()).unwrap();
+    let open = |name: &str| open(&kinds.join(name));
     let gan = open("dcgan_benchmark.python.cap70.pickle.zst");
     let events = &gan.devices[0].events;
     assert_eq!((events.refused_trials().len(), events.ooms().len(), events.has_oom()), (4, 0, false));

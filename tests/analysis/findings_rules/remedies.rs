@@ -1,19 +1,12 @@
 //! Advice must be true for the recording's own settings, for where it ends, and for what the file contains.
 
-use std::path::Path;
-
 use super::{findings, said, silent};
+use crate::instants::autopsy;
+use crate::shared::{open, open_sample};
 use crate::tape::{GIB, MIB, Tape};
-use vramscope_core::diagnose::oom::{Advice, Autopsy, Helped, Support, advice, best_advice, examine, what_would_have_helped};
-use vramscope_core::formats;
+use vramscope_core::diagnose::oom::{Advice, Helped, Support, advice, best_advice, what_would_have_helped};
 use vramscope_core::inference::{CapFrom, Caps, WhatIf};
 use vramscope_core::model::{AllocConf, Progress, Recording, StackId};
-use vramscope_core::tables::DeviceTables;
-
-fn sample(name: &str) -> Recording {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name);
-    formats::open(&path, &Progress::new()).unwrap()
-}
 
 fn helped(recording: &Recording) -> Helped {
     let progress = Progress::new();
@@ -21,28 +14,20 @@ fn helped(recording: &Recording) -> Helped {
     what_would_have_helped(&whatif, &progress).unwrap()
 }
 
-fn autopsy(recording: &Recording) -> Autopsy {
-    let (device, progress) = (&recording.devices[0], Progress::new());
-    let tables = DeviceTables::build(device, &progress).unwrap();
-    let event = device.events.ooms()[0];
-    let state = tables.states.at(device, &tables.lifetimes, event);
-    examine(device, &tables, event, &state, &Caps::of(device, None, &progress).unwrap()).unwrap()
-}
-
 fn advised(recording: &Recording) -> Vec<Advice> {
-    advice(&autopsy(recording), Some(&helped(recording)))
+    advice(&autopsy(recording, None), Some(&helped(recording)))
 }
 
 #[test]
 fn what_serves_a_recording_that_ends_at_its_failure_may_only_postpone_it() {
     // With expandable segments the real run continues for a fifth of its requests and then fails too.
-    let all = advised(&sample("kv_decode_oom.pickle.gz"));
+    let all = advised(&open_sample("kv_decode_oom.pickle.gz"));
     let served: Vec<&Advice> = all.iter().filter(|a| a.sentence.contains("n a replay")).collect();
     assert!(!served.is_empty(), "{all:?}");
     assert!(served.iter().all(|a| a.sentence.contains("recorded requests")), "{served:?}");
     assert!(served[0].sentence.contains("it may only postpone the failure"), "said once, of the first: {served:?}");
     // In this recording live memory was higher long before the end.
-    let all = advised(&sample("fragment_oom.pickle"));
+    let all = advised(&open_sample("fragment_oom.pickle"));
     let first = all.iter().find(|a| a.sentence.contains("n a replay")).unwrap();
     assert!(first.sentence.contains("Whether later requests would fit is not known"), "{}", first.sentence);
 }
@@ -72,7 +57,7 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     t.empty_cache();
     t.oom(12 * GIB, 8 * GIB, work);
     let recording = t.finish();
-    let a = autopsy(&recording);
+    let a = autopsy(&recording, None);
     assert_eq!(a.verdict.name(), "too_large");
     assert!(a.limit.is_none(), "{:?}", a.limit);
     let caps = Caps::of(&recording.devices[0], None, &Progress::new()).unwrap();
@@ -87,7 +72,7 @@ fn a_request_larger_than_all_there_could_be_gets_no_setting() {
     // When the size is known, it is mentioned.
     let mut recording = recording;
     recording.devices[0].capacity = Some(10 * GIB);
-    assert!(autopsy(&recording).sentence.contains("which has 10"), "{}", autopsy(&recording).sentence);
+    assert!(autopsy(&recording, None).sentence.contains("which has 10"), "{}", autopsy(&recording, None).sentence);
     assert!(said(&recording, "out_of_memory").title.contains("this device"));
 }
 
@@ -147,7 +132,7 @@ fn rounding_has_the_cause_that_it_has() {
     assert!(found.sentence.contains("60 MiB") || found.sentence.contains("60\u{a0}MiB"), "{}", found.sentence);
     assert!(found.sentence.contains("roundup_power2_divisions") && !found.sentence.contains("split off"), "{}", found.sentence);
     // When the setting is not set, nobody is told to remove it.
-    for f in findings(&sample("serve_oom.pickle.gz")).iter().filter(|f| f.rule == "rounding") {
+    for f in findings(&open_sample("serve_oom.pickle.gz")).iter().filter(|f| f.rule == "rounding") {
         assert!(!f.sentence.contains("roundup") && !f.advice.contains("roundup"), "{f:?}");
     }
 }
@@ -155,7 +140,7 @@ fn rounding_has_the_cause_that_it_has() {
 #[test]
 fn the_plain_settings_get_the_credit_that_is_theirs() {
     // It passes without expandable segments. Adding garbage collection changes nothing.
-    let all = advised(&sample("expandable_oom.pickle"));
+    let all = advised(&open_sample("expandable_oom.pickle"));
     let first = all.iter().find(|a| a.support == Support::Simulation).unwrap();
     assert_eq!(first.setting.as_deref(), Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"), "{all:?}");
     assert!(first.sentence.contains("without expandable_segments:True"), "{}", first.sentence);
@@ -165,7 +150,7 @@ fn the_plain_settings_get_the_credit_that_is_theirs() {
 
 #[test]
 fn holes_are_those_of_the_segments_that_could_serve() {
-    let a = autopsy(&sample("serve_oom.pickle.gz"));
+    let a = autopsy(&open_sample("serve_oom.pickle.gz"), None);
     assert!(a.all_holes.bytes > a.holes.bytes);
     assert!(a.sentence.contains("inside the segments that could serve it (38.01"), "{}", a.sentence);
 }
@@ -183,7 +168,7 @@ fn settings_are_offered_that_a_replay_shows_to_help() {
         "whatif/split_fragment.exp.none.pickle",
         "whatif/gpt_varlen.pow2_4.none.pickle",
     ] {
-        let recording = formats::open(&corpus.join(name), &Progress::new()).unwrap();
+        let recording = open(&corpus.join(name));
         let helped = helped(&recording);
         for f in findings(&recording).iter().filter(|f| f.depends_on_settings()) {
             assert!(f.remedy.is_none(), "{name}: nothing is claimed before it was tried: {f:?}");
@@ -211,9 +196,9 @@ fn a_full_device_is_told_what_would_make_room() {
     }
     t.oom(300 * MIB, 100 * MIB, work);
     let recording = t.finish();
-    assert_eq!(autopsy(&recording).verdict.name(), "capacity");
+    assert_eq!(autopsy(&recording, None).verdict.name(), "capacity");
     let all = advised(&recording);
-    let best = best_advice(&autopsy(&recording), &all).unwrap();
+    let best = best_advice(&autopsy(&recording, None), &all).unwrap();
     assert_eq!(best.support, Support::Formula, "{all:?}");
     assert!(best.sentence.starts_with("Hold less at that instant: freeing 2"), "{}", best.sentence);
     assert!(all.iter().any(|x| x.support == Support::Simulation && x.sentence.starts_with("No allocator setting")), "{all:?}");

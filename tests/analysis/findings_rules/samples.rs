@@ -161,9 +161,7 @@ fn the_list_of_processes_tells_of_contexts() {
 /// What happened while these samples were taken is known: 2 GiB by raw cudaMalloc after a second.
 #[test]
 fn live_data_of_the_corpus_tell_what_was_done() {
-    let Some(corpus) = crate::shared::corpus() else {
-        return;
-    };
+    let Some(corpus) = crate::shared::corpus() else { return };
     let text = std::fs::read_to_string(corpus.join("live.json")).unwrap();
     let read: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let own = read[0]["pid"].as_u64().unwrap();

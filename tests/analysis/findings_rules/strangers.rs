@@ -1,10 +1,10 @@
 //! Programs written by others that ran completely, and again under a cap of 70 % of what they reserved, on an H200.
 
 use super::{findings, of_tests, said, silent};
+use crate::shared::{open, tables};
 use vramscope_core::anatomy::roles::Rules;
 use vramscope_core::anatomy::{Role, Roles};
 use vramscope_core::diagnose::oom::{Autopsy, Support, Verdict, advice, best_advice, examine, what_would_have_helped};
-use vramscope_core::formats;
 use vramscope_core::inference::Caps;
 use vramscope_core::inference::whatif::WhatIf;
 use vramscope_core::model::{Progress, Recording};
@@ -48,7 +48,7 @@ fn a_cap_that_tensors_fill_is_the_reason_and_not_the_pieces() {
     }
     // When a third of reserved memory is free in pieces, fragmentation is the reason.
     let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots/fragment_oom.pickle");
-    let (a, _) = failure(&formats::open(&sample, &Progress::new()).unwrap());
+    let (a, _) = failure(&open(&sample));
     assert_eq!((a.is_full_in_pieces(), a.headline()), (false, "Fragmentation"));
 }
 
@@ -77,7 +77,7 @@ fn a_search_for_algorithms_that_makes_the_peak_comes_first() {
         first.sentence
     );
     let device = &recording.devices[0];
-    let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+    let tables = tables(device);
     let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
     let at_peak = roles.live_by_role(device, &tables, tables.curves.peak_event());
     let of = |role: Role| at_peak[role.index()].bytes;
@@ -105,7 +105,7 @@ fn parts_of_a_first_pass_are_no_steps() {
     for name in ["yolov3", "nerf"] {
         let recording = of_tests(&format!("kinds/{name}.python.cap70"));
         let device = &recording.devices[0];
-        let tables = DeviceTables::build(device, &Progress::new()).unwrap();
+        let tables = tables(device);
         let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
         assert_eq!(roles.anatomy.steps.len(), 1, "{name}");
         silent(&recording, "leak");

@@ -2,22 +2,13 @@
 
 use super::block::{BlockIx, NO_RESERVATION, PoolIx};
 use super::caching::{CachingAllocator, EventSink, LARGE, SMALL};
+use super::end_state::HeldSegment;
 use super::memory::DeviceMemory;
 use super::simulated::SimulatedMemory;
 use crate::model::{PoolKey, SizeClass};
 
 /// A segment, or a mapped run of an expandable segment, that existed before the first event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StartSegment {
-    pub(crate) address: u64,
-    pub(crate) size: u64,
-    pub(crate) stream: u64,
-    pub(crate) pool: PoolKey,
-    pub(crate) class: SizeClass,
-    pub(crate) is_expandable: bool,
-    /// By address, without gaps.
-    pub(crate) blocks: Vec<StartBlock>,
-}
+pub(crate) type StartSegment = HeldSegment<StartBlock>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StartBlock {
@@ -113,16 +104,9 @@ fn add_unmapped<S: EventSink>(
 ) -> BlockIx {
     let block = a.blocks.add(address, size, stream, pool, ordinal, reservation);
     a.blocks[block].mapped = false;
-    link(a, prev, block);
+    a.blocks.link(prev, block);
     a.insert_unmapped(block);
     block
-}
-
-fn link<S: EventSink>(a: &mut CachingAllocator<SimulatedMemory, S>, prev: BlockIx, block: BlockIx) {
-    a.blocks[block].prev = prev;
-    if let Some(prev) = prev.get() {
-        a.blocks[prev].next = block;
-    }
 }
 
 /// Adds a segment's blocks after `last`; returns the last block added.
@@ -141,7 +125,7 @@ fn chain<S: EventSink>(
     let is_split = segment.blocks.len() > 1;
     for b in &segment.blocks {
         let block = a.blocks.add(b.address, b.size, segment.stream, pool, ordinal, reservation);
-        link(a, last, block);
+        a.blocks.link(last, block);
         last = block;
         a.blocks[block].requested = b.requested;
         if b.is_in_use() {

@@ -130,6 +130,16 @@ impl Blocks {
         self.vacant.push(ix);
     }
 
+    /// Makes two blocks neighbours. Either may be [`BlockIx::NONE`].
+    pub(crate) fn link(&mut self, low: BlockIx, high: BlockIx) {
+        if let Some(low) = low.get() {
+            self[low].next = high;
+        }
+        if let Some(high) = high.get() {
+            self[high].prev = low;
+        }
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = (BlockIx, &Block)> {
         self.table.iter().enumerate().filter(|(_, b)| b.size > 0).map(|(i, b)| (BlockIx(i as u32), b))
     }

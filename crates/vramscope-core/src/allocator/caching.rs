@@ -329,7 +329,6 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         let halves = self.private.iter().flat_map(|p| [p.large, p.small]);
         let private_free = halves.flat_map(|p| self.pools[usize::from(p)].free_blocks()).map(|b| self.blocks[b].size).sum();
         AllocError::OutOfMemory(Box::new(OutOfMemory {
-            rounded,
             segment: self.conf.segment_size(rounded),
             total: self.memory.total(),
             available,

@@ -6,9 +6,9 @@ use super::caching::{CachingAllocator, EventSink};
 use super::memory::DeviceMemory;
 use crate::model::{Action, Block, BlockState, DeviceRecording, PoolKey, Segment, SizeClass, StackId};
 
-/// A segment, or one contiguous mapped run of an expandable segment.
+/// A segment, or one contiguous mapped run of an expandable segment, with blocks as they are at the end of a run, or before it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct HeldSegment {
+pub struct HeldSegment<B = HeldBlock> {
     /// Address of the first byte.
     pub address: u64,
     /// Size in bytes: the sum of its blocks.
@@ -22,7 +22,7 @@ pub struct HeldSegment {
     /// A run of an expandable segment.
     pub is_expandable: bool,
     /// Its blocks by address, without gaps.
-    pub blocks: Vec<HeldBlock>,
+    pub blocks: Vec<B>,
 }
 
 /// A block of a [`HeldSegment`].

@@ -1,6 +1,7 @@
 //! Errors of a request, and the text of PyTorch's out-of-memory message.
 
 use crate::model::TorchVersion;
+use crate::units::pytorch_size;
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +28,6 @@ pub enum AllocError {
 /// The figures of an out-of-memory error, all in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The request after rounding, as in the trace.
-    pub rounded: u64,
     /// The segment that it needed: "tried to allocate" in the message.
     pub segment: u64,
     /// Total memory of the device.
@@ -52,18 +51,18 @@ impl OutOfMemory {
         let capacity = if version.is_at_least(2) { "capacity" } else { "capacty" };
         let mut text = format!(
             "CUDA out of memory. Tried to allocate {}. GPU 0 has a total {capacity} of {} of which {} is free. ",
-            size_text(self.segment),
-            size_text(self.total),
-            size_text(self.available)
+            pytorch_size(self.segment),
+            pytorch_size(self.total),
+            pytorch_size(self.available)
         );
         if let Some(limit) = self.limit.filter(|_| version.is_at_least(5)) {
-            text += &format!("{} allowed; ", size_text(limit));
+            text += &format!("{} allowed; ", pytorch_size(limit));
         }
-        text += &format!("Of the allocated memory {} is allocated by PyTorch, ", size_text(allocated));
+        text += &format!("Of the allocated memory {} is allocated by PyTorch, ", pytorch_size(allocated));
         if self.private_free > 0 {
-            text += &format!("with {} allocated in private pools (e.g., CUDA Graphs), ", size_text(self.private_free));
+            text += &format!("with {} allocated in private pools (e.g., CUDA Graphs), ", pytorch_size(self.private_free));
         }
-        text += &format!("and {} is reserved by PyTorch but unallocated.", size_text(self.reserved.saturating_sub(allocated)));
+        text += &format!("and {} is reserved by PyTorch but unallocated.", pytorch_size(self.reserved.saturating_sub(allocated)));
         text += if !version.is_at_least(2) {
             " If reserved but unallocated memory is large try setting max_split_size_mb to avoid fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"
         } else if version == TorchVersion::new(2, 10) {
@@ -74,20 +73,5 @@ impl OutOfMemory {
             " If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
         };
         text
-    }
-}
-
-/// Formats a size as PyTorch's messages do.
-fn size_text(bytes: u64) -> String {
-    const KIB: f64 = 1024.0;
-    let value = bytes as f64;
-    if bytes <= 1 << 10 {
-        format!("{bytes} bytes")
-    } else if bytes <= 1 << 20 {
-        format!("{:.2} KiB", value / KIB)
-    } else if bytes <= 1 << 30 {
-        format!("{:.2} MiB", value / (KIB * KIB))
-    } else {
-        format!("{:.2} GiB", value / (KIB * KIB * KIB))
     }
 }

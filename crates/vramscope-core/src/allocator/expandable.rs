@@ -96,14 +96,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         self.blocks[block].mapped = true;
         if bytes < size {
             let rest = self.blocks.add(address + bytes, size - bytes, stream, pool, segment, reservation);
-            let r = &mut self.blocks[rest];
-            r.mapped = false;
-            r.prev = block;
-            r.next = behind;
-            if let Some(behind) = behind.get() {
-                self.blocks[behind].prev = rest;
-            }
-            self.blocks[block].next = rest;
+            self.blocks[rest].mapped = false;
+            self.blocks.link(block, rest);
+            self.blocks.link(rest, behind);
             self.blocks[block].size = bytes;
             self.insert_unmapped(rest);
         }
@@ -136,23 +131,15 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         if from > address {
             let head = self.blocks.add(address, from - address, stream, pool, segment, reservation);
             let before = self.blocks[block].prev;
-            self.blocks[head].prev = before;
-            self.blocks[head].next = block;
-            if let Some(before) = before.get() {
-                self.blocks[before].next = head;
-            }
-            self.blocks[block].prev = head;
+            self.blocks.link(before, head);
+            self.blocks.link(head, block);
             self.insert_free(head);
         }
         if address + size > to {
             let tail = self.blocks.add(to, address + size - to, stream, pool, segment, reservation);
             let behind = self.blocks[block].next;
-            self.blocks[tail].prev = block;
-            self.blocks[tail].next = behind;
-            if let Some(behind) = behind.get() {
-                self.blocks[behind].prev = tail;
-            }
-            self.blocks[block].next = tail;
+            self.blocks.link(block, tail);
+            self.blocks.link(tail, behind);
             self.insert_free(tail);
         }
         let b = &mut self.blocks[block];

@@ -19,13 +19,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
                 (b.address, b.stream, b.segment, b.reservation, b.prev)
             };
             block = self.blocks.add(address, rounded, stream, pool, segment, reservation);
-            self.blocks[block].prev = prev;
-            self.blocks[block].next = found;
-            if let Some(prev) = prev.get() {
-                self.blocks[prev].next = block;
-            }
+            self.blocks.link(prev, block);
+            self.blocks.link(block, found);
             let rest = &mut self.blocks[found];
-            rest.prev = block;
             rest.address += rounded;
             rest.size -= rounded;
             let rest_size = rest.size;
@@ -126,15 +122,9 @@ impl<M: DeviceMemory, S: EventSink> CachingAllocator<M, S> {
         b.size += size;
         if is_before {
             b.address = address;
-            b.prev = before;
-            if let Some(before) = before.get() {
-                self.blocks[before].next = block;
-            }
+            self.blocks.link(before, block);
         } else {
-            b.next = behind;
-            if let Some(behind) = behind.get() {
-                self.blocks[behind].prev = block;
-            }
+            self.blocks.link(block, behind);
         }
         self.forget(other);
         size

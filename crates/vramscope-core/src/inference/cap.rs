@@ -4,6 +4,7 @@
 //! Autopsy, findings, what-if and timeline all take the cap from [`Caps`].
 
 use super::cap_range::{Bounds, CapFrom, CapRange};
+use super::effects::share;
 use super::own::first_reading;
 use super::requests::Requests;
 use crate::model::{Action, Cancelled, DeviceKind, DeviceRecording, Progress};
@@ -72,12 +73,9 @@ impl Caps {
 }
 
 fn stated(device: &DeviceRecording, known: Option<u64>) -> Option<CapRange> {
-    let fraction = device.settings.conf.per_process_memory_fraction;
-    let of_fraction = || {
-        let bytes = device.capacity.filter(|_| fraction < 1.0).map(|total| (fraction * total as f64) as u64)?;
-        Some(CapRange { from: CapFrom::Fraction, ..CapRange::exact(bytes) })
-    };
-    known.or(device.limit).map(CapRange::exact).or_else(of_fraction)
+    let of_fraction = share(&device.settings.conf, device.capacity);
+    let of_fraction = of_fraction.map(|bytes| CapRange { from: CapFrom::Fraction, ..CapRange::exact(bytes) });
+    known.or(device.limit).map(CapRange::exact).or(of_fraction)
 }
 
 #[cfg(test)]

@@ -184,11 +184,6 @@ impl WhatIf<'_> {
         })
     }
 
-    /// Only the limit of [`needed`](Self::needed).
-    pub fn smallest_limit(&self, conf: &AllocConf, progress: &Progress) -> Result<Option<u64>, Cancelled> {
-        Ok(self.needed(conf, progress)?.map(|n| n.smallest_limit_bytes))
-    }
-
     /// The smallest limit on reserved memory, to 2 MiB, under which no request fails with these settings. `None` if a request
     /// fails even without a limit. About 16 runs.
     ///

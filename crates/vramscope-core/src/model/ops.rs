@@ -68,46 +68,4 @@ impl OpTable {
     pub fn end_ns(&self, row: usize) -> Option<i64> {
         Some(self.start_ns.get(row)?.saturating_add_unsigned(*self.duration_ns.get(row)?))
     }
-
-    /// The innermost operator of `lane` that runs at `time_ns`. Walks back from the last row that starts before it;
-    /// cost: the number of rows since the enclosing operator began.
-    pub fn operator_at(&self, lane: u16, time_ns: i64) -> Option<u32> {
-        let mut at = self.start_ns.partition_point(|&s| s <= time_ns);
-        while at > 0 {
-            at -= 1;
-            let runs = self.end_ns(at).is_some_and(|end| end >= time_ns);
-            if self.lane[at] == lane && self.kind[at] == OpKind::Operator {
-                if runs {
-                    return u32::try_from(at).ok();
-                }
-                if self.depth[at] == 0 {
-                    return None;
-                }
-            }
-        }
-        None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_innermost_operator_is_found() {
-        let mut ops = OpTable::default();
-        for (start, duration, depth, lane) in [(0, 100, 0, 0), (10, 20, 1, 0), (15, 5, 0, 1), (40, 10, 1, 0)] {
-            ops.start_ns.push(start);
-            ops.duration_ns.push(duration);
-            ops.depth.push(depth);
-            ops.lane.push(lane);
-            ops.kind.push(OpKind::Operator);
-        }
-        assert_eq!(ops.operator_at(0, 15), Some(1));
-        assert_eq!(ops.operator_at(0, 35), Some(0));
-        assert_eq!(ops.operator_at(0, 45), Some(3));
-        assert_eq!(ops.operator_at(0, 101), None);
-        assert_eq!(ops.operator_at(1, 30), None);
-        assert_eq!(ops.operator_at(1, 17), Some(2));
-    }
 }

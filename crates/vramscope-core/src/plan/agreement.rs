@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fit::Model;
 use super::program::Program;
-use super::{Predicted, Setting};
+use super::{Peaks, Setting};
 use crate::units::Bytes;
 
 /// A sentence on how near the other recordings come to the peak of the largest one. `None` if they are too few to determine the
@@ -19,7 +19,7 @@ pub(super) fn sentence(programs: &[Arc<Program>], largest: usize, names: &[Strin
     let base = (0..others.len()).max_by_key(|&i| others[i].weight())?;
     let model = Model::of(&others, base, names).ok()?;
     let setting = Setting { conf: own.conf.clone(), text: String::new(), limit: None };
-    let Predicted { peak_reserved_bytes, peak_allocated_bytes, .. } = model.predict(&own.at, &setting);
+    let Peaks { peak_reserved_bytes, peak_allocated_bytes, .. } = model.predict(&own.at, &setting).peaks;
     let [reserved, allocated] = own.peaks;
     let told = match (peak_reserved_bytes, peak_allocated_bytes) == (reserved, allocated) {
         true => format!("{} reserved and {} allocated, to the byte", Bytes(reserved), Bytes(allocated)),

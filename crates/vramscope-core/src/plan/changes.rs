@@ -1,10 +1,12 @@
 //! The effect of a change, predicted from a recording without it: the requests are transformed and run on the allocator model.
 
+use std::ops::Deref;
+
 use serde::Serialize;
 
 use super::largest::last_passing;
 use super::law::QUANTITIES;
-use super::predict::{Pick, Predicted, Stream};
+use super::predict::{Peaks, Pick, Predicted, Stream};
 use super::{Change, Code, Model, Plan, Setting, Size, Trust, unseen};
 use crate::changes::{Edited, FREE, edit, edit_late, scaled, unknown_name};
 use crate::inference::scripted::{Ask, Asked};
@@ -22,24 +24,9 @@ pub struct Changed {
     pub reason: Option<String>,
     /// True if it lowers a peak or makes the size fit, without raising any peak or lowering any largest size.
     pub helps: bool,
-    /// Peak of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Lowest and highest reserved peak of the runs tried, widened by the error measured for this change.
-    pub span: [u64; 2],
-    /// Lowest and highest allocated peak.
-    pub allocated_span: [u64; 2],
-    /// True if a request fails under the limit.
-    pub oom: bool,
-    /// True if it passes in some of the runs tried, or with slightly more or less room.
-    pub oom_varies: bool,
-    /// True if the recording ends before its first step does, so that more memory may be needed than stated.
-    pub is_open: bool,
-    /// How often cached memory is released and requested again.
-    pub retries: u64,
-    /// Live bytes at the peak of allocated bytes, by the stable names of roles.
-    pub by_role: std::collections::BTreeMap<&'static str, u64>,
+    /// Its figures. The spans are widened by the error measured for this change.
+    #[serde(flatten)]
+    pub peaks: Peaks,
     /// The reduction of the peak of allocated bytes; negative if it rises.
     pub saves_bytes: i64,
     /// The largest size that fits under the limit; `null` without a limit.
@@ -81,6 +68,14 @@ impl Edited {
         let mut stream = Stream { asks, rows, roles: self.rows.iter().map(|d| d.role).collect(), start: None };
         unseen::put(&model.unseen, &mut stream, at, pick, |row| self.rows.get(row as usize).map(|draw| draw.of));
         stream
+    }
+}
+
+impl Deref for Changed {
+    type Target = Peaks;
+
+    fn deref(&self) -> &Peaks {
+        &self.peaks
     }
 }
 
@@ -198,15 +193,15 @@ impl Plan {
             conf: setting.text.clone(),
             reason: edited.reason.clone(),
             helps,
-            peak_reserved_bytes: then.peak_reserved_bytes,
-            peak_allocated_bytes: then.peak_allocated_bytes,
-            span,
-            allocated_span,
-            oom: under.oom,
-            oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
-            is_open: self.has_no_step(),
-            retries: under.retries,
-            by_role: then.by_role.clone(),
+            peaks: Peaks {
+                span,
+                allocated_span,
+                oom: under.oom,
+                oom_varies: under.oom_varies || (!under.oom && setting.limit.is_some() && !passes(size)),
+                is_open: self.has_no_step(),
+                retries: under.retries,
+                ..then.peaks.clone()
+            },
             saves_bytes: now.peak_allocated_bytes as i64 - then.peak_allocated_bytes as i64,
             largest: largest_span.map(|l| l[0]),
             largest_span,

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::changes::{Changed, predict};
 use super::names::is_batch;
-use super::{Plan, Predicted, Setting, Size};
+use super::{Peaks, Plan, Predicted, Setting, Size};
 use crate::anatomy::{Phase, Role};
 use crate::changes::{Change, Code, Cost, Trust, edit, titled};
 use crate::inference::whatif::SUGGESTED;
@@ -193,15 +193,9 @@ impl Plan {
                 let largest_span = name.map(|name| self.largest(name, size, &way.setting).span);
                 let largest = largest_span.map(|l| l[0]);
                 let cost = "nothing in the program".to_owned();
-                let row = Changed {
-                    largest,
-                    largest_span,
-                    retries: p.retries,
-                    cost,
-                    trust: Trust::Exact,
-                    ..self.unchanged(&p, size, own)
-                };
-                Changed { peak_reserved_bytes: p.peak_reserved_bytes, span: p.span, ..row }
+                let row = self.unchanged(&p, size, own);
+                let peaks = Peaks { retries: p.retries, ..row.peaks };
+                Changed { largest, largest_span, peaks, cost, ..row }
             }
             changes => self.change(changes, size, &way.setting, name)?,
         };
@@ -215,17 +209,21 @@ impl Plan {
     fn in_passes(&self, passes: &Passes, size: &Size, own: &Setting) -> Changed {
         let peak = passes.peak();
         let mut row = self.unchanged(&passes.of_part, size, own);
-        *row.by_role.entry(Role::Gradients.name()).or_default() += passes.kept;
-        Changed {
-            change: format!("accumulate:{}", passes.passes),
-            title: passes.title(),
+        *row.peaks.by_role.entry(Role::Gradients.name()).or_default() += passes.kept;
+        let peaks = Peaks {
             peak_reserved_bytes: peak,
             span: [passes.of_part.peak_reserved_bytes, peak.max(passes.of_part.span[1] + passes.kept)],
             oom: own.limit.is_some_and(|limit| peak > limit),
+            peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
+            ..row.peaks
+        };
+        Changed {
+            change: format!("accumulate:{}", passes.passes),
+            title: passes.title(),
+            peaks,
             cost: passes.cost.clone(),
             trust: Trust::Close,
             code: passes.code(),
-            peak_allocated_bytes: row.peak_allocated_bytes + passes.kept,
             saves_bytes: row.saves_bytes - passes.kept as i64,
             ..row
         }
@@ -240,15 +238,7 @@ impl Plan {
             conf: own.text.clone(),
             reason: None,
             helps: run.peak_reserved_bytes <= now.peak_reserved_bytes,
-            peak_reserved_bytes: run.peak_reserved_bytes,
-            peak_allocated_bytes: run.peak_allocated_bytes,
-            span: run.span,
-            allocated_span: run.allocated_span,
-            oom: false,
-            oom_varies: false,
-            is_open: self.has_no_step(),
-            retries: 0,
-            by_role: run.by_role.clone(),
+            peaks: Peaks { oom: false, oom_varies: false, is_open: self.has_no_step(), retries: 0, ..run.peaks.clone() },
             saves_bytes: now.peak_allocated_bytes as i64 - run.peak_allocated_bytes as i64,
             largest: None,
             largest_span: None,

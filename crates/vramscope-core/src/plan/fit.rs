@@ -28,8 +28,6 @@ pub struct Model {
     pub of: Vec<u32>,
     /// True if there is only one recording; the anatomy then decides what is likely to grow.
     pub is_single: bool,
-    /// For each recording, the number of its rows that this one lacks.
-    pub missing: Vec<usize>,
     /// What a single recording leaves open, for notes.
     pub(super) told: Open,
     /// Scratch memory of reductions that occurs only at larger sizes.
@@ -121,14 +119,12 @@ impl Model {
             (laws, of, Open::default())
         };
         let cards = find_reductions(program, &mut laws, &mut of, &samples_of);
-        let in_common = |map: &[u32]| map.iter().filter(|m| **m != NEVER).count();
         let mut model = Model {
             program: Arc::clone(program),
             names: names.to_vec(),
             fits: laws.all,
             of,
             is_single: maps.is_empty() && cache.is_empty(),
-            missing: maps.iter().map(|(i, map)| programs[*i].rows.len().saturating_sub(in_common(map))).collect(),
             told,
             unseen: Vec::new(),
             answered: Answered::default(),

@@ -46,7 +46,7 @@ pub use cheapest::{Passes, Way};
 pub use fit::{Model, Unexplained};
 pub use largest::Largest;
 pub use law::{Fit, Law, Sure};
-pub use predict::{Predicted, Stream};
+pub use predict::{Peaks, Predicted, Stream};
 pub use program::Program;
 pub use refuse::{Parting, Side, may_be_planned};
 pub use server::Server;
@@ -304,7 +304,8 @@ impl Plan {
         }
         let without = self.under(size, &Setting { limit: None, ..setting.clone() });
         let certain = without.certain && under.certain;
-        Predicted { oom: true, oom_varies: under.oom_varies, retries: under.retries, certain, ..without }
+        let peaks = Peaks { oom: true, oom_varies: under.oom_varies, retries: under.retries, ..without.peaks };
+        Predicted { peaks, certain, ..without }
     }
 
     /// True if a run of this size exceeds the 16 TiB of addresses in the model, so that its figures mean nothing.

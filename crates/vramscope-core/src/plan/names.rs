@@ -79,11 +79,6 @@ fn of_word(word: &str) -> String {
     if is_batch(word) { "batch".to_owned() } else { word.to_ascii_lowercase() }
 }
 
-/// The batch size in a recording's file name.
-fn batch_of(name: &str) -> Option<u64> {
-    named_numbers(name).into_iter().find(|(word, ..)| word == "batch").map(|(_, value, _)| value)
-}
-
 /// The value of a quantity in a file name.
 pub fn value_of(name: &str, quantity: &str) -> Option<u64> {
     named_numbers(name).into_iter().find(|(word, ..)| word == quantity).map(|(_, value, _)| value)
@@ -109,7 +104,7 @@ pub fn are_siblings(a: &str, b: &str) -> bool {
 pub fn sizes_of(names: &[&str]) -> Option<Vec<Size>> {
     let [first, others @ ..] = names else { return None };
     if others.is_empty() {
-        return batch_of(first).map(|batch| vec![Size::of("batch", batch)]);
+        return value_of(first, "batch").map(|batch| vec![Size::of("batch", batch)]);
     }
     let all: Vec<_> = names.iter().map(|name| named_numbers(name)).collect();
     let value = |of: &[(String, u64, usize)], word: &str| of.iter().find(|(w, ..)| w == word).map(|(_, v, _)| *v);
@@ -142,7 +137,7 @@ mod tests {
             ("llama2_7b.pickle", None),
             ("web2.pickle", None),
         ] {
-            assert_eq!(batch_of(name), batch, "{name}");
+            assert_eq!(value_of(name, "batch"), batch, "{name}");
         }
     }
 

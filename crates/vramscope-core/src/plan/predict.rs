@@ -1,5 +1,6 @@
 //! Predicts a program at another size: runs its requests with other sizes on the allocator model.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -23,6 +24,33 @@ const OTHER_CODE: u64 = 10;
 pub struct Predicted {
     /// The size.
     pub size: Size,
+    /// Its figures.
+    #[serde(flatten)]
+    pub peaks: Peaks,
+    /// True if no unknown affects these figures.
+    pub certain: bool,
+    /// Why it is not certain: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
+    /// recording has only its first step, another more), `failure` (a step was cut short).
+    pub uncertain_because: Option<&'static str>,
+}
+
+impl Deref for Predicted {
+    type Target = Peaks;
+
+    fn deref(&self) -> &Peaks {
+        &self.peaks
+    }
+}
+
+impl DerefMut for Predicted {
+    fn deref_mut(&mut self) -> &mut Peaks {
+        &mut self.peaks
+    }
+}
+
+/// The figures of a predicted run, with changes or without.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Peaks {
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak of allocated bytes.
@@ -33,7 +61,7 @@ pub struct Predicted {
     pub allocated_span: [u64; 2],
     /// True if a request fails under the limit.
     pub oom: bool,
-    /// True if some of the runs tried end differently.
+    /// True if some of the runs tried end differently, or, with changes, if slightly more or less room would.
     pub oom_varies: bool,
     /// True if the recording ends before its first step does, so that more memory may be needed than any run shows.
     pub is_open: bool,
@@ -42,11 +70,6 @@ pub struct Predicted {
     /// Live bytes at the peak of allocated bytes, by the stable names of roles. Whole blocks, as in the Overview; the sum is
     /// [`peak_allocated_bytes`](Self::peak_allocated_bytes).
     pub by_role: std::collections::BTreeMap<&'static str, u64>,
-    /// True if no unknown affects these figures.
-    pub certain: bool,
-    /// Why it is not certain: `sizes` (some sizes follow no law), `placement` (where the driver puts segments), `steps` (one
-    /// recording has only its first step, another more), `failure` (a step was cut short).
-    pub uncertain_because: Option<&'static str>,
 }
 
 /// Answers for a size, each with its runs' highest values: an answer also holds for every setting that acts only above them.
@@ -356,39 +379,23 @@ impl Model {
 impl Predicted {
     /// The prediction without a program: zeros.
     pub(super) fn nothing(size: &Size) -> Self {
-        Predicted {
-            size: size.clone(),
-            peak_reserved_bytes: 0,
-            peak_allocated_bytes: 0,
-            span: [0; 2],
-            allocated_span: [0; 2],
-            oom: false,
-            oom_varies: false,
-            is_open: false,
-            retries: 0,
-            by_role: std::collections::BTreeMap::new(),
-            certain: false,
-            uncertain_because: Some("sizes"),
-        }
+        Predicted { size: size.clone(), peaks: Peaks::default(), certain: false, uncertain_because: Some("sizes") }
     }
 }
 
 fn answer(size: &Size, stream: &Stream, run: &Scripted, others: &[(Outcome, &'static str)]) -> Predicted {
     let point = Outcome::from(run);
-    let mut out = Predicted {
-        size: size.clone(),
+    let peaks = Peaks {
         peak_reserved_bytes: point.reserved,
         peak_allocated_bytes: point.allocated,
         span: [point.reserved; 2],
         allocated_span: [point.allocated; 2],
         oom: point.failed,
-        oom_varies: false,
-        is_open: false,
         retries: point.retries,
         by_role: stream.by_role(run),
-        certain: true,
-        uncertain_because: None,
+        ..Peaks::default()
     };
+    let mut out = Predicted { size: size.clone(), peaks, certain: true, uncertain_because: None };
     for (other, because) in others {
         out.oom_varies |= other.failed != point.failed;
         out.span = [out.span[0].min(other.reserved), out.span[1].max(other.reserved)];

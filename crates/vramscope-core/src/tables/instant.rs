@@ -152,6 +152,11 @@ impl State {
     pub fn holes(&self) -> impl Iterator<Item = &BlockAt> {
         self.blocks.iter().filter(|b| b.state == BlockState::Inactive)
     }
+
+    /// Number of holes, their bytes, and the largest one.
+    pub fn hole_figures(&self) -> (u64, u64, u64) {
+        self.holes().fold((0, 0, 0), |(n, sum, max), hole| (n + 1, sum + hole.size, max.max(hole.size)))
+    }
 }
 
 /// How far apart the runs of one expandable segment can be, in bytes: PyTorch reserves 1 1/8 of the device's memory as address

@@ -27,7 +27,7 @@ pub struct Lifetime {
     /// The `alloc` event; [`NO_EVENT`] when it was live before the trace.
     pub born: u32,
     /// The `free_requested` event, or the `free_completed` event if only that was recorded; [`NO_EVENT`] when the trace has
-    /// neither (see [`pending_at_start`](Self::pending_at_start)).
+    /// neither (see [`Lifetimes::pending_at_start`]).
     pub free_requested: u32,
     /// The `free_completed` event, or the `alloc` that reused the address without one; [`NO_EVENT`] when still held at the end.
     pub gone: u32,
@@ -41,8 +41,6 @@ pub struct Lifetime {
     pub pool: PoolId,
     /// Small or large requests.
     pub class: SizeClass,
-    /// True when its free was requested before the first event: it only waits for another stream.
-    pub pending_at_start: bool,
 }
 
 /// Block sizes in units of 512 bytes; in bytes if the source has a size that is not a multiple.
@@ -315,17 +313,13 @@ impl Lifetimes {
         self.len() > self.initial_count()
     }
 
-    /// Allocations whose address was allocated again while they were live: their free is missing from the trace.
-    pub fn lost_frees(&self) -> u64 {
-        self.lost.len() as u64
-    }
-
     pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Lost frees by event: the `alloc`, and the lifetime that it ended.
-    pub(crate) fn lost(&self) -> &[(u32, u32)] {
+    /// Allocations whose address was allocated again while they were live: their free is missing from the trace. The `alloc`,
+    /// and the lifetime that it ended.
+    pub fn lost(&self) -> &[(u32, u32)] {
         &self.lost
     }
 
@@ -351,7 +345,6 @@ impl Lifetimes {
                 stream: before.stream,
                 pool: before.pool,
                 class: before.class,
-                pending_at_start: before.pending,
             });
         }
         let row = i - self.initial.len();
@@ -377,7 +370,6 @@ impl Lifetimes {
             stream: events.stream[at],
             pool,
             class: AllocConf::size_class(rounded),
-            pending_at_start: false,
         })
     }
 
@@ -399,7 +391,7 @@ impl Lifetimes {
         self.free_requested.get(id.0 as usize).copied().unwrap_or(NO_EVENT)
     }
 
-    /// True when its free was requested before the first event.
+    /// True when its free was requested before the first event: it only waits for another stream.
     #[inline]
     pub fn pending_at_start(&self, id: LifetimeId) -> bool {
         self.initial.get(id.0 as usize).is_some_and(|b| b.pending)

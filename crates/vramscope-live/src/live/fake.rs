@@ -8,9 +8,10 @@ use super::engine::{Clock, Engine};
 use super::process::ProcessLookup;
 use super::rates::Rates;
 use super::source::{
-    DriverFacts, GpuBusy, GpuClimate, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
+    DriverFacts, GpuBusy, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
 };
 use vramscope_core::formats::session::Record;
+use vramscope_core::model::Reading;
 
 /// What the fake driver answers. Tests change it while the engine runs.
 #[derive(Clone, Debug)]
@@ -117,8 +118,8 @@ impl GpuSource for FakeDriver {
         unless(self.get(|s| s.busy_error.clone()), GpuBusy { busy: 97, bandwidth: 41 })
     }
 
-    fn climate(&mut self, _device: usize) -> Result<GpuClimate, GpuError> {
-        unless(self.get(|s| s.climate_error.clone()), GpuClimate { temperature: Some(61), ..GpuClimate::default() })
+    fn climate(&mut self, _device: usize) -> Result<Reading, GpuError> {
+        unless(self.get(|s| s.climate_error.clone()), Reading { temperature: Some(61), ..Reading::default() })
     }
 
     fn health(&mut self, _device: usize) -> Result<GpuHealth, GpuError> {

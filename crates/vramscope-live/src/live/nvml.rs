@@ -13,9 +13,10 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
 use super::source::{
-    DriverFacts, GpuBusy, GpuClimate, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
+    DriverFacts, GpuBusy, GpuError, GpuEvent, GpuFacts, GpuHealth, GpuMemory, GpuProcess, GpuSource, ProcessKind,
 };
 use crate::nvml::{self, Handle};
+use vramscope_core::model::Reading;
 
 /// Bits of `nvmlEventType`: double-bit ECC, critical XID, MIG configuration.
 const EVENT_DOUBLE_BIT: u64 = 0x2;
@@ -220,7 +221,7 @@ impl GpuSource for NvmlSource {
         Ok(GpuBusy { busy: u.gpu, bandwidth: u.memory })
     }
 
-    fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError> {
+    fn climate(&mut self, device: usize) -> Result<Reading, GpuError> {
         // A missing figure becomes `None`; a lost device is an error.
         fn soft<T>(answer: Result<T, NvmlError>) -> Result<Option<T>, NvmlError> {
             match answer {
@@ -230,12 +231,13 @@ impl GpuSource for NvmlSource {
             }
         }
         self.with(device, "its temperature and power", |_, d| {
-            Ok(GpuClimate {
+            Ok(Reading {
                 temperature: soft(d.temperature(TemperatureSensor::Gpu))?,
                 power_mw: soft(d.power_usage())?,
                 power_limit_mw: soft(d.enforced_power_limit())?,
                 clock_mhz: soft(d.clock_info(Clock::SM))?,
                 throttle: soft(d.current_throttle_reasons())?.map(|r| r.bits()),
+                ..Reading::default()
             })
         })
     }

@@ -1,5 +1,7 @@
 //! [`GpuSource`]: what a driver reports about its GPUs. A trait, so that tests can reproduce every failure without a driver.
 
+use vramscope_core::model::Reading;
+
 /// Why something is unknown. Each text is one sentence for the user: what is wrong and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
@@ -139,21 +141,6 @@ pub struct GpuBusy {
     pub bandwidth: u32,
 }
 
-/// Temperature, power and clocks; `None` for what the GPU does not report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GpuClimate {
-    /// Temperature of the GPU, degrees Celsius.
-    pub temperature: Option<u32>,
-    /// Power drawn, milliwatts.
-    pub power_mw: Option<u32>,
-    /// Power limit in milliwatts.
-    pub power_limit_mw: Option<u32>,
-    /// SM clock in MHz.
-    pub clock_mhz: Option<u32>,
-    /// Bit mask of the reasons for reduced clocks.
-    pub throttle: Option<u64>,
-}
-
 /// State of the memory chips, and BAR1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuHealth {
@@ -205,7 +192,7 @@ pub trait GpuSource: Send {
     ///
     /// # Errors
     /// When the device is lost. A single unknown figure is `None`.
-    fn climate(&mut self, device: usize) -> Result<GpuClimate, GpuError>;
+    fn climate(&mut self, device: usize) -> Result<Reading, GpuError>;
 
     /// State of the memory chips.
     ///

@@ -195,6 +195,14 @@ impl Program {
         self.push(Step::Begin(name.into()));
     }
 
+    /// Puts what `work` adds into a named range.
+    pub(super) fn within<T>(&mut self, name: impl Into<String>, work: impl FnOnce(&mut Self) -> T) -> T {
+        self.begin(name);
+        let done = work(self);
+        self.end();
+        done
+    }
+
     /// Samples the card and ends the newest range.
     pub fn end(&mut self) {
         self.push(Step::Sample);

@@ -50,6 +50,11 @@ impl Job {
         }
     }
 
+    /// The recording whose requests run here, and the index of its device.
+    pub fn recording(&self) -> Option<(&Arc<Recording>, usize)> {
+        if let Job::Replay { recording, device } = self { Some((recording, *device)) } else { None }
+    }
+
     /// The settings to use when none are given.
     fn default_conf(&self) -> String {
         match self {
@@ -368,11 +373,7 @@ fn failed(sentence: String) -> Message {
 /// # Errors
 /// None. The recorder knows how the run ended.
 pub fn run_to_end(run: &Run, job: &Job, seen: &mut dyn FnMut(&Message)) -> Recorder {
-    let base = match job {
-        Job::Replay { recording, .. } => Some(recording.stacks.clone()),
-        Job::Scenario { .. } | Job::Handed(_) => None,
-    };
-    let mut recorder = Recorder::new(base);
+    let mut recorder = Recorder::new(job.recording().map(|(recording, _)| recording.stacks.clone()));
     while let Some(message) = run.next() {
         seen(&message);
         recorder.take(&message);
@@ -393,10 +394,8 @@ fn options(job: &Job, parameters: String, conditions: &Conditions) -> Options {
 
 fn simulate(job: &Job, conditions: &Conditions, stop: &Stop, out: &mut dyn FnMut(Message)) -> Result<(), String> {
     let mut opening = Vec::new();
-    let total = match job {
-        Job::Replay { recording, device } => recording.devices.get(*device).map_or(SIMULATED_TOTAL, room_for),
-        Job::Scenario { .. } | Job::Handed(_) => SIMULATED_TOTAL,
-    };
+    let recorded = job.recording().and_then(|(recording, device)| recording.devices.get(device));
+    let total = recorded.map_or(SIMULATED_TOTAL, room_for);
     let card = SimulatedCard::open_with(total, &mut |stage, sample| opening.push((stage.to_owned(), sample)));
     on_card(card, &opening, job, conditions, stop, out)
 }

@@ -25,7 +25,6 @@ pub(in crate::app) fn draw(front: &str, tabs: &[Tab], ui: &mut Ui, t: &Tokens) -
         ui.add_space(8.0);
         let nothing_has_focus = ui.memory(|m| m.focused().is_none());
         egui::ScrollArea::vertical().max_height(ROW * 8.0).show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             for (i, tab) in tabs.iter().enumerate() {
                 let (rect, response) =
                     row::clicked(ui, ROW, Role::Button, || format!("Compare with {}, {}", tab.title, tab.about));

@@ -6,7 +6,7 @@ mod recipes;
 use egui::{ScrollArea, Ui, UiBuilder, vec2};
 
 use super::frame::dialog;
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::{ListRow, label, pane};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,11 +75,10 @@ pub(in crate::app) fn draw(reading: &mut Reading, ui: &mut Ui, t: &Tokens) -> bo
         let (rect, _) = ui.allocate_exact_size(size - vec2(0.0, 40.0), egui::Sense::hover());
         let split = rect.left() + NAMES;
         let mut left = ui.new_child(UiBuilder::new().id_salt("pages").max_rect(rect.with_max_x(split - 16.0)));
-        left.spacing_mut().item_spacing.y = 0.0;
         for each in Page::all() {
             let row = ListRow::new(each.name()).height(26.0).selected(each == *page);
             let is_chosen = row.show(&mut left, |ui| {
-                ui.add(egui::Label::new(text::body(each.name()).color(t.text1)).selectable(false));
+                ui.add(egui::Label::new(Type::Body.text(each.name()).color(t.text1)).selectable(false));
             });
             if is_chosen.clicked() {
                 *page = each;

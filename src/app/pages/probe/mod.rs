@@ -245,11 +245,7 @@ fn listen(
     sender: &SyncSender<Moment>,
     jobs: &Jobs,
 ) -> (Moment, Result<Finished, String>) {
-    let base = match job {
-        Job::Replay { recording, .. } => Some(recording.stacks.clone()),
-        Job::Scenario { .. } | Job::Handed(_) => None,
-    };
-    let mut recorder = Recorder::new(base);
+    let mut recorder = Recorder::new(job.recording().map(|(recording, _)| recording.stacks.clone()));
     let mut picture = LivePicture::default();
     let mut last = Instant::now();
     let mut is_stopping = false;
@@ -279,13 +275,9 @@ fn listen(
     }
     let segments = picture.segments();
     let over = Report::of(recorder).map(|(report, recording)| {
-        let compared = match job {
-            Job::Replay { recording, device } => recording
-                .devices
-                .get(*device)
-                .and_then(|d| replay_report(d, &report.conf, report.limit_bytes, &report.end, &Progress::new()).ok()),
-            Job::Scenario { .. } | Job::Handed(_) => None,
-        };
+        let recorded = job.recording().and_then(|(recording, device)| recording.devices.get(device));
+        let compared =
+            recorded.and_then(|d| replay_report(d, &report.conf, report.limit_bytes, &report.end, &Progress::new()).ok());
         Finished { report, compared, recording: Arc::new(recording), document: None }
     });
     (Moment { picture, segments }, over)

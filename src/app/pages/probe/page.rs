@@ -8,7 +8,7 @@ use super::paint::{PITCH, ROW};
 use super::{PACES, ProbePage, Replayable};
 use crate::app::jobs::Jobs;
 use crate::app::state::{Action, Actions, Command};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::button::check;
 use crate::app::widgets::chip::chip;
 use crate::app::widgets::row::definition;
@@ -39,7 +39,6 @@ pub fn page_ui(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, jobs: &Jobs, actio
     for (area, name) in [(left, "choices"), (right, "pictures")] {
         ui.scope_builder(UiBuilder::new().max_rect(area).layout(Layout::top_down(Align::Min)).id_salt(name), |ui| {
             ui.set_clip_rect(area.intersect(ui.clip_rect()));
-            ui.spacing_mut().item_spacing.y = 0.0;
             if name == "choices" { choices(page, ui, t) } else { pictures(page, ui, t) }
         });
     }
@@ -90,7 +89,6 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
         label::paragraph(ui, &sentence(page), Type::Lead, t.text1);
         ui.add_space(8.0);
         ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
             let opened = match &page.outcome {
                 Some(Ok(done)) => done.document,
                 _ => None,
@@ -129,11 +127,11 @@ fn header(page: &mut ProbePage, ui: &mut Ui, t: &Tokens, rect: Rect, jobs: &Jobs
             chip(ui, &words);
             let p = &page.moment.picture;
             if p.events > 0 {
-                ui.label(text::mono(format!("{} events", count(p.events))).color(t.text3));
+                ui.label(Type::Mono.text(format!("{} events", count(p.events))).color(t.text3));
             }
             explanation(ui, "the probe", 360.0, |ui| legend(ui, t));
             if let Some(complaint) = &page.complaint {
-                ui.add(egui::Label::new(text::body(complaint).color(t.amber)).truncate()).on_hover_text(complaint);
+                ui.add(egui::Label::new(Type::Body.text(complaint).color(t.amber)).truncate()).on_hover_text(complaint);
             }
         });
     });
@@ -166,7 +164,7 @@ fn choices(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
         if let Some(replay) = &page.replay {
             let row = ListRow::new("replay").selected(page.chosen.is_none()).show(ui, |ui| {
                 let ink = if is_free { t.text1 } else { t.text3 };
-                ui.add(egui::Label::new(text::strong(&replay.title).color(ink)).truncate().selectable(false));
+                ui.add(egui::Label::new(Type::Strong.text(&replay.title).color(ink)).truncate().selectable(false));
             });
             if row.on_hover_text(format!("{}, {}", replay.title, counted(replay.events(), "event", "events"))).clicked() {
                 chosen = Some(None);
@@ -177,7 +175,7 @@ fn choices(page: &mut ProbePage, ui: &mut Ui, t: &Tokens) {
         for (i, scenario) in ALL.iter().enumerate() {
             let row = ListRow::new(scenario.name).selected(page.chosen == Some(i)).show(ui, |ui| {
                 let ink = if is_free || page.chosen == Some(i) { t.text1 } else { t.text3 };
-                ui.add(egui::Label::new(text::body(scenario.title).color(ink)).truncate().selectable(false));
+                ui.add(egui::Label::new(Type::Body.text(scenario.title).color(ink)).truncate().selectable(false));
             });
             if row.on_hover_text(scenario.watch).clicked() {
                 chosen = Some(Some(i));
@@ -200,7 +198,7 @@ fn recordings(page: &ProbePage, ui: &mut Ui, t: &Tokens) -> Option<Replayable> {
             ui.horizontal(|ui| {
                 ui.add_space(12.0);
                 let hint = "Open a recording with a trace, and it can be picked here.";
-                ui.add(egui::Label::new(text::caption(hint).color(t.text3)).truncate().selectable(false));
+                ui.add(egui::Label::new(Type::Caption.text(hint).color(t.text3)).truncate().selectable(false));
             });
             ui.add_space(6.0);
         }
@@ -233,7 +231,7 @@ fn recordings(page: &ProbePage, ui: &mut Ui, t: &Tokens) -> Option<Replayable> {
 fn line(ui: &mut Ui, t: &Tokens, name: &str, about: &str, control: impl FnOnce(&mut Ui)) {
     ui.allocate_ui_with_layout(vec2(ui.available_width(), 28.0), Layout::left_to_right(Align::Center), |ui| {
         ui.add_space(12.0);
-        let response = ui.label(text::body(name).color(t.text2));
+        let response = ui.label(Type::Body.text(name).color(t.text2));
         if !about.is_empty() {
             response.on_hover_text(about);
         }
@@ -398,10 +396,10 @@ fn tip(page: &ProbePage, ui: &mut Ui, t: &Tokens, segment: usize, offset: u64) {
             format!("{name}: {}", Bytes(b.size))
         }
     };
-    ui.label(text::title(words).color(t.text1));
+    ui.label(Type::Title.text(words).color(t.text1));
     let used: u64 = s.blocks.iter().map(|b| b.size).sum();
-    ui.label(text::body(format!("in a segment of {}, {} of it live", Bytes(s.size), Bytes(used))).color(t.text2));
+    ui.label(Type::Body.text(format!("in a segment of {}, {} of it live", Bytes(s.size), Bytes(used))).color(t.text2));
     if s.pool != (0, 0) {
-        ui.label(text::body(format!("of the private pool ({}, {})", s.pool.0, s.pool.1)).color(t.text2));
+        ui.label(Type::Body.text(format!("of the private pool ({}, {})", s.pool.0, s.pool.1)).color(t.text2));
     }
 }

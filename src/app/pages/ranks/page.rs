@@ -10,7 +10,7 @@ use super::overlay::overlay;
 use super::rows::{HEADER, ROW, table};
 use super::{Ranks, pictures};
 use crate::app::state::{Action, Actions};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::widgets::row::definition;
 use crate::app::widgets::{LegendEntry, Push, Sort, Swatch, button, explanation, label, legend_row, progress_line, row, rule};
 use vramscope_core::compare::ranks::{Division, beside};
@@ -89,7 +89,6 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
         }
         ui.add_space(8.0);
         ui.horizontal(|ui| {
-            ui.spacing_mut().item_spacing.x = 8.0;
             wish.job = job_chooser(page, ui);
             wish.listed = chooser_of_rows(page, ui);
             buttons(page, ui, actions);
@@ -98,17 +97,17 @@ fn header(page: &Ranks, ui: &mut Ui, t: &Tokens, rect: Rect, actions: &Actions, 
             } else {
                 format!("{} of {} files read", count(page.answered as u64), count(page.files.len() as u64))
             };
-            ui.label(text::caption(read).color(t.text3));
+            ui.label(Type::Caption.text(read).color(t.text3));
             if !page.errors.is_empty() {
                 let words = format!("{} could not be read", counted(page.errors.len() as u64, "file", "files"));
-                let response = ui.add(egui::Label::new(text::caption(words).color(t.amber)).sense(Sense::click()));
+                let response = ui.add(egui::Label::new(Type::Caption.text(words).color(t.amber)).sense(Sense::click()));
                 response.on_hover_ui(|ui| {
                     ui.set_max_width(560.0);
                     for sentence in page.errors.iter().take(12) {
-                        ui.label(text::body(sentence).color(t.text1));
+                        ui.label(Type::Body.text(sentence).color(t.text1));
                     }
                     if page.errors.len() > 12 {
-                        ui.label(text::caption(format!("and {} more", page.errors.len() - 12)).color(t.text3));
+                        ui.label(Type::Caption.text(format!("and {} more", page.errors.len() - 12)).color(t.text3));
                     }
                 });
             }
@@ -127,7 +126,6 @@ fn chooser_of_rows(page: &Ranks, ui: &mut Ui) -> Option<Listed> {
         return None;
     }
     let words: Vec<String> = choices.iter().map(|(listed, many)| format!("{} {}", listed.text(), count(*many as u64))).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut at = choices.iter().position(|(listed, _)| *listed == page.listed).unwrap_or(0);
     let is_new = button::segmented(ui, "rows listed", &mut at, &words);
     choices.get(at).filter(|_| is_new).map(|(listed, _)| *listed)
@@ -171,7 +169,6 @@ fn job_chooser(page: &Ranks, ui: &mut Ui) -> Option<usize> {
             format!("{} ({}{failed})", job.name, count(job.rows.len() as u64))
         })
         .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut at = page.shown_job();
     button::selector(ui, &counted(page.jobs.len() as u64, "job", "jobs"), &mut at, &words).then_some(at)
 }
@@ -194,7 +191,7 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
             if Push::primary(&format!("Open {}", page.name_of(one))).show(ui).clicked() {
                 actions.send(Action::Open(vec![one.path.clone()]));
             }
-            ui.label(text::caption("A click on another compares the two.").color(Tokens::of(ui).text3));
+            ui.label(Type::Caption.text("A click on another compares the two.").color(Tokens::of(ui).text3));
         }
         [None, None] => {
             if let Some(row) = page.overview().first_oom.and_then(|i| page.rows().get(i))
@@ -202,7 +199,7 @@ fn buttons(page: &Ranks, ui: &mut Ui, actions: &Actions) {
             {
                 actions.send(Action::Open(vec![row.path.clone()]));
             }
-            ui.label(text::caption("Click two to compare them; double click opens one.").color(Tokens::of(ui).text3));
+            ui.label(Type::Caption.text("Click two to compare them; double click opens one.").color(Tokens::of(ui).text3));
         }
     }
 }
@@ -225,7 +222,6 @@ pub(super) fn describe(page: &Ranks, at: usize) -> String {
 fn inside(ui: &mut Ui, rect: Rect, salt: &str, contents: impl FnOnce(&mut Ui)) {
     ui.scope_builder(UiBuilder::new().max_rect(rect).layout(Layout::top_down(Align::Min)).id_salt(salt), |ui| {
         ui.set_clip_rect(rect.intersect(ui.clip_rect()));
-        ui.spacing_mut().item_spacing.y = 0.0;
         contents(ui);
     });
 }
@@ -372,12 +368,12 @@ fn act(page: &Ranks, response: &egui::Response, at: Option<usize>, wish: &mut Wi
 fn card(page: &Ranks, ui: &mut Ui, t: &Tokens, at: usize) {
     let row = &page.rows()[at];
     ui.set_max_width(340.0);
-    ui.label(text::title(page.name_at(at)).color(t.text1));
-    ui.label(text::mono(&row.file).color(t.text2));
+    ui.label(Type::Title.text(page.name_at(at)).color(t.text1));
+    ui.label(Type::Mono.text(&row.file).color(t.text2));
     let mut line = |name: &str, value: String| {
         ui.horizontal(|ui| {
-            ui.label(text::body(name).color(t.text2));
-            ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.label(text::mono(value).color(t.text1)));
+            ui.label(Type::Body.text(name).color(t.text2));
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| ui.label(Type::Mono.text(value).color(t.text1)));
         });
     };
     if row.is_pending {

@@ -77,7 +77,6 @@ pub fn welcome_ui(ui: &mut Ui, model: &WelcomeModel) -> Option<WelcomeIntent> {
     let page = layout::layout(ui.available_width(), ui.available_height());
     let mut intent = None;
     ScrollArea::vertical().id_salt("welcome").auto_shrink(false).show(ui, |ui| {
-        ui.spacing_mut().item_spacing = vec2(8.0, 0.0);
         let origin = ui.cursor().min;
         let mut bottom = origin.y;
         for (i, (Span { x, width }, parts)) in page.columns.iter().enumerate() {

@@ -110,7 +110,6 @@ impl View for Allocations {
             );
             return;
         }
-        ui.spacing_mut().item_spacing.y = 0.0;
         self.query_ui(ui, cx);
         let whole = ui.available_rect_before_wrap();
         let Some(rows) = self.rows(ui, cx, whole) else { return };

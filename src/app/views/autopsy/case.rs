@@ -32,6 +32,16 @@ pub(super) struct Case {
     pub live_largest: Vec<Option<LifetimeId>>,
 }
 
+/// A figure that failures and peaks have.
+macro_rules! in_both {
+    ($case:ident, $figure:ident) => {
+        match &$case.kind {
+            CaseKind::Failure(a) => &a.$figure,
+            CaseKind::Peak(c) => &c.$figure,
+        }
+    };
+}
+
 impl Case {
     pub fn failure(&self) -> Option<&Autopsy> {
         match &self.kind {
@@ -46,39 +56,24 @@ impl Case {
     }
 
     pub fn servers(&self) -> &Servers {
-        match &self.kind {
-            CaseKind::Failure(a) => &a.servers,
-            CaseKind::Peak(c) => &c.servers,
-        }
+        in_both!(self, servers)
     }
 
     pub fn blockers(&self) -> &[Blocker] {
-        match &self.kind {
-            CaseKind::Failure(a) => &a.blockers,
-            CaseKind::Peak(c) => &c.blockers,
-        }
+        in_both!(self, blockers)
     }
 
     /// The holes in the segments that could serve the request.
     pub fn holes(&self) -> &Holes {
-        match &self.kind {
-            CaseKind::Failure(a) => &a.holes,
-            CaseKind::Peak(c) => &c.holes,
-        }
+        in_both!(self, holes)
     }
 
     pub fn top_live(&self) -> &[LiveByStack] {
-        match &self.kind {
-            CaseKind::Failure(a) => &a.top_live,
-            CaseKind::Peak(c) => &c.top_live,
-        }
+        in_both!(self, top_live)
     }
 
     pub fn has_segments(&self) -> bool {
-        match &self.kind {
-            CaseKind::Failure(a) => a.has_segments,
-            CaseKind::Peak(c) => c.has_segments,
-        }
+        *in_both!(self, has_segments)
     }
 
     /// The blocks to free, when they are few enough to look at.

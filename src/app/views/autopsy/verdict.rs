@@ -10,7 +10,7 @@ use super::frames::tip_of;
 use super::helped::Ready;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::Action;
-use crate::app::theme::{Type, text};
+use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{
@@ -170,7 +170,7 @@ impl AutopsyView {
         ui.add_space(6.0);
         padded(ui, |ui| {
             ui.horizontal(|ui| {
-                ui.label(text::body("cap, if you know it").color(cx.tokens.text2));
+                ui.label(Type::Body.text("cap, if you know it").color(cx.tokens.text2));
                 let width = (ui.available_width() - 8.0).clamp(60.0, 120.0);
                 ui.add_space((ui.available_width() - width).max(8.0));
                 let field = Field::new("Cap of this process").hint("24 GiB").mono().width(width);
@@ -244,7 +244,7 @@ fn with_fate(a: &Autopsy, events: &[u32]) -> String {
 fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink: egui::Color32) {
     egui::Frame::NONE.inner_margin(egui::Margin { left: 16, right: 16, top: 14, bottom: 4 }).show(ui, |ui| {
         ui.set_width(ui.available_width());
-        ui.label(text::display(title).color(ink));
+        ui.label(Type::Display.text(title).color(ink));
         ui.add_space(4.0);
         label::rich_paragraph(ui, &label::with_strong_figures(sentence), Type::Lead, cx.tokens.text2, cx.tokens.text1);
     });
@@ -257,7 +257,7 @@ fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
     padded(ui, |ui| {
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().item_spacing.x = 6.0;
-            ui.label(text::body("Requested at").color(cx.tokens.text2));
+            ui.label(Type::Body.text("Requested at").color(cx.tokens.text2));
             let (tip, can_open) = tip_of(stacks, frame);
             let name = frame_text(stacks, frame);
             if !can_open {

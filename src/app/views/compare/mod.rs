@@ -76,13 +76,8 @@ impl View for CompareView {
             let kinds = self.kinds(cx, &outcome);
             let is_one = matches!(&outcome, Outcome::Ready(c, _) if curves::is_one(c));
             let choices = Align::choices(is_one, &kinds);
-            let names: Vec<String> = choices.iter().map(Align::name).collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let align = self.align_of(&outcome);
-            let mut at = choices.iter().position(|c| *c == align).unwrap_or(0);
-            if button::selector(ui, "align", &mut at, &names) {
-                self.align = choices.get(at).cloned();
-            }
+            let chosen = button::select(ui, "align", &self.align_of(&outcome), &choices, Align::name);
+            self.align = chosen.or(self.align.take());
         }
         button::selector(ui, "show", &mut self.show, &["stacks", "curves"]);
         for which in [1, 0] {

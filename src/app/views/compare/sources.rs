@@ -1,50 +1,34 @@
 //! The menus that choose A and B.
 
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError};
-
 use egui::{Popup, Ui};
 
 use crate::app::data::compare::held_against;
 use crate::app::state::{Action, Moment, Other, Source};
 use crate::app::views::ViewContext;
+use crate::app::views::file_dialog::FileDialog;
 use crate::app::widgets::{menu_item, selector_button};
 use vramscope_core::anatomy::steps::number;
 use vramscope_core::inference::whatif::SUGGESTED;
 use vramscope_core::units::count;
 
-/// A file dialog that is open, and the side it is for.
+/// The file dialog, and the side it was opened for.
 #[derive(Default)]
-pub(super) struct Dialog(Option<(usize, Receiver<Option<PathBuf>>)>);
+pub(super) struct Dialog {
+    file: FileDialog,
+    which: usize,
+}
 
 impl Dialog {
     fn open(&mut self, cx: &ViewContext<'_>, which: usize) {
-        let pick = || {
-            rfd::FileDialog::new()
-                .set_title("Choose a recording to compare with")
-                .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html", "prof"])
-                .add_filter("All files", &["*"])
-                .pick_file()
-        };
-        self.0 = Some((which, cx.jobs.spawn("dialog", pick)));
+        self.which = which;
+        let endings = &["pickle", "pkl", "json", "gz", "zst", "html", "prof"];
+        self.file.open(cx, "Choose a recording to compare with", endings);
     }
 
-    /// Takes the chosen file, once there is one.
     pub fn poll(&mut self, cx: &ViewContext<'_>) {
-        let Some((which, answer)) = &self.0 else { return };
-        match answer.try_recv() {
-            Ok(Some(path)) => {
-                choose(cx, *which, Other::File(path), Moment::Peak);
-                self.0 = None;
-            }
-            Ok(None) => {
-                let tip =
-                    "No file was chosen. On a desktop without a file dialog, open the file in a tab and choose it in this menu.";
-                cx.actions.send(Action::Notify(tip.to_owned()));
-                self.0 = None;
-            }
-            Err(TryRecvError::Disconnected) => self.0 = None,
-            Err(TryRecvError::Empty) => {}
+        let tip = "No file was chosen. On a desktop without a file dialog, open the file in a tab and choose it in this menu.";
+        if let Some(path) = self.file.poll(cx, tip) {
+            choose(cx, self.which, Other::File(path), Moment::Peak);
         }
     }
 }

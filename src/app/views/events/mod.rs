@@ -109,7 +109,6 @@ impl View for Events {
             );
             return;
         }
-        ui.spacing_mut().item_spacing.y = 0.0;
         self.filter_strip(ui, cx);
         let Some(rows) = self.rows(ui, cx) else { return };
         self.table(ui, cx, &rows);

@@ -4,7 +4,7 @@ use egui::{Align, Layout, Ui, UiBuilder, vec2};
 
 use super::{Tried, ViewContext, is_red, take_there};
 use crate::app::state::{Command, ViewKind, Workspace};
-use crate::app::theme::{Type, text};
+use crate::app::theme::Type;
 use crate::app::widgets::{Push, label};
 use vramscope_core::diagnose::findings::{Class, Finding, Findings};
 use vramscope_core::diagnose::oom::{Verdict, advice, best_advice};
@@ -91,7 +91,7 @@ pub(super) fn ways_on(ui: &mut Ui, cx: &ViewContext<'_>, f: &Finding, index: usi
     let t = cx.tokens;
     if let Some(found) = cx.findings {
         ui.add_space(8.0);
-        ui.label(text::caption("Try first").color(t.text3));
+        ui.label(Type::Caption.text("Try first").color(t.text3));
         match remedy(found, f, helped) {
             Remedy::Trying => {
                 label::paragraph(ui, "Trying other settings on the recorded requests…", Type::Body, t.text3);

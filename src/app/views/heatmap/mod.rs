@@ -105,16 +105,16 @@ impl View for HeatmapView {
     }
 
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        let mut at = Mode::ALL.iter().position(|m| *m == self.mode).unwrap_or(0);
-        if ui.available_width() > 220.0 && button::selector(ui, "shade", &mut at, &Mode::NAMES) {
-            self.mode = Mode::ALL[at];
+        if ui.available_width() > 220.0
+            && let Some(mode) = button::select(ui, "shade", &self.mode, &Mode::ALL, |mode| mode.name())
+        {
+            self.mode = mode;
         }
-        let choices = choices(cx.data.device());
-        let names: Vec<&str> = choices.iter().map(|c| c.0.as_str()).collect();
-        let mut at = choices.iter().position(|c| c.1 == self.only).unwrap_or(0);
+        let (names, choices): (Vec<String>, Vec<Option<Servers>>) = choices(cx.data.device()).into_iter().unzip();
+        let mut at = choices.iter().position(|c| *c == self.only).unwrap_or(0);
         if ui.available_width() > 260.0 && button::selector(ui, "segments", &mut at, &names) {
             // A range of addresses means nothing on the axis of other segments.
-            (self.only, self.addresses) = (choices[at].1, None);
+            (self.only, self.addresses) = (choices[at], None);
         }
     }
 
@@ -147,7 +147,7 @@ impl View for HeatmapView {
             areas = layout::areas(pane_rect, labels, paint::legend_rows(ui.painter(), latest, legend.width()));
         }
         let response = told_at(ui, areas.canvas(), "heatmap canvas", Sense::click_and_drag(), Role::Canvas, || {
-            format!("Fragmentation, {}", self.mode_name())
+            format!("Fragmentation, {}", self.mode.name())
         });
         let Some(picture) = self.picture(ui, cx, &areas) else {
             pane::progress_line(ui, pane_rect, None);
@@ -241,10 +241,6 @@ fn choices(device: &DeviceRecording) -> Vec<(String, Option<Servers>)> {
 }
 
 impl HeatmapView {
-    fn mode_name(&self) -> &'static str {
-        Mode::ALL.iter().position(|m| *m == self.mode).map_or("", |i| Mode::NAMES[i])
-    }
-
     /// The newest picture. An older one is stretched while it is computed.
     fn picture(&mut self, ui: &Ui, cx: &ViewContext<'_>, areas: &Areas) -> Option<Arc<Picture>> {
         let [width, height] = PixelTexture::size_for(ui.ctx(), areas.map);

@@ -32,7 +32,16 @@ pub(super) enum Mode {
 
 impl Mode {
     pub const ALL: [Mode; 5] = [Mode::Occupancy, Mode::Age, Mode::Block, Mode::Hole, Mode::HoleSizes];
-    pub const NAMES: [&'static str; 5] = ["occupancy", "age", "largest block", "largest hole", "holes by size"];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Occupancy => "occupancy",
+            Mode::Age => "age",
+            Mode::Block => "largest block",
+            Mode::Hole => "largest hole",
+            Mode::HoleSizes => "holes by size",
+        }
+    }
 
     fn shade(self) -> Shade {
         match self {

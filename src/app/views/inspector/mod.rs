@@ -72,7 +72,6 @@ impl View for Inspector {
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.shared.selected().is_none() && figures::has_only_samples(cx.data.device()) {
             ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-                ui.spacing_mut().item_spacing.y = 0.0;
                 figures::instant(ui, cx);
             });
             return;
@@ -111,7 +110,6 @@ impl View for Inspector {
         });
         let Some(card) = shown.value else { return };
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             ui.add_space(12.0);
             if cx.data.recording.source.format.never_ran() {
                 padded(ui, |ui| ui.label(Type::Caption.text("predicted, never ran").color(cx.tokens.amber)));

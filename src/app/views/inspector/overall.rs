@@ -105,10 +105,7 @@ fn facts(data: &DeviceData, state: &State, roles: Option<&Roles>, request: Optio
         facts.push(Fact::new("free inside", Bytes(totals.reserved.saturating_sub(totals.active)).to_string()));
         facts.push(Fact::missing("segments", "A trace does not name those from before profiling."));
     } else if data.tables.curves.peak(Quantity::Reserved).0 > 0 || device.has_final_state {
-        let (mut holes, mut free, mut largest) = (0u64, 0u64, 0u64);
-        for hole in state.holes() {
-            (holes, free, largest) = (holes + 1, free + hole.size, largest.max(hole.size));
-        }
+        let (holes, free, largest) = state.hole_figures();
         facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(holes, "hole", "holes"))));
         facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
         facts.push(Fact::new("segments", count(state.segments.len() as u64)));

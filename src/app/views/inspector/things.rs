@@ -209,10 +209,7 @@ fn event(data: &DeviceData, state: &State, e: u32) -> Option<Card> {
         facts.push(Fact::new("allocated", at(Quantity::Allocated)));
         // Free memory and its place explain more than the event itself.
         if state.event == e && has_segments(&data.tables) {
-            let (mut number, mut free, mut largest) = (0u64, 0u64, 0u64);
-            for hole in state.holes() {
-                (number, free, largest) = (number + 1, free + hole.size, largest.max(hole.size));
-            }
+            let (number, free, largest) = state.hole_figures();
             facts.push(Fact::new("free inside", format!("{} in {}", Bytes(free), counted(number, "hole", "holes"))));
             facts.push(Fact::new("largest hole", Bytes(largest).to_string()));
         }

@@ -60,7 +60,6 @@ impl LiveView {
         let caption = chosen.map_or("", |p| p.command.as_str());
         PaneHeader::new(&title).caption(caption).show(ui, |_| {});
         egui::ScrollArea::vertical().id_salt("live side").auto_shrink(false).show(ui, |ui| {
-            ui.spacing_mut().item_spacing.y = 0.0;
             if let Some(process) = chosen {
                 let is_asked = cx.shared.live.as_ref().is_some_and(|l| l.can_attach());
                 match &track.trouble {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use egui::{Rect, ScrollArea, Sense, Ui, UiBuilder, vec2};
+use egui::{Rect, ScrollArea, Sense, Ui, vec2};
 
 mod found;
 mod layout;
@@ -19,7 +19,8 @@ use crate::app::jobs::identity::Identity;
 use crate::app::state::{Action, ColourBy, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW};
-use crate::app::widgets::{PaneHeader, label, link_with, padded, recorded_by, rule, segmented, selector};
+use crate::app::widgets::pane::inside;
+use crate::app::widgets::{PaneHeader, label, link_with, padded, recorded_by, rule, segmented, select};
 use found::{Found, Whole};
 use layout::{Folds, LINKS, Row};
 use tables::{Columns, square};
@@ -113,11 +114,7 @@ impl View for Memory {
     fn header_ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         let choices = At::choices(cx);
         if choices.len() > 1 {
-            let mut at = choices.iter().position(|&at| at == self.instant(cx)).unwrap_or(0);
-            let names: Vec<&str> = choices.iter().map(|at| at.text()).collect();
-            if selector(ui, "at", &mut at, &names) {
-                self.at = choices.get(at).copied();
-            }
+            self.at = select(ui, "at", &self.instant(cx), &choices, |at| at.text()).or(self.at);
             // The figures stay at their instant while the cursor moves. This link makes them follow the cursor.
             let is_elsewhere = choices.contains(&At::Cursor) && self.event(cx).0 != cx.shared.cursor;
             let words = "follow the cursor";
@@ -135,11 +132,8 @@ impl View for Memory {
         let rows = notes::links(ui, area.width());
         let foot = area.with_min_y(area.bottom() - LINKS * rows.len() as f32);
         let body = area.with_max_y(foot.top());
-        let mut above = ui.new_child(UiBuilder::new().max_rect(body).id_salt("memory"));
-        above.set_clip_rect(body.intersect(ui.clip_rect()));
-        ScrollArea::vertical().auto_shrink(false).show(&mut above, |ui| {
-            ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
-            self.column(ui, cx);
+        inside(ui, body, "memory", |ui| {
+            ScrollArea::vertical().auto_shrink(false).show(ui, |ui| self.column(ui, cx));
         });
         notes::draw_links(ui, cx, foot, &rows);
         ui.advance_cursor_after_rect(area);

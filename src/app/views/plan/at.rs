@@ -8,7 +8,7 @@ use super::model::PlanView;
 use super::scene::{Kind, Outcome, Row, Scene, outcome};
 use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, PlannedRun};
-use crate::app::theme::{Tokens, Type, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::views::block_name::paint_role;
 use crate::app::widgets::{Batch, CodeWell, Column, Cut, Push, Swatch, Table, Width, label, padded, row, section, segmented};
 use vramscope_core::anatomy::Role;
@@ -93,7 +93,7 @@ impl PlanView {
         padded(ui, |ui| {
             ui.horizontal(|ui| {
                 ui.spacing_mut().item_spacing.x = 8.0;
-                ui.label(text::display(Bytes(shown.peak_reserved_bytes).to_string()).color(t.text1));
+                ui.label(Type::Display.text(Bytes(shown.peak_reserved_bytes).to_string()).color(t.text1));
                 let left = scene.limit.saturating_sub(shown.peak_reserved_bytes);
                 let words = match outcome(shown) {
                     Outcome::Fits => format!("reserved, {} left", Bytes(left)),

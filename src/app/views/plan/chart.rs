@@ -1,7 +1,8 @@
 //! The middle column: the peak by size, whether each size fits, the slider, and roles by size.
 
 use egui::{
-    Align2, Color32, CursorIcon, PointerButton, Pos2, Rangef, Rect, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2, vec2,
+    Align2, Color32, CursorIcon, PointerButton, Pos2, Rangef, Rect, Response, Role, Sense, Shape, Stroke, Ui, WidgetInfo, pos2,
+    vec2,
 };
 
 use super::ViewContext;
@@ -164,15 +165,18 @@ impl PlanView {
         greatest
     }
 
-    /// A click or drag in a chart chooses the size there.
     fn pick(&mut self, ui: &Ui, scene: &Scene, rect: Rect, x: &Scale, name: &str) {
         let response = told_at(ui, rect, name, Sense::click_and_drag(), Role::Image, || name);
-        if let Some(at) =
-            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
-        {
+        self.choose_at_pointer(scene, x, &response);
+        response.on_hover_cursor(CursorIcon::Crosshair);
+    }
+
+    /// A click or drag chooses the size there.
+    fn choose_at_pointer(&mut self, scene: &Scene, x: &Scale, response: &Response) {
+        let at = response.interact_pointer_pos();
+        if let Some(at) = at.filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary)) {
             self.choose(scene, x.value(at.x));
         }
-        response.on_hover_cursor(CursorIcon::Crosshair);
     }
 
     /// Chooses the size nearest to a position on the axis.
@@ -323,11 +327,7 @@ impl PlanView {
             label::text_in(&p, line, words, Type::Caption, t.text3);
         }
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
-        if let Some(at) =
-            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
-        {
-            self.choose(scene, x.value(at.x));
-        }
+        self.choose_at_pointer(scene, x, &response);
         if let Some(at) = response.hover_pos() {
             let value = x.value(at.x);
             let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
@@ -354,11 +354,7 @@ impl PlanView {
         response.widget_info(|| {
             WidgetInfo::slider(ui.is_enabled(), scene.chosen as f64, vramscope_core::units::capital(&scene.name))
         });
-        if let Some(at) =
-            response.interact_pointer_pos().filter(|_| response.clicked() || response.dragged_by(PointerButton::Primary))
-        {
-            self.choose(scene, x.value(at.x));
-        }
+        self.choose_at_pointer(scene, x, &response);
         // The slider takes the arrow keys as soon as the view appears, unless another control has the focus.
         let frame = ui.ctx().cumulative_frame_nr();
         let has_come = self.drawn_in.replace(frame).is_none_or(|last| last + 1 < frame);

@@ -1,7 +1,5 @@
 //! The left column: the answer, the recordings with their sizes, how well they explain the program, the memory to fit in.
 
-use std::sync::mpsc::TryRecvError;
-
 use egui::text::LayoutJob;
 use egui::{Align, Key, Layout, Popup, Rect, ScrollArea, Ui, UiBuilder, pos2, vec2};
 
@@ -12,8 +10,8 @@ use super::room::{LISTED, Room, card, card_size};
 use super::runs::{Answer, Ask};
 use super::scene::Scene;
 use super::sizes::{Ink, headline, lead, number};
-use crate::app::state::{Action, Command, Workspace};
-use crate::app::theme::{Type, text};
+use crate::app::state::{Command, Workspace};
+use crate::app::theme::Type;
 use crate::app::widgets::{
     CodeWell, Cut, Field, Icon, KeyValue, ListRow, Push, icon_button_sized, label, link_with, menu_item, padded, row, section,
     selector_button,
@@ -119,12 +117,12 @@ impl PlanView {
         ui.horizontal(|ui| {
             ui.add_space(16.0);
             ui.spacing_mut().item_spacing.x = 8.0;
-            ui.label(text::body("in steps of").color(t.text2));
+            ui.label(Type::Body.text("in steps of").color(t.text2));
             if let Some(step) = self.number_field(ui, "Step", scene.unit, 44.0) {
                 self.step = Some(step);
             }
             ui.add_space(8.0);
-            ui.label(text::body("wanted").color(t.text2));
+            ui.label(Type::Body.text("wanted").color(t.text2));
             if let Some(wanted) = self.number_field(ui, "Wanted", scene.wanted, 60.0) {
                 self.wanted = Some(wanted);
             }
@@ -135,7 +133,7 @@ impl PlanView {
                 ui.add_space(16.0);
                 ui.spacing_mut().item_spacing.x = 8.0;
                 for name in scene.plan.names().iter().filter(|n| **n != scene.name && scene.plan.held_at(n).is_none()) {
-                    ui.label(text::body(name.as_str()).color(t.text2));
+                    ui.label(Type::Body.text(name.as_str()).color(t.text2));
                     let at = scene.base.get(name).unwrap_or(1);
                     if let Some(value) = self.number_field(ui, &capital(name), at, 60.0) {
                         self.others.insert(name.clone(), value);
@@ -179,7 +177,7 @@ impl PlanView {
             ui.add_space(16.0);
             ui.spacing_mut().item_spacing.x = 8.0;
             let words = if self.inputs.chosen.len() > 1 { "they differ in" } else { "it grows with" };
-            ui.label(text::body(words).color(t.text2));
+            ui.label(Type::Body.text(words).color(t.text2));
             let width = (ui.available_width() - 16.0).clamp(60.0, 140.0);
             let field = Field::new("Quantities").hint("batch, seq").width(width).show(ui, &mut self.inputs.names);
             if field.lost_focus() {
@@ -258,7 +256,7 @@ impl PlanView {
         }
         let t = cx.tokens;
         ui.add_space(4.0);
-        padded(ui, |ui| ui.label(text::caption("In the same folder").color(t.text3)));
+        padded(ui, |ui| ui.label(Type::Caption.text("In the same folder").color(t.text3)));
         for path in offered {
             let name = name_of(&path);
             let row = ListRow::new(&name).height(22.0).show_painted(ui);
@@ -275,21 +273,9 @@ impl PlanView {
 
     /// A menu to add other tabs or a file.
     fn add_menu(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
-        if let Some(answer) = &self.dialog.0 {
-            match answer.try_recv() {
-                Ok(Some(path)) => {
-                    self.inputs.add(Origin::File(path.clone()), name_of(&path));
-                    self.dialog.0 = None;
-                }
-                Ok(None) => {
-                    let tip =
-                        "No file was chosen. Where the desktop has no file dialog, open the file in a tab and choose it here.";
-                    cx.actions.send(Action::Notify(tip.to_owned()));
-                    self.dialog.0 = None;
-                }
-                Err(TryRecvError::Disconnected) => self.dialog.0 = None,
-                Err(TryRecvError::Empty) => {}
-            }
+        let tip = "No file was chosen. Where the desktop has no file dialog, open the file in a tab and choose it here.";
+        if let Some(path) = self.dialog.poll(cx, tip) {
+            self.inputs.add(Origin::File(path.clone()), name_of(&path));
         }
         let button = link_with(ui, "+ Add one", Type::Body, None);
         Popup::menu(&button).gap(4.0).show(|ui| {
@@ -302,14 +288,8 @@ impl PlanView {
                 }
             }
             if menu_item(ui, "A file\u{2026}", None, None, true).clicked() {
-                let pick = || {
-                    rfd::FileDialog::new()
-                        .set_title("Choose another recording of the same program")
-                        .add_filter("Recordings", &["pickle", "pkl", "json", "gz", "zst", "html"])
-                        .add_filter("All files", &["*"])
-                        .pick_file()
-                };
-                self.dialog.0 = Some(cx.jobs.spawn("dialog", pick));
+                let endings = &["pickle", "pkl", "json", "gz", "zst", "html"];
+                self.dialog.open(cx, "Choose another recording of the same program", endings);
                 ui.close();
             }
         });

@@ -7,7 +7,7 @@ use egui::{Rect, Stroke, Ui};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Cut, PaneHeader, Push, label, pane, segmented};
+use crate::app::widgets::{Cut, PaneHeader, Push, label, pane, segmented, selector};
 use inputs::State;
 use model::PlanView;
 use room::{Room, room_for};
@@ -317,11 +317,8 @@ impl PlanView {
             if has_button {
                 self.open_button(ui, cx, scene);
             }
-            if names.len() > 1 {
-                let words: Vec<&str> = names.iter().map(String::as_str).collect();
-                if crate::app::widgets::button::selector(ui, "x", &mut axis, &words) {
-                    (self.axis, self.chosen, self.wanted, self.step) = (axis, None, None, None);
-                }
+            if names.len() > 1 && selector(ui, "x", &mut axis, &names) {
+                (self.axis, self.chosen, self.wanted, self.step) = (axis, None, None, None);
             }
             if scene.knows {
                 let title = label::width(ui.painter(), &title, Type::Strong) + 24.0;
@@ -344,7 +341,7 @@ impl PlanView {
         ui.add_space(4.0);
         let sentence =
             "The file's name does not tell. With the number the curve of all sizes appears here, and the largest that fits.";
-        pane::padded(ui, |ui| crate::app::widgets::label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
+        pane::padded(ui, |ui| label::paragraph(ui, sentence, Type::Body, cx.tokens.text2));
     }
 
     /// Draws the table, and also the contents of the right column when there is no room for that column.

@@ -1,9 +1,7 @@
 //! The user's choices, and what is known so far. Each frame makes one [`Scene`], from which everything is drawn.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 
 use super::inputs::Inputs;
 use super::layout::{extent, grid, order, step_for};
@@ -13,6 +11,7 @@ use super::runs::{Answer, Ask, Point, Runs};
 use super::scene::{Figures, Kind, Outcome, Row, Scene, outcome};
 use super::table::Order;
 use crate::app::jobs::Derived;
+use crate::app::views::file_dialog::FileDialog;
 use crate::app::widgets::Sort;
 use vramscope_core::inference::CapRange;
 use vramscope_core::inference::whatif::SUGGESTED;
@@ -21,9 +20,6 @@ use vramscope_core::plan::{Change, Changed, Cost, ENDS, Passes, Plan, Trust, tit
 
 /// Most sizes that are simulated for a curve. Sizes between them are interpolated.
 const MOST_POINTS: usize = 56;
-
-#[derive(Default)]
-pub(super) struct Dialog(pub(super) Option<Receiver<Option<PathBuf>>>);
 
 #[derive(Default)]
 pub struct PlanView {
@@ -72,7 +68,7 @@ pub struct PlanView {
     pub(super) shows_idle: bool,
     /// The role under the pointer.
     pub(super) role: Option<&'static str>,
-    pub(super) dialog: Dialog,
+    pub(super) dialog: FileDialog,
 }
 
 impl PlanView {

@@ -12,7 +12,7 @@ use crate::app::jobs::Jobs;
 use crate::app::jobs::locked;
 use vramscope_core::anatomy::Anatomy;
 use vramscope_core::model::Progress;
-use vramscope_core::plan::{Change, Changed, Largest, Passes, Plan, Predicted, Setting, Size};
+use vramscope_core::plan::{Change, Changed, Largest, Passes, Peaks, Plan, Predicted, Setting, Size};
 use vramscope_core::tables::DeviceTables;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,15 +64,7 @@ impl Point {
     pub fn of_change(size: &Size, c: &Changed) -> Self {
         let capped = Predicted {
             size: size.clone(),
-            peak_reserved_bytes: c.peak_reserved_bytes,
-            peak_allocated_bytes: c.peak_allocated_bytes,
-            span: c.span,
-            allocated_span: [c.peak_allocated_bytes; 2],
-            oom: c.oom,
-            oom_varies: c.oom_varies,
-            is_open: c.is_open,
-            retries: c.retries,
-            by_role: c.by_role.clone(),
+            peaks: Peaks { allocated_span: [c.peak_allocated_bytes; 2], ..c.peaks.clone() },
             certain: true,
             uncertain_because: None,
         };

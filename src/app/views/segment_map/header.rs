@@ -5,7 +5,7 @@ use egui::Ui;
 use super::layout::{Order, Span};
 use super::{HEIGHTS, SegmentMap};
 use crate::app::state::{Action, Item};
-use crate::app::theme::{Tokens, text};
+use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
 use crate::app::widgets::{Field, Icon, icon_button, menu_item, selector_button};
 use vramscope_core::units::Address;
@@ -116,7 +116,7 @@ fn choose(ui: &mut Ui, title: &str, names: &[&str], chosen: usize) -> Option<usi
     ui.add_space(6.0);
     ui.horizontal(|ui| {
         ui.add_space(10.0);
-        ui.label(text::caption(title).color(t.text3));
+        ui.label(Type::Caption.text(title).color(t.text3));
     });
     let mut clicked = None;
     for (i, name) in names.iter().enumerate() {

@@ -146,9 +146,7 @@ impl View for SegmentMap {
         if std::mem::replace(&mut self.fitted, cx.shared.fitted) != cx.shared.fitted {
             self.zoom.fit();
         }
-        let Some(state) = cx.state else {
-            return;
-        };
+        let Some(state) = cx.state else { return };
         if !cx.data.recording.addresses().is_known() {
             let why = match cx.data.has_only_sums() {
                 true => "This file has sums by category and no allocations.",

@@ -190,10 +190,8 @@ impl View for Timeline {
         if cx.data.device().events.is_empty() {
             return;
         }
-        let mut by = ColourBy::ALL.iter().position(|b| *b == cx.shared.colour_by).unwrap_or(0);
-        let names = ColourBy::ALL.iter().map(|b| b.text()).collect::<Vec<_>>();
-        if button::selector(ui, "colour", &mut by, &names) {
-            cx.actions.send(Action::SetColourBy(ColourBy::ALL[by]));
+        if let Some(by) = button::select(ui, "colour", &cx.shared.colour_by, ColourBy::ALL, |by| by.text()) {
+            cx.actions.send(Action::SetColourBy(by));
         }
         if let Some(query) = &cx.shared.query {
             let text = if query.text.chars().count() > 28 {

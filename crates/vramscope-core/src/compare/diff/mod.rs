@@ -409,7 +409,7 @@ fn same_blocks(a: &Instant<'_>, ids_a: &[LifetimeId], b: &Instant<'_>, ids_b: &[
 fn reserve(at: &Instant<'_>) -> Reserve {
     let state = at.tables.states.at(at.device, &at.tables.lifetimes, at.event);
     let Totals { reserved, active, allocated, requested } = state.totals;
-    let (free, largest_hole) = state.holes().fold((0, 0), |(sum, most), h| (sum + h.size, most.max(h.size)));
+    let (_, free, largest_hole) = state.hole_figures();
     Reserve { totals: [reserved, active, allocated, requested], segments: state.segments.len() as u64, free, largest_hole }
 }
 

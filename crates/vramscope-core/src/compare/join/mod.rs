@@ -263,18 +263,23 @@ fn is_same_device(a: DeviceId, b: DeviceId) -> bool {
     a.index == b.index && !is_host(a) && !is_host(b)
 }
 
-/// Allocations and frees by address. Blocks are aligned to at least 64 bytes, so the lowest bit can distinguish the two.
-fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
+/// Allocations and frees by a key, whose lowest bit distinguishes the two.
+fn rows(device: &DeviceRecording, key: impl Fn(usize) -> u64) -> Vec<Row> {
     let e = &device.events;
     let keyed = |(i, action): (usize, &Action)| {
         let key = match action {
-            Action::Alloc => e.address[i] | 1,
-            Action::FreeRequested => e.address[i] & !1,
+            Action::Alloc => key(i) | 1,
+            Action::FreeRequested => key(i),
             _ => return None,
         };
         Some(Row { time_us: e.time_us[i], key, event: i as u32 })
     };
     e.action.iter().enumerate().filter_map(keyed).collect()
+}
+
+/// Blocks are aligned to at least 64 bytes, so the lowest bit of an address is free.
+fn rows_by_address(device: &DeviceRecording) -> Vec<Row> {
+    rows(device, |i| device.events.address[i] & !1)
 }
 
 fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
@@ -287,15 +292,7 @@ fn rows_by_size(device: &DeviceRecording, progress: &Progress) -> Vec<Row> {
         },
         None => e.size[i],
     };
-    let keyed = |(i, action): (usize, &Action)| {
-        let key = match action {
-            Action::Alloc => size(i) << 1 | 1,
-            Action::FreeRequested => size(i) << 1,
-            _ => return None,
-        };
-        Some(Row { time_us: e.time_us[i], key, event: i as u32 })
-    };
-    e.action.iter().enumerate().filter_map(keyed).collect()
+    rows(device, |i| size(i) << 1)
 }
 
 /// Strings and stacks of the added recording, mapped into the table of the other.

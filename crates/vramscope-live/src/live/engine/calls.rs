@@ -75,19 +75,9 @@ impl Engine {
                 self.out.push(Record::Gauge(DeviceGauge { d: d.number, g: d.gauge }));
             }
             Call::Climate => {
-                let c = source.climate(place)?;
-                let busy = (d.gauge.busy, d.gauge.bandwidth);
-                d.gauge = Reading {
-                    time_us,
-                    busy: busy.0,
-                    bandwidth: busy.1,
-                    temperature: c.temperature,
-                    power_mw: c.power_mw,
-                    power_limit_mw: c.power_limit_mw,
-                    clock_mhz: c.clock_mhz,
-                    throttle: c.throttle,
-                };
-                if busy.0.is_none() {
+                let Reading { busy, bandwidth, .. } = d.gauge;
+                d.gauge = Reading { time_us, busy, bandwidth, ..source.climate(place)? };
+                if busy.is_none() {
                     self.out.push(Record::Gauge(DeviceGauge { d: d.number, g: d.gauge }));
                 }
             }

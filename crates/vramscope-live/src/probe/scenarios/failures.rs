@@ -114,9 +114,7 @@ pub(super) const CAPACITY: Scenario = Scenario {
         let weights = p.site("weights", "load the model");
         let states = p.site("optimizer states", "first step");
         for i in 0..room.free / block + 4 {
-            p.begin(format!("block {}", i + 1));
-            p.alloc(block, if i * 3 * block < room.free { weights } else { states });
-            p.end();
+            p.within(format!("block {}", i + 1), |p| p.alloc(block, if i * 3 * block < room.free { weights } else { states }));
         }
         Ok(p)
     },
@@ -149,9 +147,7 @@ pub(super) const CAP: Scenario = Scenario {
         p.limit = Some(cap);
         let batches = p.site("batches", "inference");
         for i in 0..cap / block + 4 {
-            p.begin(format!("batch {}", i + 1));
-            p.alloc(block, batches);
-            p.end();
+            p.within(format!("batch {}", i + 1), |p| p.alloc(block, batches));
         }
         Ok(p)
     },

@@ -20,9 +20,7 @@ pub(super) const LEAK: Scenario = Scenario {
         let activations = p.site("activations", "forward");
         let gradients = p.site("gradients", "backward");
         let losses = p.site("losses", "kept graph");
-        p.begin("set-up");
-        p.alloc(4 * size, weights);
-        p.end();
+        p.within("set-up", |p| p.alloc(4 * size, weights));
         for step in 0..steps {
             p.begin(format!("ProfilerStep#{step}"));
             let held: Vec<u32> = (0..6).map(|_| p.alloc(size / 2, activations)).collect();
@@ -56,9 +54,7 @@ pub(super) const SAW_TOOTH: Scenario = Scenario {
         let weights = p.site("weights", "set-up");
         let cycles = p.site("outputs in cycles", "forward");
         let scratch = p.site("scratch", "forward");
-        p.begin("set-up");
-        p.alloc(v.get("size") / 8, weights);
-        p.end();
+        p.within("set-up", |p| p.alloc(v.get("size") / 8, weights));
         let mut number = 0;
         for _ in 0..v.get("teeth") {
             let mut held = Vec::new();

@@ -14,9 +14,7 @@ pub(super) const CONTEXT: Scenario = Scenario {
     build: |v, _| {
         let mut p = Program::new();
         let first = p.site("first tensor", "start");
-        p.begin("first tensor");
-        p.alloc(v.get("tensor"), first);
-        p.end();
+        p.within("first tensor", |p| p.alloc(v.get("tensor"), first));
         Ok(p)
     },
 };
@@ -52,13 +50,9 @@ pub(super) const NON_PYTORCH: Scenario = Scenario {
         // The library takes so much that only a quarter of the next request fits.
         let piece = room.free.saturating_sub(held + held / 4) / pieces / (2 * MEBIBYTE) * (2 * MEBIBYTE);
         for i in 0..pieces {
-            p.begin(format!("communicator {}", i + 1));
-            p.push(Step::Outside { size: piece });
-            p.end();
+            p.within(format!("communicator {}", i + 1), |p| p.push(Step::Outside { size: piece }));
         }
-        p.begin("training step");
-        p.alloc(held.max(512 * MEBIBYTE), batch);
-        p.end();
+        p.within("training step", |p| p.alloc(held.max(512 * MEBIBYTE), batch));
         Ok(p)
     },
 };
@@ -92,15 +86,11 @@ pub(super) const CONTENTION: Scenario = Scenario {
         }
         let share = room.free / 100 * percent / (2 * MEBIBYTE) * (2 * MEBIBYTE);
         for i in 0..v.get("processes") {
-            p.begin(format!("process {}", i + 2));
-            p.push(Step::Neighbour { size: share });
-            p.end();
+            p.within(format!("process {}", i + 2), |p| p.push(Step::Neighbour { size: share }));
         }
         let block = v.get("block");
         for i in 0..room.free / block + 4 {
-            p.begin(format!("block {}", i + 1));
-            p.alloc(block, weights);
-            p.end();
+            p.within(format!("block {}", i + 1), |p| p.alloc(block, weights));
         }
         Ok(p)
     },

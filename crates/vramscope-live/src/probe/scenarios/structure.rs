@@ -69,9 +69,7 @@ pub(super) const PRIVATE_POOLS: Scenario = Scenario {
         let weights = p.site("weights", "set-up");
         let outputs = p.site("graph outputs", "capture");
         let inner = p.site("graph temporaries", "capture");
-        p.begin("set-up");
-        p.alloc(v.get("size"), weights);
-        p.end();
+        p.within("set-up", |p| p.alloc(v.get("size"), weights));
         for graph in 0..graphs {
             let size = v.get("size") * (graphs - graph) / graphs;
             p.begin(format!("capture batch size {}", graphs - graph));
@@ -112,9 +110,7 @@ pub(super) const PENDING_FREE: Scenario = Scenario {
         let weights = p.site("weights", "set-up");
         let buckets = p.site("gradient buckets", "all-reduce");
         let scratch = p.site("scratch", "backward");
-        p.begin("set-up");
-        p.alloc(2 * size, weights);
-        p.end();
+        p.within("set-up", |p| p.alloc(2 * size, weights));
         for step in 0..v.get("steps") {
             p.begin(format!("ProfilerStep#{step}"));
             if step % wait == 0 {

@@ -1,44 +1,17 @@
 //! `vramscope whatif` from outside.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 
-fn sample(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots").join(name).display().to_string()
-}
+use crate::cli::{run, sample, stderr, stdout};
 
 fn whatif(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vramscope")).arg("whatif").args(args).output().expect("the program starts")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("UTF-8").replace('\u{a0}', " ")
+    run(&[&["whatif"], args].concat())
 }
 
 fn json(args: &[&str]) -> Value {
-    let output = whatif(&[args, &["--json"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        Scratch(std::env::temp_dir().join(format!("vramscope-{}-{name}", std::process::id())))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("UTF-8")
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+    crate::cli::json(&[&["whatif"], args, &["--json"]].concat())
 }
 
 #[test]
@@ -46,11 +19,12 @@ fn a_saved_run_is_a_snapshot_that_the_model_reproduces() {
     for conf in
         ["expandable_segments:True,roundup_power2_divisions:4", "max_split_size_mb:64,garbage_collection_threshold:0.6", ""]
     {
-        let saved = Scratch::new("saved.pickle");
-        let out = whatif(&[&sample("fragment_oom.pickle"), "--conf", conf, "--limit", "80GiB", "--save", saved.path()]);
-        assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
-        assert!(text(&out).contains("as a snapshot"), "{}", text(&out));
-        let again = json(&[saved.path(), "--conf", conf, "--limit", "80GiB"]);
+        let folder = tempfile::tempdir().unwrap();
+        let saved = folder.path().join("saved.pickle").display().to_string();
+        let out = whatif(&[&sample("fragment_oom.pickle"), "--conf", conf, "--limit", "80GiB", "--save", &saved]);
+        assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+        assert!(stdout(&out).contains("as a snapshot"), "{}", stdout(&out));
+        let again = json(&[&saved, "--conf", conf, "--limit", "80GiB"]);
         assert_eq!(again["agreement"]["agrees"], true, "{conf}: {}", again["agreement"]);
         let first = json(&[&sample("fragment_oom.pickle"), "--conf", conf, "--limit", "80GiB"]);
         for key in ["oom", "peak_reserved_bytes", "peak_allocated_bytes", "num_device_alloc", "final_reserved_bytes"] {
@@ -75,7 +49,7 @@ fn every_run_says_what_is_certain_and_which_is_best() {
     let best = &report["best"];
     assert_eq!(runs[best["run"].as_u64().unwrap() as usize]["oom"], false);
     assert!(!best["why"].as_str().unwrap().is_empty());
-    let shown = text(&whatif(&[&sample("fragment_oom.pickle")]));
+    let shown = stdout(&whatif(&[&sample("fragment_oom.pickle")]));
     assert!(shown.contains("Best: ") && shown.contains("Beyond allocated: "), "{shown}");
 }
 
@@ -94,7 +68,7 @@ fn what_can_not_be_asked_gets_one_sentence() {
     ];
     for (args, code, part) in cases {
         let out = whatif(args);
-        let sentence = String::from_utf8_lossy(&out.stderr).into_owned();
+        let sentence = stderr(&out);
         assert_eq!(out.status.code(), Some(code), "{args:?}: {sentence}");
         assert_eq!(sentence.lines().count(), 1, "{args:?}: {sentence}");
         assert!(sentence.contains(part), "{args:?}: {sentence}");
@@ -106,7 +80,7 @@ fn a_limit_in_decimal_units_is_taken_as_written_and_shown_in_binary() {
     let file = sample("fragment_oom.pickle");
     let report = json(&[&file, "--conf", "default", "--limit", "60GB"]);
     assert_eq!(report["runs"][0]["limit_bytes"], 60_000_000_000u64);
-    let shown = text(&whatif(&[&file, "--conf", "default", "--limit", "60GB"]));
+    let shown = stdout(&whatif(&[&file, "--conf", "default", "--limit", "60GB"]));
     assert!(shown.contains("Limit: 55.88 GiB (60 GB)"), "{shown}");
     let bytes = json(&[&file, "--conf", "default", "--limit", "2202009600"]);
     assert_eq!(bytes["runs"][0]["limit_bytes"], 2_202_009_600u64);
@@ -115,14 +89,15 @@ fn a_limit_in_decimal_units_is_taken_as_written_and_shown_in_binary() {
 #[test]
 fn a_file_that_breaks_off_is_never_said_to_agree() {
     let whole = std::fs::read(sample("serve_oom.pickle.gz")).unwrap();
-    let cut = Scratch::new("cut.pickle.gz");
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.pickle.gz").display().to_string();
     for bytes in [100_000, 60_000] {
-        std::fs::write(cut.path(), &whole[..bytes]).unwrap();
-        let report = json(&[cut.path(), "--conf", "default", "expandable_segments:True"]);
+        std::fs::write(&cut, &whole[..bytes]).unwrap();
+        let report = json(&[&cut, "--conf", "default", "expandable_segments:True"]);
         assert_eq!(report["truncated"], true);
         assert_eq!(report["agreement"]["agrees"], false);
         assert!(report["runs"].as_array().unwrap().iter().all(|r| r["agrees_with_recording"] == false), "{report}");
-        let shown = text(&whatif(&[cut.path(), "--conf", "default", "expandable_segments:True"]));
+        let shown = stdout(&whatif(&[&cut, "--conf", "default", "expandable_segments:True"]));
         assert!(!shown.contains("agrees with this recording"), "{shown}");
         // Without a limit nothing can fail, whatever else is unknown.
         assert!(shown.contains("passes") && !shown.contains("may pass") && !shown.contains("surely"), "{shown}");

@@ -243,7 +243,8 @@ fn is_among_changes(window: &Window<'_>) -> bool {
         captured!(r"^\s*[-*+•] (?:\x60?[\w.]+\x60?: )?((?:[Ff]ix|[Aa]dd)(?:es|ed|s)?) ", line).is_some_and(|[_]| true)
     };
     // An error in a list of what was tried is one.
-    !has(window.raw_line(), "Error: |Exception: |error: ") && window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
+    !has(window.raw_line(), "Error: |Exception: |error: ")
+        && window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
 }
 
 /// True if the sentence that has the words asks about them, and does not tell that they happened.

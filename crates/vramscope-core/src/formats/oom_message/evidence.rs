@@ -515,12 +515,12 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     trust == Trust::Phrase || is_telling || tells("error", &both)
 }
 
-/// True in a list of names of errors, or of words, one a line.
+/// True in a list of names of errors, or of sorted words, one a line.
 fn is_among_names(window: &Window<'_>) -> bool {
-    let around = |lines| window.around(lines, lines).lines().map(|line| stripped(line).rest.trim());
-    let is_word = |line: &str| line.bytes().all(|b| b.is_ascii_lowercase() || b"</>#".contains(&b)) && !line.is_empty();
-    around(1).filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1
-        || around(2).filter(|line| is_word(line)).count() > 4
+    let lines = || window.around(1, 1).lines().map(|line| stripped(line).rest.trim());
+    let is_word = |line: &&str| line.bytes().all(|b| b.is_ascii_lowercase() || b"</>#".contains(&b)) && !line.is_empty();
+    let words: Vec<&str> = lines().filter(is_word).collect();
+    lines().filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1 || words.len() > 2 && words.is_sorted()
 }
 
 /// True for an indented name that the lines below it explain, indented more: `Raises` in a docstring.

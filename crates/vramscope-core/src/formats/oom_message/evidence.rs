@@ -537,6 +537,8 @@ pub(super) fn is_passed(window: &Window<'_>) -> bool {
     let below = || window.around(0, PASSED).lines().skip(1).find(mark);
     let line = window.raw_line().trim_end();
     let line = line.rsplit('\r').next().unwrap_or(line);
+    // pytest's progress.
+    let line = line.strip_suffix("%]").and_then(|line| line.rsplit_once(" [")).map_or(line, |(line, _)| line);
     PASSES.iter().any(|end| line.ends_with(end))
         || has(line, "[       OK ]|--- PASS: |   Passed ")
         || below().is_some_and(|line| line.contains("OK ]")) && above().is_some_and(|line| line.contains("RUN "))

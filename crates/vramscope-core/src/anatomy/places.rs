@@ -168,7 +168,7 @@ impl OwnBlocks {
         }
     }
 
-    /// True if this part of [`Beyond`] belongs to the row.
+    /// True if this part of `Beyond` belongs to the row.
     pub fn contains_beyond(&self, part: &str) -> bool {
         match &self.which {
             Which::Role(role) => *role == Role::Unknown,

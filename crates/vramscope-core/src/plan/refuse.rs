@@ -130,7 +130,7 @@ fn has_equal_sizes(a: &Program, b: &Program) -> bool {
     all > 0 && other.saturating_mul(SHARE) <= all
 }
 
-/// The same check before the requests are read: false if [`has_no_steps`] would refuse it, unless the quantity is a cache.
+/// The same check before the requests are read: false if `has_no_steps` would refuse it, unless the quantity is a cache.
 pub fn may_be_planned(device: &DeviceRecording, roles: &Roles) -> bool {
     let runs = &roles.anatomy.phases.runs;
     let is_in = |phases: &[Phase]| runs.iter().any(|run| phases.contains(&run.phase));

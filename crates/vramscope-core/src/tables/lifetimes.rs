@@ -468,7 +468,7 @@ impl Lifetimes {
         found.iter().map(|&i| LifetimeId(i)).filter(|&id| self.address(dev, id) == address).collect()
     }
 
-    /// How many earlier allocations its address had, shown as `b0x…_3`. Cost as [`tenants`](Self::tenants).
+    /// How many earlier allocations its address had, shown as `b0x…_3`. Cost as `tenants`.
     pub fn generation(&self, dev: &DeviceRecording, id: LifetimeId) -> u32 {
         self.tenants(dev, self.address(dev, id)).iter().filter(|&&other| other < id).count() as u32
     }

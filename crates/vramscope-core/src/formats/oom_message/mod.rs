@@ -512,7 +512,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
             continue;
         }
         let Some((mut message, used)) = pattern.read(&window) else { continue };
-        if may_be_passed && evidence::is_passed(&window) {
+        if may_be_passed && message.figures.capacity.is_none() && evidence::is_passed(&window) {
             continue;
         }
         if message.dialect.writer == Writer::XLA {

@@ -412,7 +412,7 @@ fn spoken(sentence: &str) -> String {
         }
         out += &option[2..2 + name];
         rest = &option[2 + name..];
-        // The placeholder of an option's value, `<FILE>`, is dropped too.
+        // The name of an option's value, `<FILE>`, is dropped too.
         if let Some((_, behind)) = rest.strip_prefix(" <").and_then(|value| value.split_once('>')) {
             rest = behind;
         }

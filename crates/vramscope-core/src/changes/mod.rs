@@ -29,7 +29,8 @@ pub(crate) use requests::{NEVER, Requests, unneeded};
 /// A change to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Checkpoint a repeated module: the one with this class, function, file or `file:line`; by default the one that keeps most.
+    /// Checkpoint a repeated module: the one with this class, function, file or `file:line`; by default whole layers that keep nearly the
+    /// most.
     Checkpoint(Option<String>),
     /// Pass `foreach=False` to the optimizer.
     NoForeach,

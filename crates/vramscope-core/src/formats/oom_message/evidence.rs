@@ -3,7 +3,7 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, told, words};
-use super::text::{Window, captured, has};
+use super::text::{Window, captured, contains, has};
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
@@ -530,6 +530,11 @@ fn is_entry(window: &Window<'_>) -> bool {
     own > 0 && !below.trim().is_empty() && indent(below) > own
 }
 
+/// True if a text may have tests that passed; most have none.
+pub(super) fn may_have_passed(text: &str) -> bool {
+    has(text, PASSES) || PASS_ENDS.iter().any(|end| contains(text, end))
+}
+
 /// True in a test that passed: of GoogleTest between its two marks, of others by the line itself.
 pub(super) fn is_passed(window: &Window<'_>) -> bool {
     let mark = |line: &&str| line.starts_with('[') && has(line, "[ RUN      ]|[       OK ]|[  FAILED  ]");
@@ -539,13 +544,14 @@ pub(super) fn is_passed(window: &Window<'_>) -> bool {
     let line = line.rsplit('\r').next().unwrap_or(line);
     // pytest's progress.
     let line = line.strip_suffix("%]").and_then(|line| line.rsplit_once(" [")).map_or(line, |(line, _)| line);
-    PASSES.iter().any(|end| line.ends_with(end))
-        || has(line, "[       OK ]|--- PASS: |   Passed ")
+    PASS_ENDS.iter().any(|end| line.ends_with(end))
+        || has(line, PASSES)
         || below().is_some_and(|line| line.contains("OK ]")) && above().is_some_and(|line| line.contains("RUN "))
 }
 
-/// What frameworks print at the end of the line of a test that passed.
-const PASSES: [&str; 2] = [" PASSED", " ... ok"];
+/// What frameworks print in the line of a test that passed, and at its end: elsewhere these are words of a log.
+const PASSES: &str = "[       OK ]|--- PASS: |   Passed ";
+const PASS_ENDS: [&str; 2] = [" PASSED", " ... ok"];
 
 /// Lines above and below in which the marks of a test are searched.
 const PASSED: usize = 30;

@@ -15,6 +15,8 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashMap;
+
 mod beside;
 mod engine;
 pub(crate) mod entries;
@@ -492,9 +494,10 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
     let mut in_prose = Vec::new();
     // Lines of messages that were assembled from several places.
     let mut taken = BTreeSet::new();
-    let may_be_passed = text::has(text, "OK ]| PASSED| ... ok|--- PASS: |   Passed ");
+    let may_be_passed = evidence::may_have_passed(text);
     let may_be_sliced = text.contains("MIG") || text.contains("mig-");
     // A log may repeat a failure thousands of times: where all around it is the same, so is what it tells.
+    let mut nothing: FxHashMap<usize, text::Window<'_>> = FxHashMap::default();
     let mut repeated: Option<(text::Window<'_>, OomMessage, usize)> = None;
     // For each start, the position of the next start that ends its message.
     let nexts = engine::ends(&starts, low.len());
@@ -511,7 +514,14 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
             out.push(OomMessage { line: squeezed.line_at(at), ..message.clone() });
             continue;
         }
-        let Some((mut message, used)) = pattern.read(&window) else { continue };
+        // The same for words that tell nothing, by row.
+        if nothing.get(&index).is_some_and(|before| window.repeats(before)) {
+            continue;
+        }
+        let Some((mut message, used)) = pattern.read(&window) else {
+            nothing.insert(index, window);
+            continue;
+        };
         if may_be_passed && message.figures.capacity.is_none() && evidence::is_passed(&window) {
             continue;
         }

@@ -122,7 +122,8 @@ fn is_example(window: &Window<'_>) -> Option<String> {
     let above = window.around(EXAMPLE, 0).to_ascii_lowercase();
     let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_in_list && is_listed(line));
     let lines = || above.lines().rev().skip(1).map(str::trim);
-    let is_told = |line: &&str| line.ends_with(':') && tells("introduces", line) && !tells("first person", line);
+    let is_end = |line: &str| line.ends_with(':') || line.ends_with("following.");
+    let is_told = |line: &&str| is_end(line) && tells("introduces", line) && !tells("first person", line);
     // Of an example of several lines, above the first one.
     let of_lines = || lines().skip_while(|line| !line.is_empty()).find(|line| !skipped(line)).filter(is_told);
     lines().find(|line| !skipped(line)).filter(is_told).or_else(of_lines).map(str::to_owned)
@@ -137,15 +138,14 @@ fn is_quoted_example(before: &str) -> bool {
     is_open && tells("may come", before) && !tells("first person", before)
 }
 
-/// True for a changed line of a patch, which is code or documentation.
+/// True for a line of a patch, which is code or documentation: a changed one, or one beside it.
 fn is_patch(window: &Window<'_>) -> bool {
-    let above = || window.around(COMMENT, 0);
-    let line = window.raw_line();
-    const HEADS: [&str; 3] = ["@@ -", "diff --git ", "```diff"];
-    let is_patch = |above: &str| above.lines().any(|line| HEADS.iter().any(|head| line.starts_with(head)));
+    let (above, line) = (window.around(COMMENT, 0), window.raw_line());
+    let mut hunk = above.lines().rev().take_while(|line| line.starts_with([' ', '+', '-', '@']));
     // Indented code or text behind the sign.
     let is_indented = || line.get(1..).is_some_and(|rest| rest.starts_with("    "));
-    line.starts_with(['+', '-']) && (is_indented() || is_patch(above()))
+    line.starts_with(['+', '-']) && (is_indented() || has(above, "\n@@ -|\ndiff --git |```diff"))
+        || hunk.any(|line| line.starts_with("@@ -"))
 }
 
 /// True for words that are joined in a name of code, `isCudaOutOfMemory(`, other than an error's: `OutOfMemoryError`.
@@ -496,12 +496,12 @@ fn is_documented(window: &Window<'_>, low: &str) -> bool {
     let around = window.around(GUIDE, GUIDE).to_ascii_lowercase();
     const SAYS: &str = "creates |raised |represents |describes |enable |use |reduce |lower |increase |wrap |avoid |consider ";
     looks_like!(
-        r"(?:^|\])(?:pub |open |public |static |final )*(?:class|exception|interface|struct|enum|constant|defmodule) [a-z_0-9.:]*memory",
+        r"(?:^|\])(?:pub |open |public |static |final )*(?:class|exception|interface|struct|enum|constant|defmodule) \**[a-z_0-9.:]*memory",
         low
     ) || SAYS.split('|').any(|word| low.starts_with(word))
         || low.ends_with('#')
         || is_among_names(window)
-        || around.contains("\nraised when ")
+        || has(&around, "\nraised when |\nthrown when ")
         || tells("documents", &around)
 }
 

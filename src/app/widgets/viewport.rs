@@ -59,6 +59,13 @@ pub struct PanZoom {
     least: f64,
 }
 
+/// Shares of a whole, down to a millionth of it.
+impl Default for PanZoom {
+    fn default() -> Self {
+        Self::new(0.0, 1.0).with_least(1e-6)
+    }
+}
+
 impl PanZoom {
     /// Shows all of `start..end`. An empty or invalid domain becomes one unit wide.
     pub fn new(start: f64, end: f64) -> Self {

@@ -36,7 +36,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("arrows, Enter", "choose a row, go to its birth"),
         ("double click", "go to its birth"),
     ],
-    create: || Box::new(Allocations::default()),
+    create: || Box::new(Allocations { sort: Sort::new(Order::Size, true), ..Allocations::default() }),
 };
 
 /// Height of a row, and of the line of figures.
@@ -51,6 +51,7 @@ struct SortKey {
     descending: bool,
 }
 
+#[derive(Default)]
 struct Allocations {
     field: QueryField,
     /// The query that was applied when this view was last drawn.
@@ -68,24 +69,6 @@ struct Allocations {
     /// The selection that the table last scrolled to.
     followed: Option<LifetimeId>,
     is_hovering: bool,
-}
-
-impl Default for Allocations {
-    fn default() -> Self {
-        Allocations {
-            field: QueryField::default(),
-            seen_query: None,
-            sent: None,
-            sort: Sort::new(Order::Size, true),
-            sorted: Derived::default(),
-            steps: Derived::default(),
-            words: QueryWords::default(),
-            generations: Derived::default(),
-            seen: 0..0,
-            followed: None,
-            is_hovering: false,
-        }
-    }
 }
 
 impl View for Allocations {

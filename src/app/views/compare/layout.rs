@@ -6,10 +6,11 @@ use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
     A,
     B,
+    #[default]
     Change,
     Ratio,
     Blocks,

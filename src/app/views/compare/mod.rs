@@ -33,6 +33,7 @@ pub const INFO: ViewInfo = ViewInfo {
     create: || Box::new(CompareView::default()),
 };
 
+#[derive(Default)]
 struct CompareView {
     /// The view proposes a pair once; after that the user decides.
     has_proposed: bool,
@@ -48,22 +49,6 @@ struct CompareView {
     kinds: Derived<Identity, Vec<String>>,
     curves: Derived<curves::Key, curves::Lines>,
     dialog: sources::Dialog,
-}
-
-impl Default for CompareView {
-    fn default() -> Self {
-        CompareView {
-            has_proposed: false,
-            proposed: None,
-            show: 0,
-            least: 0,
-            sort: Sort::new(Order::Change, true),
-            align: None,
-            kinds: Derived::default(),
-            curves: Derived::default(),
-            dialog: sources::Dialog::default(),
-        }
-    }
 }
 
 impl View for CompareView {

@@ -99,6 +99,7 @@ struct Found {
     is_query: bool,
 }
 
+#[derive(Default)]
 struct FlameView {
     /// Index of the measure; `None` for the comparison if there is one, otherwise the cursor.
     measure: Option<usize>,
@@ -135,36 +136,6 @@ struct FlameView {
     menu: Option<u32>,
     /// Key of the frame under the pointer, in the graph or in the tree.
     hovered: Option<u64>,
-}
-
-impl Default for FlameView {
-    fn default() -> Self {
-        FlameView {
-            measure: None,
-            by: 0,
-            root: 0,
-            shows_internals: false,
-            colour: 0,
-            shows_tree: false,
-            zoom: None,
-            hidden: HashSet::new(),
-            opened: HashSet::new(),
-            find: String::new(),
-            steps: 0,
-            at_match: None,
-            shows_match: false,
-            sort: Sort::new(Order::Total, true),
-            toggled: HashSet::new(),
-            rows: None,
-            toggles: 0,
-            built: Derived::default(),
-            found: Derived::default(),
-            asked: Derived::default(),
-            cleared: 0,
-            menu: None,
-            hovered: None,
-        }
-    }
 }
 
 fn compared(cx: &ViewContext<'_>) -> Option<Arc<Compared>> {

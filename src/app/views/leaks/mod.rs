@@ -44,7 +44,7 @@ pub const INFO: ViewInfo = ViewInfo {
         ("A, B", "Shift A and Shift B set them at the cursor; the list shows what was allocated after A and lives at B"),
         ("click", "select the stack in all views"),
     ],
-    create: || Box::new(LeaksView::default()),
+    create: || Box::new(LeaksView { survivors: Sort::new("bytes", true), ..LeaksView::default() }),
 };
 
 /// What grows, and the steps that were examined.
@@ -59,6 +59,7 @@ struct Found {
     grown: Vec<(Growth, StackCells)>,
 }
 
+#[derive(Default)]
 struct LeaksView {
     /// 0: growth over steps. 1: from A to B.
     show: usize,
@@ -70,14 +71,6 @@ struct LeaksView {
 }
 
 const SHOWS: [&str; 2] = ["growth over steps", "allocated after A, alive at B"];
-
-impl Default for LeaksView {
-    fn default() -> Self {
-        let (found, between) = (Derived::default(), Derived::default());
-        let (growth, survivors) = (Sort::new("", true), Sort::new("bytes", true));
-        LeaksView { show: 0, found, between, growth, survivors }
-    }
-}
 
 impl View for LeaksView {
     fn subtitle(&self, cx: &ViewContext<'_>) -> String {
@@ -258,7 +251,7 @@ impl LeaksView {
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
             let name = format!("Step {}", number(step));
-            Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0)).to_string()).show_at(
+            Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0))).show_at(
                 &response,
                 response.id.with("tip"),
                 at,

@@ -87,6 +87,7 @@ struct MeshKey {
     pixels_per_point: f32,
 }
 
+#[derive(Default)]
 struct SegmentMap {
     order: Order,
     /// `None` uses the default for the recording.
@@ -107,28 +108,6 @@ struct SegmentMap {
     is_hovering: bool,
     /// The target of the context menu.
     menu: Option<Item>,
-}
-
-impl Default for SegmentMap {
-    fn default() -> Self {
-        SegmentMap {
-            order: Order::default(),
-            span: None,
-            height: 0,
-            zoom: PanZoom::new(0.0, 1.0).with_least(1e-6),
-            fitted: 0,
-            scroll: 0.0,
-            picture: Derived::default(),
-            mesh: None,
-            legend: BlockLegend::default(),
-            search: String::new(),
-            search_failed: None,
-            shown_selection: None,
-            wants_scroll: false,
-            is_hovering: false,
-            menu: None,
-        }
-    }
 }
 
 impl View for SegmentMap {

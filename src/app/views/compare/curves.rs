@@ -325,10 +325,8 @@ pub(super) fn show(
     };
     up.grid_down(&mut batch, t, &y, plot);
     let inks = [t.text2, t.slot(0)];
-    let profile = |cells: &[Option<Cell>]| -> Vec<Option<PixelColumn>> {
-        let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-        cells.iter().map(|c| c.as_ref().map(of)).collect()
-    };
+    let profile =
+        |cells: &[Option<Cell>]| -> Vec<_> { cells.iter().map(|c| c.as_ref().map(|c| PixelColumn::of(c, &y))).collect() };
     batch.fill_under(&profile(&lines.cells[1]), plot.left(), plot.bottom(), Tokens::at(inks[1], 0.18));
     for which in 0..2 {
         batch.curve(&profile(&lines.cells[which]), plot.left(), 1.25, inks[which]);

@@ -241,8 +241,7 @@ impl Canvas<'_> {
                         _ => cut.push((x, x)),
                     }
                 }
-                let value = column.largest_hole.min(top) as f64;
-                Some(PixelColumn::from_values((value, value, value), |v| y.at(v)))
+                Some(PixelColumn::level(y.at(column.largest_hole.min(top) as f64)))
             })
             .collect();
         if p.key.axis == self.axis {

@@ -73,10 +73,7 @@ impl Canvas<'_> {
         if let Some(p) = picture.filter(|p| p.window.axis == self.window.axis) {
             let top = layout::strata_top(&p.reserved, &p.active, cap.map(|c| c.bytes));
             let y = Scale::vertical(0.0, top, rect.y_range());
-            let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
-                let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-                cells.iter().map(|c| Some(of(c))).collect()
-            };
+            let profile = |cells: &[Cell]| -> Vec<_> { cells.iter().map(|c| Some(PixelColumn::of(c, &y))).collect() };
             batch.fill_under(&profile(&p.reserved), rect.left(), rect.bottom(), t.s4);
             batch.fill_under(&profile(&p.active), rect.left(), rect.bottom(), t.other);
             if let Some(cells) = &p.matching {
@@ -137,16 +134,11 @@ impl Canvas<'_> {
         } else {
             self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Time", "");
         }
-        if rect.height() > 20.0
-            && let Some((first_us, _)) = device.events.time_range()
-        {
+        if rect.height() > 20.0 && device.events.has_time {
             let row = rect.with_max_y(strip.top() + 2.0);
             self.name(row, "Time", "");
-            let at = |value: f64| {
-                let event = shared::event_at(device, Axis::Event, value);
-                device.events.time_us.get(event as usize).map(|t| t - first_us)
-            };
-            let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?))).collect();
+            let at = |value: f64| self.data.since_start(shared::event_at(device, Axis::Event, value));
+            let times: Vec<(f32, i64)> = ticks.ticks.iter().filter_map(|(v, _)| Some((self.x.at(*v), at(*v)?.0))).collect();
             // Ticks with the same time share a label, since the last tick may lie beyond the last event.
             let gap = times.windows(2).map(|w| w[1].1 - w[0].1).filter(|gap| *gap > 0).min().unwrap_or(1);
             let is_again = |i: usize| i > 0 && times[i - 1].1 == times[i].1;
@@ -203,10 +195,8 @@ impl Canvas<'_> {
         self.byte_axis(rect, y, "Curves");
         let painter = self.within(rect);
         let sources = self.sources(&picture.window);
-        let profile = |cells: &[Cell]| -> Vec<Option<PixelColumn>> {
-            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
-            sources.iter().map(|s| s.and_then(|i| cells.get(i)).map(of)).collect()
-        };
+        let profile =
+            |cells: &[Cell]| -> Vec<_> { sources.iter().map(|s| Some(PixelColumn::of(cells.get((*s)?)?, y))).collect() };
         let (reserved, active, requested) = (profile(&picture.reserved), profile(&picture.active), profile(&picture.requested));
         // A query's curve is in the accent, which is blue too, so the other curves turn grey.
         let blue = if picture.matching.is_some() { t.text3 } else { t.slot(0) };
@@ -378,9 +368,8 @@ impl Canvas<'_> {
         let painter = self.within(rect);
         let mut batch = Batch::new(&painter);
         if let Some(picture) = picture.filter(|p| p.has_reserved) {
-            let of = |c: &Cell| PixelColumn::from_values((c.min as f64, c.max as f64, c.last as f64), |v| y.at(v));
             let sources = self.sources(&picture.window);
-            let reserved: Vec<_> = sources.iter().map(|s| s.and_then(|i| picture.reserved.get(i)).map(of)).collect();
+            let reserved: Vec<_> = sources.iter().map(|s| Some(PixelColumn::of(picture.reserved.get((*s)?)?, y))).collect();
             batch.curve(&reserved, rect.left(), 1.0, self.tokens.text1);
         }
         self.cap_line(&mut batch, rect, y, cap);

@@ -103,7 +103,7 @@ impl BlockLegend {
             let first = if is_ramp { 0 } else { shown };
             for (at, (part, bytes)) in (first..).zip(counts.beyond.stacks()) {
                 let (name, paint) = (without_stack(part), cx.tokens.beyond(part));
-                let tip = Tip::new(name).row("at the cursor", Bytes(bytes).to_string()).note(NO_BLOCKS);
+                let tip = Tip::new(name).row("at the cursor", Bytes(bytes)).note(NO_BLOCKS);
                 entries.insert(at, LegendEntry::new(Swatch::Fill(paint), name).value(sums.text(bytes)).tip(tip));
                 classes.insert(at, usize::MAX);
                 shown += 1;

@@ -31,8 +31,8 @@ impl Tip {
     }
 
     /// The colour of the class, before the title.
-    pub fn swatch(mut self, colour: Color32) -> Self {
-        self.swatch = Some(colour);
+    pub fn swatch(mut self, colour: impl Into<Option<Color32>>) -> Self {
+        self.swatch = colour.into();
         self
     }
 
@@ -41,14 +41,22 @@ impl Tip {
         self
     }
 
-    pub fn row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.rows.push((label.into(), value.into(), false));
+    pub fn row(mut self, label: impl Into<String>, value: impl ToString) -> Self {
+        self.rows.push((label.into(), value.to_string(), false));
         self
     }
 
+    /// A row for a value that may be unknown or say nothing.
+    pub fn row_if(self, label: impl Into<String>, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.row(label, value),
+            None => self,
+        }
+    }
+
     /// A label and a value in red, for the request that failed.
-    pub fn red_row(mut self, label: impl Into<String>, value: impl Into<String>) -> Self {
-        self.rows.push((label.into(), value.into(), true));
+    pub fn red_row(mut self, label: impl Into<String>, value: impl ToString) -> Self {
+        self.rows.push((label.into(), value.to_string(), true));
         self
     }
 

@@ -492,8 +492,8 @@ impl Canvas<'_> {
         let blocks = counted(node.count, "block", "blocks");
         tip = if self.built.compared.is_some() {
             let share = label::share;
-            tip.row(format!("at B, {blocks}"), Bytes(node.after).to_string())
-                .row("at A", Bytes(node.before).to_string())
+            tip.row(format!("at B, {blocks}"), Bytes(node.after))
+                .row("at A", Bytes(node.before))
                 .row("share of all at B", share(node.after, all.after))
                 .row("share of all at A", share(node.before, all.before))
         } else {

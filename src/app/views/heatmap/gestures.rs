@@ -288,7 +288,7 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
             if let Some((from, to)) = map.addresses_of(row) {
                 // Blocks are aligned to 512 bytes, so the addresses of a pixel's edges are rounded to that.
                 let to = to.checked_next_multiple_of(512).unwrap_or(to);
-                tip = tip.row("from", Address(from / 512 * 512).to_string()).row("to", Address(to).to_string());
+                tip = tip.row("from", Address(from / 512 * 512)).row("to", Address(to));
             }
             match under {
                 Some(under) => of_block(cx, tip, under),
@@ -304,22 +304,18 @@ fn tip(cx: &ViewContext<'_>, picture: &Picture, place: &Place, under: Option<Und
             Tip::new(format!("holes of {} to {}", Bytes(low), Bytes(low.saturating_mul(2))))
                 .width(280.0)
                 .row("holes", count(u64::from(number)))
-                .row("free in them", Bytes(bytes).to_string())
+                .row("free in them", Bytes(bytes))
         }
         _ => Tip::new(format!("Event {}", count(u64::from(place.event)))).width(280.0),
     };
     let Some(column) = picture.strip.get(place.column) else { return whole };
-    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole).to_string());
+    let mut tip = whole.row("largest hole then", Bytes(column.largest_hole));
     let holes = counted(u64::from(column.holes), "hole", "holes");
     tip = tip.row("free then", format!("{} in {holes}", Bytes(column.free)));
     if let Some(request) = picture.request {
-        tip = tip.red_row("failed request", Bytes(request).to_string());
+        tip = tip.red_row("failed request", Bytes(request));
     }
-    let event = count(u64::from(place.event));
-    match (events.time_range(), events.time_us.get(place.event as usize)) {
-        (Some((first, _)), Some(&t)) => tip.row("event", event).row("time", Micros(t - first).to_string()),
-        _ => tip.row("event", event),
-    }
+    tip.row("event", count(u64::from(place.event))).row_if("time", cx.data.since_start(place.event))
 }
 
 /// Adds the block or hole under the pointer to a tooltip.
@@ -332,7 +328,7 @@ fn of_block(cx: &ViewContext<'_>, tip: Tip, under: Under) -> Tip {
         }
         _ => tip.row("here, free", size),
     };
-    tip.row("which begins at", Address(under.address).to_string())
+    tip.row("which begins at", Address(under.address))
 }
 
 fn address_of(picture: &Picture, place: &Place) -> Option<u64> {

@@ -48,14 +48,11 @@ pub fn card(data: &DeviceData, state: &State, id: LifetimeId) -> Option<Card> {
 }
 
 fn sizes(data: &DeviceData, l: &Lifetime) -> Vec<Fact> {
-    let mut facts = vec![Fact::new("requested", Bytes(l.requested).to_string())];
+    let mut facts = vec![Fact::new("requested", Bytes(l.requested))];
     if !data.device().can_show.requested.is_known() {
-        return vec![
-            Fact::missing("requested", data.device().can_show.requested.why_not()),
-            Fact::new("block", Bytes(l.block).to_string()),
-        ];
+        return vec![Fact::missing("requested", data.device().can_show.requested.why_not()), Fact::new("block", Bytes(l.block))];
     }
-    facts.push(Fact::new("block", Bytes(l.block).to_string()));
+    facts.push(Fact::new("block", Bytes(l.block)));
     let lost = l.block.saturating_sub(l.requested);
     let exact = if data.tables.lifetimes.blocks_exact { "" } else { ", by the allocator's rules" };
     facts.push(Fact::new("rounding", format!("{}{exact}", Bytes(lost))));

@@ -36,8 +36,8 @@ pub struct Fact {
 }
 
 impl Fact {
-    pub fn new(label: &'static str, value: impl Into<String>) -> Self {
-        Fact { label, value: value.into(), ..Fact::default() }
+    pub fn new(label: &'static str, value: impl ToString) -> Self {
+        Fact { label, value: value.to_string(), ..Fact::default() }
     }
 
     /// A figure that the file lacks; `hint` says how to record it.
@@ -171,25 +171,17 @@ pub struct Card {
 
 pub use vramscope_core::diagnose::source_limits::NO_TIMES;
 
-pub fn since_start(data: &DeviceData, event: u32) -> Option<i64> {
-    let events = &data.device().events;
-    let (first, _) = events.time_range()?;
-    events.time_us.get(event as usize).map(|t| t - first)
-}
-
 /// `216.283 ms, event 27,584`.
 pub fn moment(data: &DeviceData, event: u32) -> String {
-    match since_start(data, event) {
-        Some(us) => format!("{}, event {}", Micros(us), count(u64::from(event))),
-        None => format!("event {}", count(u64::from(event))),
-    }
+    let event_text = format!("event {}", count(u64::from(event)));
+    data.since_start(event).map_or(event_text.clone(), |time| format!("{time}, {event_text}"))
 }
 
 /// The distance of two events: time when it was recorded, otherwise events.
 pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
     let events = vramscope_core::units::counted(u64::from(to.saturating_sub(from)), "event", "events");
-    match (since_start(data, from), since_start(data, to)) {
-        (Some(a), Some(b)) => format!("{}, {events}", Micros(b - a)),
+    match (data.since_start(from), data.since_start(to)) {
+        (Some(a), Some(b)) => format!("{}, {events}", Micros(b.0 - a.0)),
         _ => events,
     }
 }

@@ -429,8 +429,8 @@ fn held(ui: &mut Ui, cx: &ViewContext<'_>, card: &Card) {
         let tip = Tip::new(&h.name)
             .swatch(role_paint(h.role).colour(t))
             .row("role", h.role.words(h.is_probable))
-            .row("each", Bytes(h.each).to_string())
-            .row("together", Bytes(h.each * h.count).to_string());
+            .row("each", Bytes(h.each))
+            .row("together", Bytes(h.each * h.count));
         let tip = if h.tip.is_empty() { tip } else { tip.row("the first", h.tip.as_str()) };
         tip.note("Click selects the first of them.").show(&response);
     }

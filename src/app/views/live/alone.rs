@@ -75,7 +75,7 @@ impl SamplesAlone {
                 let pointed = band_under(&bands, plot.y.value(p.y));
                 let mut tip = tip(cx.tokens, &bands, pointed, us);
                 if let Some(mark) = nearest(&named, p.x).and_then(|mark| track.marks.get(mark)) {
-                    tip = tip.row("the line", mark.text.to_string());
+                    tip = tip.row("the line", &mark.text);
                 }
                 tip.show_at(&response, response.id.with("tip"), p);
             }
@@ -108,21 +108,13 @@ pub(in crate::app::views) fn entries(t: &Tokens, bands: &Bands) -> Vec<LegendEnt
 /// The tooltip of an instant, with the band under the pointer first.
 pub(in crate::app::views) fn tip(t: &Tokens, bands: &Bands, pointed: Option<Band>, time_us: i64) -> Tip {
     let mut tip = match pointed {
-        Some(b) => {
-            let tip = Tip::new(format!("{}, {}", b.name(), Bytes(b.bytes(bands))));
-            match colour(b, t) {
-                Some(c) => tip.swatch(c),
-                None => tip,
-            }
-        }
+        Some(b) => Tip::new(format!("{}, {}", b.name(), Bytes(b.bytes(bands)))).swatch(colour(b, t)),
         None => Tip::new(format!("{} free on the device", Bytes(bands.free))),
     };
     for band in Band::ALL.into_iter().filter(|b| Some(*b) != pointed && b.bytes(bands) > 0) {
-        tip = tip.row(band.name(), Bytes(band.bytes(bands)).to_string());
+        tip = tip.row(band.name(), Bytes(band.bytes(bands)));
     }
-    tip = tip.row("used", Bytes(bands.used()).to_string());
-    if pointed.is_some() {
-        tip = tip.row("free", Bytes(bands.free).to_string());
-    }
-    tip.row("time", format!("{} UTC", time_of_day(time_us)))
+    tip.row("used", Bytes(bands.used()))
+        .row_if("free", pointed.map(|_| Bytes(bands.free)))
+        .row("time", format!("{} UTC", time_of_day(time_us)))
 }

@@ -60,7 +60,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         role_row(ui, response.rect, row, ink);
         let tip = Tip::new(row.name)
             .swatch(role_paint(row.role).colour(t))
-            .row("bytes", Bytes(row.bytes).to_string())
+            .row("bytes", Bytes(row.bytes))
             .row("share", format!("{} %", row.share))
             .row("blocks", count(row.count))
             .note(about(row));

@@ -81,10 +81,9 @@ impl Canvas<'_> {
 
     /// An event as the axis counts it: its number, or the time since the first event.
     fn place_text(&self, event: u32) -> String {
-        let events = &self.data.device().events;
-        match (self.window.axis, events.time_range(), events.time_us.get(event as usize)) {
-            (Axis::Time, Some((first, _)), Some(&t)) => self.time_text((t - first) as f64),
-            _ => count(u64::from(event)),
+        match self.data.since_start(event).filter(|_| self.window.axis == Axis::Time) {
+            Some(time) => self.time_text(time.0 as f64),
+            None => count(u64::from(event)),
         }
     }
 

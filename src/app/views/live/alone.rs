@@ -8,7 +8,7 @@ use super::paint::{Plot, colour};
 use crate::app::state::Action;
 use crate::app::theme::Tokens;
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Gesture, Intent, LegendEntry, PanZoom, Scale, Swatch, Tip, legend_row};
+use crate::app::widgets::{Gesture, Intent, LegendEntry, PanZoom, Scale, Swatch, Tip, legend_row, pane};
 use vramscope_core::model::{Bands, LiveTrack};
 use vramscope_core::units::{Bytes, time_of_day};
 
@@ -81,7 +81,7 @@ impl SamplesAlone {
             }
         }
         let row = pane.with_min_y(pane.bottom() - 26.0);
-        let mut child = ui.new_child(egui::UiBuilder::new().id_salt("samples legend").max_rect(row));
+        let mut child = pane::child(ui, row, "samples legend");
         let when = at_us.map_or_else(|| "at the end".to_owned(), |us| format!("at {} UTC", time_of_day(us)));
         let _ = legend_row(&mut child, "", 16.0, &entries(cx.tokens, &shown), &when);
     }

@@ -36,8 +36,8 @@ pub(in crate::app::views) fn shown<'a>(cx: &ViewContext<'a>) -> Option<(&'a Samp
     match cx.shared.instant_us {
         Some(us) => sample_at(samples, us).map(|i| (&samples[i], format!("{} UTC", time_of_day(us)))),
         None => {
-            let is_running = cx.shared.live.as_ref().is_some_and(|l| !l.is_over);
-            samples.last().map(|s| (s, if is_running { "now" } else { "at the end" }.to_owned()))
+            let when = if super::running(cx).is_some() { "now" } else { "at the end" };
+            samples.last().map(|s| (s, when.to_owned()))
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::ViewKind;
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Batch, CodeWell, Cut, label, padded, section, term};
+use crate::app::widgets::{Batch, CodeWell, Cut, label, padded, pane, section, term};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::ByRole;
 use vramscope_core::diagnose::accounting::{Part, Waterfall, account};
@@ -122,10 +122,8 @@ impl View for Accounting {
             self.by_role(ui, cx, state.event, &waterfall, sizes, roomy);
             if let Some(missing) = waterfall.not_in_file() {
                 ui.add_space(6.0);
-                padded(ui, |ui| {
-                    let text = format!("{missing} A watched process, or {} beside it, shows them.", cx.words().tool);
-                    label::paragraph(ui, &text, Type::Body, t.text3);
-                });
+                let text = format!("{missing} A watched process, or {} beside it, shows them.", cx.words().tool);
+                pane::note(ui, &text, Type::Body, t.text3);
             }
             self.counters.ui(ui, cx);
             ui.add_space(12.0);
@@ -252,7 +250,7 @@ fn by_samples(ui: &mut Ui, cx: &ViewContext<'_>) {
         card_rows(ui, cx, sample);
         ui.add_space(8.0);
         let note = "By NVML and PyTorch's own counters. Click in the timeline to account for another instant.";
-        crate::app::widgets::pane::padded(ui, |ui| label::paragraph(ui, note, Type::Caption, cx.tokens.text3));
+        pane::note(ui, note, Type::Caption, cx.tokens.text3);
         ui.add_space(12.0);
     });
 }

@@ -8,7 +8,7 @@ use crate::app::data::device::holds;
 use crate::app::state::{Action, ViewKind};
 use crate::app::theme::Type;
 use crate::app::theme::visuals::{PAD_PANE, ROW_DENSE};
-use crate::app::widgets::{Cut, ListRow, key_value, label, padded, section};
+use crate::app::widgets::{Cut, ListRow, key_value, label, pane, section};
 use vramscope_core::diagnose::source_limits::allocator_name;
 use vramscope_core::units::{Bytes, Micros, count, counted};
 
@@ -128,7 +128,7 @@ fn recorded(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, if never_ran { "Predicted, never ran" } else { "Recorded" }, "", false);
     if never_ran {
         let words = "This run was never made: its requests follow from recordings of the program, and its figures from a model of the allocator.";
-        padded(ui, |ui| label::paragraph(ui, words, Type::Body, cx.tokens.amber));
+        pane::note(ui, words, Type::Body, cx.tokens.amber);
     }
     // A watch that is still running has no file yet.
     if cx.data.recording.source.bytes > 0 {
@@ -173,7 +173,7 @@ fn added(ui: &mut Ui, cx: &ViewContext<'_>) {
     section(ui, "Added", "", false);
     let counters = recording.stats.iter().map(|(name, stats)| format!("{name}: {} in Accounting.", stats.kind.name()));
     for sentence in recording.added.iter().map(|a| a.sentence.clone()).chain(counters) {
-        padded(ui, |ui| label::paragraph(ui, &sentence, Type::Body, cx.tokens.text2));
+        pane::note(ui, &sentence, Type::Body, cx.tokens.text2);
         ui.add_space(4.0);
     }
 }

@@ -1,6 +1,7 @@
 //! Rows: key and value, term and definition, selectable list rows.
 
 use super::cut::Cut;
+use super::icons::Icon;
 use super::label;
 use crate::app::theme::visuals::{PAD_PANE, PAD_ROW, ROW};
 use crate::app::theme::{Tokens, Type};
@@ -39,6 +40,19 @@ fn sensed<T: ToString>(ui: &mut Ui, height: f32, sense: Sense, role: Role, name:
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), height), sense);
     response.widget_info(|| WidgetInfo::labeled(role, true, name()));
     (rect, response)
+}
+
+/// A row that opens or folds what it names, `pad` points from both sides. Returns whether it was clicked.
+pub fn fold(ui: &mut Ui, text: &str, pad: f32) -> bool {
+    let t = Tokens::of(ui);
+    let (rect, response) = clicked(ui, 20.0, Role::Button, || text);
+    let ink = if response.hovered() { t.text1 } else { t.text3 };
+    let inner = rect.shrink2(vec2(pad, 0.0));
+    Icon::ChevronRight.paint(ui.painter(), rect.middle(inner.left() + 4.0), 12.0, ink);
+    let room = inner.with_min_x(inner.left() + 20.0);
+    label::text_in(ui.painter(), room, text, Type::Body, ink);
+    let is_cut = label::width(ui.painter(), text, Type::Body) > room.width();
+    if is_cut { response.on_hover_text(text) } else { response }.clicked()
 }
 
 /// Paints a list row's background: its fill, and a 3 px edge at its left.

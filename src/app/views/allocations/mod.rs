@@ -86,12 +86,11 @@ impl View for Allocations {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.tables.lifetimes.is_empty() {
-            empty_state(
+            return empty_state(
                 ui,
                 "This recording has no allocations. This line, before the work begins, records them:",
                 Some(&cx.words().say(vramscope_core::diagnose::limits::RECORD)),
             );
-            return;
         }
         self.query_ui(ui, cx);
         let whole = ui.available_rect_before_wrap();
@@ -226,8 +225,7 @@ impl Allocations {
         let steps = steps.value.filter(|s| !s.is_empty());
         if rows.is_empty() {
             let why = cx.shared.query.as_ref().map(|asked| self.words.why_none(cx, &asked.query, Asked::Allocations));
-            empty_state(ui, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
-            return;
+            return empty_state(ui, &format!("No allocation passes this query. {}", why.unwrap_or_default()), None);
         }
         let reveal = self.follow(cx, rows);
         let first = self.seen.start;

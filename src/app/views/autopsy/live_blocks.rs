@@ -50,8 +50,7 @@ fn columns<'a>(ui: &Ui, title: &'a str, total: u64, sizes: &[u64]) -> Vec<Column
 pub(super) fn by_stack(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case) {
     let found = case.top_live();
     if found.is_empty() {
-        pane::empty_state(ui, "Nothing was live at that instant.", None);
-        return;
+        return pane::empty_state(ui, "Nothing was live at that instant.", None);
     }
     let line = |i: usize| {
         let l = found.get(i)?;
@@ -171,15 +170,13 @@ pub(super) fn held_by_role(
 
 pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut Derived<(u32, Identity), ByRole>) {
     let Some(held) = held_by_role(cx, case, held) else {
-        pane::progress_line(ui, ui.max_rect(), None);
-        return;
+        return pane::progress_line(ui, ui.max_rect(), None);
     };
     let total: u64 = held.iter().map(|c| c.bytes).sum();
     let mut rows: Vec<Role> = Role::ALL.into_iter().filter(|c| held[c.index()].count > 0).collect();
     rows.sort_by_key(|c| std::cmp::Reverse(held[c.index()].bytes));
     if rows.is_empty() {
-        pane::empty_state(ui, "Nothing was live at that instant.", None);
-        return;
+        return pane::empty_state(ui, "Nothing was live at that instant.", None);
     }
     let sizes: Vec<u64> = rows.iter().map(|c| held[c.index()].bytes).collect();
     let columns = columns(ui, "role", total, &sizes);
@@ -194,7 +191,7 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
         }
         if let Some(sentence) = cx.roles.and_then(|c| c.changed.rules_sentence()) {
             ui.add_space(8.0);
-            pane::padded(ui, |ui| label::paragraph(ui, &sentence, Type::Caption, cx.tokens.text3));
+            pane::note(ui, &sentence, Type::Caption, cx.tokens.text3);
         }
         if rows == [Role::Unknown] {
             let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());

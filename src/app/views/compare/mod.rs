@@ -88,12 +88,10 @@ impl View for CompareView {
                 return;
             }
             Outcome::Failed(sentence) => {
-                pane::empty_state(ui, &sentence, None);
-                return;
+                return pane::empty_state(ui, &sentence, None);
             }
             Outcome::Loading(share) => {
-                pane::progress_line(ui, pane_rect, share);
-                return;
+                return pane::progress_line(ui, pane_rect, share);
             }
             Outcome::Ready(compared, is_fresh) => {
                 self.has_proposed = true;
@@ -140,21 +138,17 @@ impl CompareView {
         let events = cx.data.device().events.len() as u32;
         if events == 0 && !cx.data.device().samples.is_empty() {
             let sentence = "A watch has samples and no blocks. Choose a recording for A above to compare two of them.";
-            pane::empty_state(ui, sentence, None);
-            return;
+            return pane::empty_state(ui, sentence, None);
         }
         if events == 0 {
-            cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
-            return;
+            return cx.without_history(ui, "This recording has only the state at its end. Choose another recording for A above to compare it with, or record the history:");
         }
         let Some(table) = cx.comparing.steps(&cx.here()) else {
-            pane::progress_line(ui, ui.max_rect(), None);
-            return;
+            return pane::progress_line(ui, ui.max_rect(), None);
         };
         let Some(pair) = suggest(&table, events, cx.data.last_oom(), cx.data.tables.curves.peak_event()) else {
             let sentence = "This recording has a single event, so it has no two instants. Choose another recording for A above.";
-            pane::empty_state(ui, sentence, None);
-            return;
+            return pane::empty_state(ui, sentence, None);
         };
         let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
         if !self.has_proposed && is_untouched {

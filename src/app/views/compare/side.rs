@@ -32,7 +32,7 @@ pub(super) fn show(ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>, 
         }
         if let Some(why) = why {
             let text = format!("A and B, chosen for you: {why}.");
-            let said = ui.scope(|ui| pane::padded(ui, |ui| label::paragraph(ui, &text, Type::Caption, cx.tokens.text3)));
+            let said = ui.scope(|ui| pane::note(ui, &text, Type::Caption, cx.tokens.text3));
             said.response
                 .on_hover_text("Drag their flags in the timeline, choose above, or press Shift A and Shift B at the cursor.");
             ui.add_space(6.0);
@@ -83,7 +83,7 @@ fn headline(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     if label::width(ui.painter(), &beside, Type::Body) <= room.width() {
         label::text_in(ui.painter(), room.translate(vec2(0.0, 2.0)), &beside, Type::Body, t.text2);
     } else {
-        pane::padded(ui, |ui| label::paragraph(ui, &beside, Type::Body, t.text2));
+        pane::note(ui, &beside, Type::Body, t.text2);
     }
     ui.add_space(6.0);
 }

@@ -26,8 +26,7 @@ impl CompareView {
     pub(super) fn table(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, compared: &Arc<Compared>) {
         let t = cx.tokens;
         if compared.groups.is_empty() {
-            pane::empty_state(ui, "Nothing is live at A or at B.", None);
-            return;
+            return pane::empty_state(ui, "Nothing is live at A or at B.", None);
         }
         let asked = cx.comparing.asked(&cx.here(), compared);
         let is_lit = |g: &Group| asked.as_ref().is_none_or(|a| g.rows.iter().any(|&r| a.is_of(&compared.diff.rows[r as usize])));

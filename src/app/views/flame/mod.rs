@@ -366,16 +366,14 @@ impl View for FlameView {
         let Some(built) = built else { return };
         let flame = &built.flame;
         if flame.nodes[0].total == 0 {
-            pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
-            return;
+            return pane::empty_state(ui, "Nothing is live here. Move the cursor, or choose another measure above.", None);
         }
         if flame.nodes.len() == 2 && flame.nodes[1].what == What::NoStack(StackId::NONE) {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "No call stacks were recorded, so there is nothing to tell apart. They are recorded with:",
                 Some(&cx.words().say(vramscope_core::diagnose::source_limits::records_stacks(&cx.data.recording))),
             );
-            return;
         }
         let found = self.search(cx, &built);
         if let Some(found) = found.as_deref().filter(|_| self.steps != 0) {

@@ -126,19 +126,17 @@ impl View for HeatmapView {
             self.addresses = None;
         }
         if device.events.is_empty() && !device.bands.is_empty() {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "This memory timeline holds sums by category, not where memory lies. A snapshot does:",
                 Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
             );
-            return;
         }
         if device.events.is_empty() {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see fragmentation over time:",
             );
-            return;
         }
         // Size classes are labelled with units and need more room.
         let labels = if self.mode == Mode::HoleSizes { 62.0 } else { 48.0 };
@@ -150,30 +148,29 @@ impl View for HeatmapView {
             format!("Fragmentation, {}", self.mode.name())
         });
         let Some(picture) = self.picture(ui, cx, &areas) else {
-            pane::progress_line(ui, pane_rect, None);
-            return;
+            return pane::progress_line(ui, pane_rect, None);
         };
         if picture.is_empty() && picture.key.only.is_some() {
-            pane::empty_state(
+            return pane::empty_state(
                 ui,
                 "No segment for these requests was reserved in this part of the recording. Choose all segments above.",
                 None,
             );
-            return;
         }
         if picture.is_empty() {
             if cx.data.recording.source.format == vramscope_core::model::Format::RmmLog {
                 let sentence = format!("{} So what was free inside them is unknown.", why_no_segments(cx.data.device()));
-                pane::empty_state(ui, &sentence, None);
-                return;
+                return pane::empty_state(ui, &sentence, None);
             }
             if cx.data.device().id.kind == vramscope_core::model::DeviceKind::Cpu {
-                pane::empty_state(ui, why_no_segments(cx.data.device()), None);
-                return;
+                return pane::empty_state(ui, why_no_segments(cx.data.device()), None);
             }
             let sentence = "This part of the recording has no segment of this device. A snapshot has them all:";
-            pane::empty_state(ui, sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
-            return;
+            return pane::empty_state(
+                ui,
+                sentence,
+                Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
+            );
         }
         let painter = ui.painter_at(pane_rect);
         let (low, high) = match &picture.map {

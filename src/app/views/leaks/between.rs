@@ -62,8 +62,7 @@ impl LeaksView {
         });
         pane::rule(ui);
         if found.rows.is_empty() {
-            pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
-            return;
+            return pane::empty_state(ui, "Everything that was allocated after A had been freed by B.", None);
         }
         self.table(ui, cx, &found);
     }

@@ -94,8 +94,10 @@ impl View for LeaksView {
 
     fn ui(&mut self, ui: &mut Ui, cx: &ViewContext<'_>) {
         if cx.data.device().events.is_empty() {
-            cx.without_history(ui, "This recording has no events, so what was allocated when is not known. Record the history:");
-            return;
+            return cx.without_history(
+                ui,
+                "This recording has no events, so what was allocated when is not known. Record the history:",
+            );
         }
         let data = Arc::clone(cx.data);
         let shown = self.found.get(cx.jobs, "leaks", &cx.data.device().events.len(), move |_| {
@@ -122,8 +124,7 @@ impl View for LeaksView {
             let healthy =
                 no_growth(cx.data.device(), &cx.data.tables, cx.data.steps()).map_or(String::new(), |said| format!("{said}. "));
             let sentence = format!("{healthy}{why} Or choose \u{201c}allocated after A, alive at B\u{201d} above.");
-            pane::empty_state(ui, &sentence, None);
-            return;
+            return pane::empty_state(ui, &sentence, None);
         }
         self.verdict(ui, cx, &found);
         self.floors_ui(ui, cx, &found);
@@ -272,14 +273,12 @@ impl LeaksView {
             let (step, steps) = ("step", "steps");
             // Placed right below the picture that it explains.
             ui.add_space(10.0);
-            pane::padded(ui, |ui| {
-                let text = if found.saw.is_some() {
-                    "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
-                } else {
-                    format!("Past the first {steps} nothing that a {step} allocates lives at the end.")
-                };
-                label::paragraph(ui, &text, Type::Body, t.text2);
-            });
+            let text = if found.saw.is_some() {
+                "What waits for the collector is freed in the end: nothing of it lives on.".to_owned()
+            } else {
+                format!("Past the first {steps} nothing that a {step} allocates lives at the end.")
+            };
+            pane::note(ui, &text, Type::Body, t.text2);
             return;
         }
         let g = &found.grown;

@@ -132,12 +132,10 @@ impl View for SegmentMap {
                 false => cx.data.recording.addresses().why_not(),
             };
             if allocator_name(&cx.data.recording) != "PyTorch" {
-                empty_state(ui, &format!("{why} So there is no map to draw."), None);
-                return;
+                return empty_state(ui, &format!("{why} So there is no map to draw."), None);
             }
             let sentence = format!("{why} So there is no map to draw. A memory snapshot has addresses:");
-            empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
-            return;
+            return empty_state(ui, &sentence, Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")));
         }
         if state.blocks.is_empty() && state.segments.is_empty() {
             nothing(ui, cx);

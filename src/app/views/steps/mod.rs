@@ -81,8 +81,7 @@ impl View for StepsView {
             } else {
                 NO_STEPS
             };
-            pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
-            return;
+            return pane::empty_state(ui, sentence, Some(&cx.words().say(line)));
         }
         self.summary(ui, cx, &found);
         self.table(ui, cx, &found);

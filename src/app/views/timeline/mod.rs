@@ -229,11 +229,10 @@ impl View for Timeline {
             return;
         }
         if device.events.is_empty() {
-            cx.without_history(
+            return cx.without_history(
                 ui,
                 "This recording has no events, only the state at its end. Record the history to see memory over time:",
             );
-            return;
         }
         let data = Arc::clone(cx.data);
         let marks = self.marks.get(cx.jobs, "marks", &(), move |_| Some(Marks::of(&data))).value;

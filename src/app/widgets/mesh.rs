@@ -5,6 +5,7 @@
 //! outlines) into one batch in this order, or into one batch each.
 
 use super::viewport::Scale;
+use crate::app::theme::Tokens;
 use egui::{Color32, Mesh, Painter, Pos2, Rangef, Rect, Shape, pos2};
 use vramscope_core::tables::Cell;
 
@@ -327,6 +328,14 @@ impl Batch {
     pub fn into_shape(self) -> Shape {
         Shape::mesh(self.mesh)
     }
+}
+
+/// The box that a right drag draws, to zoom to it.
+pub fn paint_zoom_box(painter: &Painter, tokens: &Tokens, area: Rect) {
+    let mut batch = Batch::new(painter);
+    batch.rect(area, Tokens::at(tokens.accent, 0.13));
+    batch.outline(area, 1.0, tokens.accent);
+    batch.paint(painter);
 }
 
 /// Dashes within a range, on a grid that starts at 0.

@@ -39,7 +39,7 @@ pub use field::Field;
 pub use how::{how_to_record, record_links, recorded_by};
 pub use icons::{Icon, paint_logo};
 pub use legend::{LegendEntry, legend_row, paint_ramp};
-pub use mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn};
+pub use mesh::{Batch, DASH_LIMIT, DASH_MARKER, PixelColumn, paint_zoom_box};
 pub use pane::{PaneHeader, empty_state, empty_with, explanation, padded, progress_line, rule, section};
 pub use row::{KeyValue, ListRow, key_value, told_at};
 pub use rows::RowList;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, pos2, vec2};
+use egui::{CursorIcon, Pos2, Rangef, Rect, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
@@ -10,7 +10,8 @@ use crate::app::data::device::DeviceData;
 use crate::app::state::{Action, Command, Item, ViewKind};
 use crate::app::views::ViewContext;
 use crate::app::views::stack_cells::StackCells;
-use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, told_at};
+use crate::app::widgets::{Cut, Gesture, Intent, PanZoom, Tip, box_within, menu_entry, paint_zoom_box, told_at};
+use vramscope_core::diagnose::heatmap::Heatmap;
 use vramscope_core::tables::NO_EVENT;
 use vramscope_core::units::{Address, Bytes, Micros, count, counted};
 
@@ -81,7 +82,8 @@ impl HeatmapView {
             Some(Intent::Select { from, to, done }) => {
                 let (a, b) = (event_at(from), event_at(to));
                 if !done {
-                    canvas.choosing(from.x, to.x);
+                    let all = canvas.areas.canvas();
+                    canvas.choosing(all, all.across(from.x.min(to.x), from.x.max(to.x)));
                 } else if (from.x - to.x).abs() >= 3.0 {
                     cx.actions.send(Action::SetRange(Some((a.min(b), a.max(b)))));
                 }
@@ -102,19 +104,13 @@ impl HeatmapView {
         let all = if has_addresses { map } else { canvas.areas.canvas() };
         let Some(area) = box_within(from, if has_addresses { to } else { pos2(to.x, from.y) }, all) else { return };
         if !done {
-            canvas.zoom_box(area);
-            return;
+            return paint_zoom_box(&canvas.painter.with_clip_rect(canvas.areas.canvas()), cx.tokens, area);
         }
         if area.width() < all.width() {
             cx.actions.send(Action::SetWindow(canvas.x.value(area.left()), canvas.x.value(area.right())));
         }
-        if let Map::Addresses(addresses) = &canvas.picture.map
-            && has_addresses
-            && area.height() < map.height()
-        {
-            let mut bytes = PanZoom::new(0.0, addresses.total as f64).with_least(LEAST_BYTES);
-            bytes.show(canvas.y.value(area.top()), canvas.y.value(area.bottom()));
-            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+        if has_addresses && area.height() < map.height() {
+            self.show_between(canvas, area.top(), area.bottom());
         }
     }
 
@@ -131,19 +127,29 @@ impl HeatmapView {
             other => other,
         };
         if bytes.apply(&intent, &canvas.y, true) {
-            self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+            self.show_offsets(map, &bytes);
         }
     }
 
-    fn show_offsets(&mut self, picture: &Picture, (from, to): (f64, f64), is_all: bool) {
-        let Map::Addresses(map) = &picture.map else { return };
+    /// Zooms to the addresses between two heights on the screen.
+    fn show_between(&mut self, canvas: &paint::Canvas<'_>, top: f32, bottom: f32) {
+        let Map::Addresses(map) = &canvas.picture.map else { return };
+        let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
+        bytes.show(canvas.y.value(top), canvas.y.value(bottom));
+        self.show_offsets(map, &bytes);
+    }
+
+    fn show_offsets(&mut self, map: &Heatmap, offsets: &PanZoom) {
+        let (from, to) = offsets.visible();
         let range = map.address_at(from.max(0.0) as u64).zip(map.address_at(to.max(0.0) as u64));
-        self.addresses = range.filter(|_| !is_all);
+        self.addresses = range.filter(|_| !offsets.is_fit());
     }
 
     /// Gestures on the address labels: a drag zooms to its span, a double click shows all.
     pub(super) fn address_axis(&mut self, ui: &Ui, canvas: &paint::Canvas<'_>) {
-        let Map::Addresses(map) = &canvas.picture.map else { return };
+        if !matches!(canvas.picture.map, Map::Addresses(_)) {
+            return;
+        }
         let area = canvas.areas.map;
         let labels = area.across(canvas.painter.clip_rect().left(), area.left());
         let response = told_at(ui, labels, "heatmap addresses", Sense::click_and_drag(), Role::Slider, || "Addresses shown");
@@ -155,12 +161,10 @@ impl HeatmapView {
             if response.drag_stopped() {
                 self.choosing = None;
                 if (from - to).abs() >= 3.0 {
-                    let mut bytes = PanZoom::new(0.0, map.total as f64).with_least(LEAST_BYTES);
-                    bytes.show(canvas.y.value(from), canvas.y.value(to));
-                    self.show_offsets(canvas.picture, bytes.visible(), bytes.is_fit());
+                    self.show_between(canvas, from, to);
                 }
             } else {
-                canvas.choosing_addresses(from, to);
+                canvas.choosing(area, Rect::from_x_y_ranges(area.x_range(), Rangef::new(from.min(to), from.max(to))));
             }
         }
         if response.double_clicked() {
@@ -224,7 +228,7 @@ impl HeatmapView {
                 Some(segment) => {
                     if let Map::Addresses(map) = &canvas.picture.map {
                         let (from, to) = map.range_of(segment.address, segment.address + segment.size);
-                        self.show_offsets(canvas.picture, (from as f64, to as f64), false);
+                        self.addresses = map.address_at(from).zip(map.address_at(to));
                     }
                 }
             }

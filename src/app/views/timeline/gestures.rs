@@ -9,7 +9,7 @@ use super::under::{Scene, Under};
 use super::{BeforeBox, Grip, MenuTarget, Timeline};
 use crate::app::state::{Action, Axis, Command, Item, TrackLayout, shared};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within, told_at};
+use crate::app::widgets::{BOX_LEAST, Cut, Gesture, Intent, PanZoom, Scale, box_within, paint_zoom_box, told_at};
 
 impl Timeline {
     pub(super) fn gestures(&mut self, ui: &Ui, cx: &ViewContext<'_>, scene: &Scene<'_>, response: &Response, top: f64) {
@@ -265,7 +265,7 @@ impl Timeline {
                     show(x.value(left), x.value(right));
                 } else if right - left >= BOX_LEAST {
                     let drawn = Rect::from_x_y_ranges(egui::Rangef::new(left, right), rect.y_range());
-                    super::overlay::paint_box(&ui.painter_at(rect), cx.tokens, drawn);
+                    paint_zoom_box(&ui.painter_at(rect), cx.tokens, drawn);
                 }
             }
             Some(Intent::DoubleClick(_)) => cx.actions.run(Command::ZoomFit),

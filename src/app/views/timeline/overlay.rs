@@ -8,7 +8,7 @@ use super::picture::{StrataPicture, Window};
 use super::place::{AxisMarks, ValueChip};
 use crate::app::state::{Axis, Item, SharedViewState, events_of_range, shared};
 use crate::app::theme::{Tokens, Type};
-use crate::app::widgets::{Batch, Cut, DASH_MARKER, PixelColumn, Scale, Term, chip};
+use crate::app::widgets::{Batch, Cut, DASH_MARKER, PixelColumn, Scale, Term, chip, paint_zoom_box};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, Quantity};
 use vramscope_core::units::{Bytes, counted};
 
@@ -123,7 +123,7 @@ impl Canvas<'_> {
     /// Draws a zoom box, labelled with the part of the axis and of the bytes that it would show.
     pub fn zoom_box(&self, area: Rect, time: Option<(f64, f64)>, bytes: Option<(f64, f64)>) {
         let painter = self.within(self.tracks.canvas());
-        paint_box(&painter, self.tokens, area);
+        paint_zoom_box(&painter, self.tokens, area);
         let mut figures = Vec::new();
         if let Some((from, to)) = time {
             let events = shared::events_within(self.data.device(), self.window.axis, from, to);
@@ -428,13 +428,6 @@ fn outlined(drawn: &[Option<(f32, f32)>], pixel: f32, is_selected: bool) -> (Vec
     };
     let line = |e: &Option<(f32, f32)>| e.filter(|e| is_line(*e)).map(|(top, bottom)| f32::midpoint(top, bottom));
     (drawn.iter().map(outline).collect(), drawn.iter().map(line).collect())
-}
-
-pub(super) fn paint_box(painter: &egui::Painter, tokens: &Tokens, area: Rect) {
-    let mut batch = Batch::new(painter);
-    batch.rect(area, Tokens::at(tokens.accent, 0.13));
-    batch.outline(area, 1.0, tokens.accent);
-    batch.paint(painter);
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl QueryWords {
             let scope = Scope { cursor, markers, ..data.scope(&query, roles.as_deref()) };
             query.why_none(&scope, asked, progress).ok().map(|sentences| sentences.join(" "))
         });
-        shown.value.filter(|_| shown.is_fresh).map_or_else(String::new, |said| said.as_str().to_owned())
+        shown.fresh().map_or_else(String::new, |said| said.as_str().to_owned())
     }
 
     fn examples(&mut self, cx: &ViewContext<'_>) -> Option<Arc<Vec<Example>>> {

@@ -6,8 +6,11 @@ use super::how::recorded_by;
 use super::icons::Icon;
 use super::label;
 use super::row;
+use crate::app::jobs::Shown;
 use crate::app::theme::visuals::{HEADER_HEIGHT, PAD_PANE, PAD_ROW};
 use crate::app::theme::{Tokens, Type};
+use std::sync::Arc;
+
 use egui::{Align, AsIdSalt, Color32, Layout, Popup, PopupCloseBehavior, Rect, Response, Role, Stroke, Ui, UiBuilder, vec2};
 
 pub struct PaneHeader<'a> {
@@ -207,6 +210,14 @@ pub fn progress_line(ui: &Ui, rect: Rect, share: Option<f32>) {
             ui.painter().rect_filled(line, 0, Tokens::at(t.accent, 0.5));
         }
     }
+}
+
+/// The newest value of a job, with a progress line over the pane while a newer one is computed.
+pub fn newest<T>(ui: &Ui, shown: Shown<T>) -> Option<Arc<T>> {
+    if !shown.is_fresh {
+        progress_line(ui, ui.max_rect(), shown.fraction);
+    }
+    shown.value
 }
 
 /// Replaces a picture when there is nothing to draw: one sentence about what is missing, the line of code that would record it, and

@@ -291,7 +291,7 @@ impl Allocations {
             let seen = rows.get(seen)?;
             Some(seen.iter().map(|&row| data.tables.lifetimes.generation(data.device(), LifetimeId(row))).collect())
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 

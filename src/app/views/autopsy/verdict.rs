@@ -14,15 +14,15 @@ use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::views::plan_link::plan_link;
 use crate::app::widgets::{
-    CodeWell, Cut, Field, Icon, KeyValue, PaneHeader, external_link, icon_button, label, padded, recorded_by, row, section, term,
+    CodeWell, Cut, Field, Icon, KeyValue, PaneHeader, Push, external_link, icon_button, label, padded, recorded_by, row, section,
+    term,
 };
 use vramscope_core::anatomy::Composition;
 use vramscope_core::diagnose::oom::{
     Advice, Autopsy, Closest, Failure, Helped, RoomFrom, Support, advice, best_advice, what_to_make_smaller,
 };
 use vramscope_core::model::{SizeClass, StackId};
-use vramscope_core::tables::Quantity;
-use vramscope_core::tables::{frame_text, user_frame};
+use vramscope_core::tables::{NO_EVENT, Quantity, frame_text, user_frame};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 /// The line of code that records the next failure.
@@ -40,9 +40,7 @@ impl AutopsyView {
             ui.spacing_mut().item_spacing = vec2(0.0, 0.0);
             match &case.kind {
                 CaseKind::Failure(a) => {
-                    headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
-                    requested_at(ui, cx, a.stack);
-                    padded(ui, |ui| plan_link(ui, cx));
+                    what_failed(ui, cx, a, events);
                     holders(ui, a);
                     if !smaller.is_empty() {
                         // When memory itself is short, the answer is what to make smaller.
@@ -103,9 +101,7 @@ impl AutopsyView {
         let smaller = smaller.as_deref().map_or(&[][..], Vec::as_slice);
         match &case.kind {
             CaseKind::Failure(a) => {
-                headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
-                requested_at(ui, cx, a.stack);
-                padded(ui, |ui| plan_link(ui, cx));
+                what_failed(ui, cx, a, events);
                 try_first(ui, cx, a, ready, smaller);
                 holders(ui, a);
             }
@@ -141,7 +137,7 @@ impl AutopsyView {
                 Failure { recording: &data.recording, device: data.device(), tables: &data.tables, roles: &roles, autopsy: &a };
             Some(failure.advice().into_iter().chain(what_to_make_smaller(&a, &held, &data.recording.stacks)).collect())
         });
-        found.value.filter(|_| found.is_fresh)
+        found.fresh()
     }
 
     /// The figures of a peak, and a field for the cap when the file does not record it.
@@ -151,7 +147,7 @@ impl AutopsyView {
         if c.has_segments && !c.is_host && (!is_told || self.cap.is_some()) {
             let (most, at) = cx.data.tables.curves.peak(Quantity::Reserved);
             let when = match at {
-                vramscope_core::tables::NO_EVENT => "before the first event".to_owned(),
+                NO_EVENT => "before the first event".to_owned(),
                 event => format!("at event {}", count(u64::from(event))),
             };
             self.cap_field(ui, cx, None, most, &when);
@@ -250,6 +246,12 @@ fn headline(ui: &mut Ui, cx: &ViewContext<'_>, title: &str, sentence: &str, ink:
     });
 }
 
+fn what_failed(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, events: &[u32]) {
+    headline(ui, cx, a.headline(), &with_fate(a, events), cx.tokens.red);
+    requested_at(ui, cx, a.stack);
+    padded(ui, |ui| plan_link(ui, cx));
+}
+
 /// The user's line that made the request. A click opens it.
 fn requested_at(ui: &mut Ui, cx: &ViewContext<'_>, stack: StackId) {
     let stacks = &cx.data.recording.stacks;
@@ -322,10 +324,9 @@ fn peak_headline(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
 }
 
 fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
-    let when = if c.event == vramscope_core::tables::NO_EVENT {
-        String::new()
-    } else {
-        format!("the peak, event {}", count(u64::from(c.event)))
+    let when = match c.event {
+        NO_EVENT => String::new(),
+        event => format!("the peak, event {}", count(u64::from(event))),
     };
     section(ui, "At this instant", &when, false);
     let of_segments = [
@@ -350,13 +351,11 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
         KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
     }
-    if c.event != vramscope_core::tables::NO_EVENT {
+    if c.event != NO_EVENT {
         ui.add_space(8.0);
-        padded(ui, |ui| {
-            if crate::app::widgets::button::Push::outlined("Go to the peak").show(ui).clicked() {
-                cx.actions.send(Action::GoTo(c.event));
-            }
-        });
+        if padded(ui, |ui| Push::outlined("Go to the peak").show(ui).clicked()) {
+            cx.actions.send(Action::GoTo(c.event));
+        }
     }
 }
 
@@ -431,7 +430,11 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
         let best = best_advice(a, &all).filter(|best| smaller.is_empty() || best.setting.is_some());
         match best {
             Some(best) => {
-                said(ui, cx, best);
+                if let Some(setting) = &best.setting {
+                    CodeWell::new(setting).copy(true).show(ui);
+                    ui.add_space(6.0);
+                }
+                label::paragraph(ui, &best.sentence, Type::Body, t.text2);
                 // Also says when no setting helps.
                 for other in all.iter().filter(|x| x.setting.is_none() && x.support == Support::Simulation && *x != best) {
                     ui.add_space(6.0);
@@ -444,12 +447,4 @@ fn try_first(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy, ready: &Ready<'_>, 
             None => {}
         }
     });
-}
-
-fn said(ui: &mut Ui, cx: &ViewContext<'_>, advice: &Advice) {
-    if let Some(setting) = &advice.setting {
-        CodeWell::new(setting).copy(true).show(ui);
-        ui.add_space(6.0);
-    }
-    label::paragraph(ui, &advice.sentence, Type::Body, cx.tokens.text2);
 }

@@ -306,10 +306,7 @@ pub(super) fn show(
     let key = Key { compared: Identity::of(compared), align: align.clone(), columns };
     let (of, wanted) = (Arc::clone(compared), align.clone());
     let shown = derived.get(cx.jobs, "curves of Compare", &key, move |_| Some(compute(&of, wanted, columns)));
-    if !shown.is_fresh {
-        pane::progress_line(ui, area, shown.fraction);
-    }
-    let Some(lines) = shown.value else { return };
+    let Some(lines) = pane::newest(ui, shown) else { return };
     let response = told_at(ui, plot, "curves", Sense::hover(), Role::Canvas, || "Memory in use on both sides");
     let painter = ui.painter().clone();
     let top = lines.cells.iter().flatten().flatten().map(|c| c.max).max().unwrap_or(1).max(1) as f64 * 1.08;

@@ -73,12 +73,8 @@ impl CompareView {
         ];
         // When nothing changed, the column of bars is hidden.
         let columns = columns.into_iter().enumerate().filter(|(i, _)| *i != BARS || greatest > 0.0).map(|(_, column)| column);
-        let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => {
-                rows.iter().position(|g| g.rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s)))
-            }
-            _ => None,
-        };
+        let has = |g: &Group, s| g.rows.iter().any(|&r| compared.own_stack(&compared.diff.rows[r as usize]) == Some(s));
+        let selected = cx.selected_stack().and_then(|s| rows.iter().position(|g| has(g, s)));
         let footer = if hidden > 0 { 26.0 } else { 0.0 };
         // Shows whole rows only, because a cut row is unreadable.
         let high = ui.max_rect().height() - footer;

@@ -11,7 +11,7 @@ use crate::app::data::colours::role_paint;
 use crate::app::state::{Action, Item};
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Batch, Cut, Swatch, Tip, label, link_with, menu_item, row, told_at};
+use crate::app::widgets::{Batch, Cut, Swatch, Tip, label, link_with, menu_entry, row, told_at};
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::flame::{Node, Share, What, node_name, node_text};
 use vramscope_core::model::{StackId, StackTable};
@@ -261,15 +261,9 @@ impl FlameView {
             }
             if !response.context_menu_opened() {
                 let tip = canvas.tip(node, |w| self.figure(w));
-                match cell.frames {
-                    1 => tip.show(response),
-                    frames => tip
-                        .note(format!(
-                            "The outermost of {}. Each calls only the next; a click zooms to them and shows all.",
-                            chain_text(frames)
-                        ))
-                        .show(response),
-                }
+                let chain = chain_text(cell.frames);
+                let note = format!("The outermost of {chain}. Each calls only the next; a click zooms to them and shows all.");
+                if cell.frames == 1 { tip } else { tip.note(note) }.show(response);
             }
         }
         egui::Popup::context_menu(response).show(|ui| {
@@ -277,32 +271,25 @@ impl FlameView {
             let target = self.menu.filter(|&n| (n as usize) < built.flame.nodes.len());
             if let Some(node) = target {
                 let of = &built.flame.nodes[node as usize];
-                if menu_item(ui, "Only this frame", None, None, node != 0).clicked() {
+                if menu_entry(ui, "Only this frame", node != 0) {
                     self.zoom_to(built, node);
-                    ui.close();
                 }
-                if menu_item(ui, "Hide this frame", None, None, node != 0).clicked() {
+                if menu_entry(ui, "Hide this frame", node != 0) {
                     self.hidden.extend(built.keys.get(node as usize));
-                    ui.close();
                 }
-                if menu_item(ui, "Select its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                if menu_entry(ui, "Select its heaviest stack", of.stack.is_some()) {
                     self.select(cx, built, of);
-                    ui.close();
                 }
-                if menu_item(ui, "Copy its name", None, None, true).clicked() {
+                if menu_entry(ui, "Copy its name", true) {
                     cx.actions.send(Action::Copy(node_name(canvas.stacks, of)));
-                    ui.close();
                 }
-                if menu_item(ui, "Copy its heaviest stack", None, None, of.stack.is_some()).clicked() {
+                if menu_entry(ui, "Copy its heaviest stack", of.stack.is_some()) {
                     cx.actions.send(Action::Copy(stack_text(canvas.stacks, of.stack)));
-                    ui.close();
                 }
             }
-            let anything = !self.hidden.is_empty() || self.zoom.is_some();
-            if menu_item(ui, "Show everything again", None, None, anything).clicked() {
+            if menu_entry(ui, "Show everything again", !self.hidden.is_empty() || self.zoom.is_some()) {
                 self.hidden.clear();
                 self.zoom = None;
-                ui.close();
             }
         });
     }

@@ -254,7 +254,7 @@ impl FlameView {
             let hits: Vec<bool> = built.keys.iter().map(|k| !entries.is_empty() && held.contains(k)).collect();
             Some(Found { weights, frames: hits.iter().filter(|&&h| h).count() as u64, hits, is_query: true })
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 

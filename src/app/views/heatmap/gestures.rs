@@ -242,7 +242,7 @@ impl HeatmapView {
         let event = picture.strip.get(place.column).map_or(NO_EVENT, |c| c.event);
         let data = Arc::clone(cx.data);
         let shown = self.under.get(cx.jobs, "under the pointer", &key, move |_| Some(block_at(&data, event, key.1)));
-        shown.value.filter(|_| shown.is_fresh).and_then(|under| *under)
+        shown.fresh().and_then(|under| *under)
     }
 
     fn tooltip(

@@ -126,11 +126,8 @@ impl View for HeatmapView {
             self.addresses = None;
         }
         if device.events.is_empty() && !device.bands.is_empty() {
-            return pane::empty_state(
-                ui,
-                "This memory timeline holds sums by category, not where memory lies. A snapshot does:",
-                Some(&cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")")),
-            );
+            let sentence = "This memory timeline holds sums by category, not where memory lies. A snapshot does:";
+            return pane::empty_state(ui, sentence, Some(&cx.snapshot_line()));
         }
         if device.events.is_empty() {
             return cx.without_history(

@@ -5,7 +5,7 @@ use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, made_at};
 use vramscope_core::model::{Annotation, FrameId, PoolId, SizeClass, StackId, StreamId};
 use vramscope_core::tables::{LifetimeId, NO_EVENT, State};
-use vramscope_core::units::{Micros, count};
+use vramscope_core::units::{Bytes, Micros, count};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -184,6 +184,14 @@ pub fn between(data: &DeviceData, from: u32, to: u32) -> String {
         (Some(a), Some(b)) => format!("{}, {events}", Micros(b.0 - a.0)),
         _ => events,
     }
+}
+
+/// The segment that an address lies in, by its number.
+pub fn in_segment(state: &State, index: usize, address: u64) -> Fact {
+    let segment = state.segments[index].address;
+    let (number, all) = (count(index as u64 + 1), count(state.segments.len() as u64));
+    let text = format!("{number} of {all}, offset {}", Bytes(address - segment));
+    Fact::new("segment", text).lead(Lead::Item(Item::Segment(segment)))
 }
 
 /// `large pool, default stream`.

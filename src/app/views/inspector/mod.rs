@@ -270,7 +270,7 @@ fn facts(ui: &mut Ui, cx: &ViewContext<'_>, facts: &[Fact]) {
             if fact.label != "role" && allocator_name(&cx.data.recording) == "PyTorch" {
                 ui.horizontal(|ui| {
                     ui.add_space(x - rect.left());
-                    how_to_record(ui, &cx.words().say("torch.cuda.memory._dump_snapshot(\"snapshot.pickle\")"));
+                    how_to_record(ui, &cx.snapshot_line());
                 });
             }
             ui.add_space(4.0);

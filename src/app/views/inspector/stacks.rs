@@ -170,7 +170,7 @@ impl Stacks {
             };
             Some(frames.iter().map(line).collect())
         });
-        shown.value.filter(|_| shown.is_fresh)
+        shown.fresh()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Cards of everything but blocks: segments, holes, events, stacks, annotations, instants.
 
 use super::block::{LINES, action_text, next_blockers, same_stack};
-use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, moment, pool_text, stack_name, stream_text};
+use super::card::{Card, Fact, Lead, Line, List, NO_TIMES, Tone, in_segment, moment, pool_text, stack_name, stream_text};
 use crate::app::data::device::DeviceData;
 use crate::app::state::Item;
 use vramscope_core::anatomy::{Role, Roles};
@@ -99,16 +99,7 @@ fn hole(data: &DeviceData, state: &State, address: u64) -> Option<Card> {
     let index = state.segment_at(address)?;
     let segment = &state.segments[index];
     let mut facts = vec![
-        Fact::new(
-            "segment",
-            format!(
-                "{} of {}, offset {}",
-                count(index as u64 + 1),
-                count(state.segments.len() as u64),
-                Bytes(hole.address - segment.address)
-            ),
-        )
-        .lead(Lead::Item(Item::Segment(segment.address))),
+        in_segment(state, index, hole.address),
         Fact::new("pool", pool_text(data, segment.pool, segment.class, segment.stream)),
     ];
     let beside = |i: Option<usize>, label: &'static str, end: &str| {

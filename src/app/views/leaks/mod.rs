@@ -116,10 +116,7 @@ impl View for LeaksView {
             self.between_ui(ui, cx);
             return;
         }
-        if !shown.is_fresh {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-        }
-        let Some(found) = shown.value else { return };
+        let Some(found) = pane::newest(ui, shown) else { return };
         if let Some(why) = &found.cannot_tell {
             let healthy =
                 no_growth(cx.data.device(), &cx.data.tables, cx.data.steps()).map_or(String::new(), |said| format!("{said}. "));
@@ -317,10 +314,7 @@ impl LeaksView {
             Column::text("as it grew", Width::Exact(96.0), |c, (g, _): &Grown<'_>| climb(c, &g.by_step, red(g, t.slot(0))))
                 .from(760.0),
         ];
-        let selected = match cx.shared.selected() {
-            Some(Item::Stack(s)) => g.iter().position(|g| g.0.stack == s),
-            _ => None,
-        };
+        let selected = cx.selected_stack().and_then(|s| g.iter().position(|g| g.0.stack == s));
         let out = Table::sorted("growth", columns, &mut self.growth).of(found).selected(selected).show(
             ui,
             g.len(),

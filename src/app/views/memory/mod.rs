@@ -338,7 +338,7 @@ impl Memory {
             let key = (which.clone(), Identity::of(roles));
             let work = move |_: &_| Some(OwnBlocks::of(&data.recording, data.device(), &data.tables, &data.names, &held, which));
             let shown = derived.get(cx.jobs, "blocks of a row", &key, work);
-            shown.value.filter(|_| shown.is_fresh)
+            shown.fresh()
         };
         let over = over.and_then(|which| blocks(&mut self.hovered, which));
         if cx.shared.hover_own != over {

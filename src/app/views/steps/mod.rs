@@ -71,10 +71,7 @@ impl View for StepsView {
             let caveat = steps.caveat(&data.names, data.device().events.len());
             Some(Found { how: steps.how(), caveat, steps, figures, growth })
         });
-        if !shown.is_fresh {
-            pane::progress_line(ui, ui.max_rect(), shown.fraction);
-        }
-        let Some(found) = shown.value else { return };
+        let Some(found) = pane::newest(ui, shown) else { return };
         if found.steps.is_empty() {
             let (sentence, line) = if cx.data.device().events.is_empty() {
                 no_history(&cx.data.recording, "This recording has no events, so there are no steps in it. Record the history:")

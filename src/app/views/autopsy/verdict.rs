@@ -279,8 +279,7 @@ fn holders(ui: &mut Ui, a: &Autopsy) {
     section(ui, "Who holds the device", "", false);
     let size = SizeColumn::of(held.iter().filter_map(|h| h.1));
     for (name, bytes) in held {
-        let bytes = bytes.map_or_else(|| "unknown".to_owned(), |bytes| size.sized(bytes));
-        KeyValue::new(name, &bytes).show(ui);
+        KeyValue::new(name, bytes.map_or("unknown".to_owned(), |bytes| size.sized(bytes))).show(ui);
     }
 }
 
@@ -342,14 +341,14 @@ fn peak_figures(ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         !matches!(name, "requested" | "lost to rounding") || cx.data.device().can_show.requested.is_known()
     };
     for (name, value) in of_blocks.into_iter().chain(of_segments.into_iter().filter(|_| c.has_segments)).filter(is_told) {
-        KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+        KeyValue::new(name, Bytes(value)).show(ui);
     }
     if c.has_segments {
-        KeyValue::new("holes in this pool", &count(c.holes.count)).show(ui);
+        KeyValue::new("holes in this pool", count(c.holes.count)).show(ui);
     }
     if let Some(room) = c.room {
         let name = if room.from == RoomFrom::Cap { "room under the cap" } else { "free on the device" };
-        KeyValue::new(name, &Bytes(room.bytes).to_string()).show(ui);
+        KeyValue::new(name, Bytes(room.bytes)).show(ui);
     }
     if c.event != NO_EVENT {
         ui.add_space(8.0);
@@ -377,7 +376,7 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
     let tells_requested = cx.data.device().can_show.requested.is_known();
     section(ui, "At this instant", &format!("event {}", count(u64::from(a.event))), false);
     if let Some(cap) = a.limit {
-        KeyValue::new("cap of this process", &cap.to_string()).show(ui);
+        KeyValue::new("cap of this process", cap).show(ui);
     }
     let rounding = a.allocated.saturating_sub(a.live_requested);
     let is_rounded = Bytes(a.message_bytes()).to_string() != Bytes(a.requested).to_string();
@@ -390,16 +389,16 @@ fn figures(ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {
         ("free in all pools", a.all_holes.bytes, a.has_segments),
     ] {
         if is_told {
-            KeyValue::new(name, &Bytes(value).to_string()).show(ui);
+            KeyValue::new(name, Bytes(value)).show(ui);
         }
     }
     if !a.has_segments {
         return;
     }
-    KeyValue::new("holes in this pool", &count(a.holes.count)).show(ui);
-    KeyValue::new("freeing one block", &a.alone.to_string()).show(ui);
+    KeyValue::new("holes in this pool", count(a.holes.count)).show(ui);
+    KeyValue::new("freeing one block", &a.alone).show(ui);
     if let Some(least) = a.alone.smallest {
-        KeyValue::new("the smallest of them", &Bytes(least.size).to_string()).show(ui);
+        KeyValue::new("the smallest of them", Bytes(least.size)).show(ui);
     }
 }
 

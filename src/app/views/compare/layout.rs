@@ -30,10 +30,15 @@ pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
 
 /// For example `+2,145.83 MiB`, `−3 KiB` or `no change`.
 pub(super) fn signed(bytes: i64) -> String {
-    match bytes {
-        0 => "no change".to_owned(),
-        b if b > 0 => format!("+{}", Bytes(b as u64)),
-        b => format!("−{}", Bytes(b.unsigned_abs())),
+    if bytes == 0 { "no change".to_owned() } else { signed_text(bytes, |n| Bytes(n).to_string()) }
+}
+
+/// A change with its sign, written by `text`; `same` for no change.
+pub(super) fn signed_text(change: i64, text: impl Fn(u64) -> String) -> String {
+    match change {
+        0 => "same".to_owned(),
+        c if c > 0 => format!("+{}", text(c as u64)),
+        c => format!("−{}", text(c.unsigned_abs())),
     }
 }
 
@@ -57,11 +62,7 @@ pub(super) fn without_stack(parts: &Parts) -> Option<String> {
 
 /// Like [`signed`], without the unit; `same` for no change.
 pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
-    match bytes {
-        0 => "same".to_owned(),
-        b if b > 0 => format!("+{}", column.figure(b as u64)),
-        b => format!("−{}", column.figure(b.unsigned_abs())),
-    }
+    signed_text(bytes, |n| column.figure(n))
 }
 
 /// `2.67`, or `None` when A holds nothing. Above a thousand the exact figure is useless.

@@ -94,10 +94,10 @@ impl LiveView {
                         format!("{:.1} a second", cost.hz)
                     };
                     let value = format!("{:.0}{NBSP}µs, {rate}{slowed}", cost.mean_us);
-                    key_value(ui, &cost.call, &value);
+                    key_value(ui, &cost.call, value);
                 }
                 if let Some(cpu) = track.sampler_cpu {
-                    key_value(ui, "sampling thread", &format!("{:.2}{NBSP}% of a core", cpu * 100.0));
+                    key_value(ui, "sampling thread", format!("{:.2}{NBSP}% of a core", cpu * 100.0));
                 }
             }
             ui.add_space(16.0);
@@ -289,7 +289,7 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, 
     let figure = |p: &vramscope_core::model::ProcessPoint| Some(p.used?.saturating_sub(p.torch?.reserved));
     let Some(now) = process.at(at_us).and_then(figure) else { return };
     pane::section(ui, &format!("Outside PyTorch, process {}", process.pid), "", false);
-    key_value(ui, when, &Bytes(shown.unwrap_or(now)).to_string());
+    key_value(ui, when, Bytes(shown.unwrap_or(now)));
     // Examines a limited number of samples, because the screen shows the last minutes.
     let points = &process.points[..process.points.partition_point(|p| p.time_us <= at_us)];
     let recent = &points[points.len().saturating_sub(4000)..];
@@ -297,16 +297,16 @@ fn outside(ui: &mut Ui, when: &str, process: &ProcessTrack, shown: Option<u64>, 
     // The driver and PyTorch are not read at the same instant. A jump that is gone in the next sample is ignored.
     let step = series.windows(3).map(|w| (w[1].min(w[2]).saturating_sub(w[0]), w[0])).max().filter(|s| s.0 >= 32 << 20);
     if let Some((grown, before)) = step {
-        key_value(ui, "before its largest step", &Bytes(before).to_string());
-        key_value(ui, "grew in one step by", &Bytes(grown).to_string());
+        key_value(ui, "before its largest step", Bytes(before));
+        key_value(ui, "grew in one step by", Bytes(grown));
     }
     if let Some((peak, at)) = process.peak {
-        key_value(ui, "peak, NVML", &format!("{} at {}", Bytes(peak), time_of_day(at)));
+        key_value(ui, "peak, NVML", format!("{} at {}", Bytes(peak), time_of_day(at)));
     }
     if let Some(torch) = process.at(at_us).and_then(|p| p.torch) {
         let peak = process.torch_peak.map_or(torch.allocated_peak, |peaks| peaks.0);
-        key_value(ui, "peak allocated", &Bytes(peak).to_string());
-        key_value(ui, "retries, out of memory", &format!("{}, {}", count(torch.retries), count(torch.ooms)));
+        key_value(ui, "peak allocated", Bytes(peak));
+        key_value(ui, "retries, out of memory", format!("{}, {}", count(torch.retries), count(torch.ooms)));
     }
     pane::padded(ui, |ui| {
         ui.add_space(6.0);
@@ -321,7 +321,7 @@ fn gauges(ui: &mut Ui, track: &LiveTrack, at_us: i64, ink: egui::Color32) {
     let gauge = at.checked_sub(1).and_then(|i| track.gauges.get(i)).copied().unwrap_or_default();
     let mut row = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            key_value(ui, name, &value);
+            key_value(ui, name, value);
         }
     };
     row("busy", gauge.busy.map(|v| format!("{v}{NBSP}%")));

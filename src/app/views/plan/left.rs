@@ -350,9 +350,9 @@ impl PlanView {
         pane::note(ui, words, Type::Caption, t.text3);
         if matches!(room, Room::Card(_)) {
             section(ui, "Taken off the card first", "", false);
-            KeyValue::new("CUDA context of the process", &Bytes(CONTEXT).to_string()).show(ui);
+            KeyValue::new("CUDA context of the process", Bytes(CONTEXT)).show(ui);
             self.held_field(ui, cx);
-            KeyValue::new("left for PyTorch", &Bytes(scene.limit).to_string()).strong().show(ui);
+            KeyValue::new("left for PyTorch", Bytes(scene.limit)).strong().show(ui);
         }
     }
 
@@ -452,13 +452,13 @@ fn explained(ui: &mut Ui, cx: &ViewContext<'_>, scene: &Scene) {
     let Some(model) = scene.plan.model() else { return };
     section(ui, "What was explained", "", false);
     let (explained, open) = model.explained();
-    let response = KeyValue::new("explained, at the peak", &Bytes(explained).to_string()).show(ui);
+    let response = KeyValue::new("explained, at the peak", Bytes(explained)).show(ui);
     response.on_hover_text("Bytes at the peak of the largest recording of requests whose sizes could be predicted exactly.");
     let shown = model.unexplained();
     if let Some(first) = shown.first() {
         let requests: u64 = shown.iter().map(|u| u.requests).sum();
         let name = format!("not explained: {}", counted(requests, "request", "requests"));
-        let response = KeyValue::new(&name, &Bytes(open).to_string()).show(ui);
+        let response = KeyValue::new(&name, Bytes(open)).show(ui);
         let more = |u: &vramscope_core::plan::Unexplained| format!("{} at {}, {}", Bytes(u.bytes), u.place, u.role.text());
         let lines: Vec<String> = shown.iter().take(6).map(more).collect();
         response.on_hover_text(lines.join("\n"));

@@ -6,7 +6,7 @@ use super::lanes::Lanes;
 use super::layout::{NAMES, Track};
 use super::paint::Canvas;
 use super::{MenuTarget, Timeline};
-use crate::app::state::{Action, Command, Item, shared};
+use crate::app::state::{Action, Command, Item};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
 use crate::app::widgets::{Cut, Icon, Push, label, menu_entry, push_over, told_at};
@@ -43,19 +43,16 @@ impl Timeline {
     /// A button that zooms to the chosen range.
     pub(super) fn range_ui(&self, ui: &mut Ui, cx: &ViewContext<'_>, canvas: &Canvas<'_>) {
         let Some((first, last)) = cx.shared.range else { return };
-        let device = cx.data.device();
-        let at = |e| shared::position(device, cx.shared.axis, e);
-        let (from, to) = (at(first), at(last));
+        let (from, to) = (canvas.position(first), canvas.position(last));
         let (left, right) = (canvas.x.at(from), canvas.x.at(to));
         let is_filling = right - left > canvas.tracks.x.span() * 0.85;
         if is_filling || right < canvas.tracks.x.min || left > canvas.tracks.x.max {
             return;
         }
         let middle = f32::midpoint(left.max(canvas.tracks.x.min), right.min(canvas.tracks.x.max));
-        let top = canvas.tracks.strata.top() + 6.0;
-        let area = Rect::from_center_size(pos2(middle, top + 10.0), vec2(180.0, 22.0));
-        let x = area.left().clamp(canvas.pane.left(), (canvas.pane.right() - area.width()).max(canvas.pane.left()));
-        let area = Rect::from_min_size(pos2(x, area.top()), area.size());
+        let (pane, width) = (canvas.pane, 180.0);
+        let x = (middle - width / 2.0).clamp(pane.left(), (pane.right() - width).max(pane.left()));
+        let area = Rect::from_min_size(pos2(x, canvas.tracks.strata.top() + 5.0), vec2(width, 22.0));
         let layout = egui::Layout::left_to_right(egui::Align::Center).with_main_align(egui::Align::Center);
         ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout).id_salt("range"), |ui| {
             ui.spacing_mut().item_spacing.x = 4.0;

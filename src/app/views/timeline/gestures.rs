@@ -16,14 +16,14 @@ impl Timeline {
         let canvas = scene.canvas;
         let device = cx.data.device();
         let gesture = Gesture::read_where(response, !cx.shared.shows_all(device) || self.bytes.is_some());
-        let cursor_x = canvas.x.at(shared::position(device, cx.shared.axis, cx.shared.cursor));
+        let cursor_x = canvas.at(cx.shared.cursor);
         let on_cursor = |p: Pos2| canvas.tracks.axis.is_some_and(|a| a.contains(p)) || (p.x - cursor_x).abs() <= 4.0;
         // A flag can be grabbed where it is drawn, its line only where the cursor's line does not cover it.
         let on_marker = |p: Pos2| {
             let flag = canvas.tracks.axis.is_some_and(|a| (a.bottom() - 15.0..=a.bottom() + 4.0).contains(&p.y));
             (0..2).find(|&i| {
                 let Some(event) = cx.shared.flags_shown()[i] else { return false };
-                let away = (p.x - canvas.x.at(shared::position(device, cx.shared.axis, event))).abs();
+                let away = (p.x - canvas.at(event)).abs();
                 away <= if flag { 9.0 } else { 3.0 } && (flag || (p.x - cursor_x).abs() > 4.0)
             })
         };

@@ -422,10 +422,8 @@ impl Timeline {
     ) {
         let canvas = scene.canvas;
         let t = cx.tokens;
-        let device = cx.data.device();
         if let Some((first, last)) = cx.shared.range {
-            let at = |e| canvas.x.at(shared::position(device, cx.shared.axis, e));
-            canvas.range(at(first), at(last), &canvas.range_figures(first, last));
+            canvas.range(canvas.at(first), canvas.at(last), &canvas.range_figures(first, last));
         }
         if let Some(picture) = scene.strata {
             if let Some(Item::Lifetime(id)) = cx.shared.selected() {

@@ -36,6 +36,16 @@ impl Canvas<'_> {
         self.painter.with_clip_rect(rect.intersect(self.painter.clip_rect()))
     }
 
+    /// The place of an event on the axis.
+    pub(super) fn position(&self, event: u32) -> f64 {
+        shared::position(self.data.device(), self.window.axis, event)
+    }
+
+    /// Screen x of an event, also outside the plots.
+    pub(super) fn at(&self, event: u32) -> f32 {
+        self.x.at(self.position(event))
+    }
+
     pub(super) fn name(&self, rect: Rect, name: &str, below: &str) {
         let area = rect.lines(0.0, 16.0).across(self.pane.left() + 12.0, self.tracks.x.min - 6.0);
         label::text_in(self.painter, area, name, Type::Caption, self.tokens.text2);
@@ -84,7 +94,7 @@ impl Canvas<'_> {
             }
         }
         for &oom in &self.data.ooms {
-            batch.vline(x.at(shared::position(self.data.device(), self.window.axis, oom)), rect.y_range(), 1.0, t.red);
+            batch.vline(x.at(self.position(oom)), rect.y_range(), 1.0, t.red);
         }
         let (left, right) = (x.at(self.window.from), x.at(self.window.to).max(x.at(self.window.from) + 2.0));
         let veil = Tokens::at(t.s1, 0.62);
@@ -238,7 +248,7 @@ impl Canvas<'_> {
 
     /// Marks the peak of the allocations that match the query, with its bytes. Returns the covered rectangle.
     pub fn matching_peak(&self, rect: Rect, y: &Scale, (bytes, event): (u64, u32), taken: &[Rect]) -> Option<Rect> {
-        let x = self.x.at(shared::position(self.data.device(), self.window.axis, event));
+        let x = self.at(event);
         if bytes == 0 || !rect.x_range().contains(x) {
             return None;
         }

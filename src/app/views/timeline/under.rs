@@ -9,7 +9,7 @@ use super::marks::{Cap, Why};
 use super::paint::Canvas;
 use super::picture::StrataPicture;
 use crate::app::data::colours::Colours;
-use crate::app::state::{Axis, Item, shared};
+use crate::app::state::{Axis, Item};
 use crate::app::views::block_legend::NO_BLOCKS;
 use crate::app::views::block_name::{place_name, role_words};
 use crate::app::widgets::{Figures, Scale, Term, Tip};
@@ -92,9 +92,9 @@ impl Scene<'_> {
         let inside = |rect: Option<Rect>| rect.is_some_and(|r| r.contains(p));
         let on_axis = c.tracks.axis.is_some_and(|a| a.expand2(egui::vec2(40.0, 0.0)).contains(p));
         if on_axis {
-            let x_of = |e: u32| c.x.at(shared::position(c.data.device(), c.window.axis, e));
-            let near = c.data.ooms.iter().copied().filter(|&e| (x_of(e) - p.x).abs() < 18.0);
-            return near.min_by(|a, b| (x_of(*a) - p.x).abs().total_cmp(&(x_of(*b) - p.x).abs())).map(Under::Oom);
+            let away = |e: u32| (c.at(e) - p.x).abs();
+            let near = c.data.ooms.iter().copied().filter(|&e| away(e) < 18.0);
+            return near.min_by(|a, b| away(*a).total_cmp(&away(*b))).map(Under::Oom);
         }
         if let Some((_, term)) = self.names.iter().find(|(rect, _)| rect.contains(p)) {
             return Some(Under::Name(*term));

@@ -193,13 +193,8 @@ impl Allocations {
                 let at = pos2(x + 5.0, y);
                 x = label::text(ui.painter(), at, egui::Align2::LEFT_CENTER, what, Type::Caption, t.text3).right();
             }
-            x += if what.is_empty() {
-                14.0
-            } else if *what == "at their peak" {
-                6.0
-            } else {
-                14.0
-            };
+            // When they peaked follows closely.
+            x += if *what == "at their peak" { 6.0 } else { 14.0 };
         }
         response.widget_info(|| WidgetInfo::labeled(Role::Label, true, said.trim_end_matches(", ")));
         if cx.matching.is_some() {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use egui::{Color32, ScrollArea, Sense, Ui, vec2};
+use egui::{Color32, ScrollArea, Ui};
 
 use super::blockers::named;
 use super::case::Case;
@@ -77,11 +77,11 @@ pub(super) fn by_stack_and_block(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case)
     let rect = ui.available_rect_before_wrap();
     let wanted = ROW * (case.top_live().len() + 1) as f32 + 8.0;
     let y = rect.top() + wanted.min(rect.height() * 0.5);
-    super::pane::inside(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
+    pane::inside(ui, rect.with_max_y(y), "stacks", |ui| by_stack(ui, cx, case));
     if case.largest.is_empty() {
         return;
     }
-    super::pane::inside(ui, rect.with_min_y(y), "blocks", |ui| {
+    pane::inside(ui, rect.with_min_y(y), "blocks", |ui| {
         let live = case.top_live().iter().map(|l| l.count).sum::<u64>();
         let caption = match case.largest.len() as u64 {
             n if n < live => format!("{} of {}", count(n), count(live)),
@@ -194,15 +194,10 @@ pub(super) fn by_role(ui: &mut Ui, cx: &ViewContext<'_>, case: &Case, held: &mut
             pane::note(ui, &sentence, Type::Caption, cx.tokens.text3);
         }
         if rows == [Role::Unknown] {
-            let (_, _) = ui.allocate_exact_size(vec2(1.0, 8.0), Sense::hover());
-            pane::padded(ui, |ui| {
-                label::paragraph(
-                    ui,
-                    "No stack, annotation or lifetime tells what these blocks are for. Record stacks, and the names of the framework's functions do.",
-                    Type::Body,
-                    cx.tokens.text2,
-                );
-            });
+            ui.add_space(8.0);
+            let sentence = "No stack, annotation or lifetime tells what these blocks are for. Record stacks, and the names of the \
+                            framework's functions do.";
+            pane::note(ui, sentence, Type::Body, cx.tokens.text2);
         }
     });
 }

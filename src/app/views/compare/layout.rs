@@ -2,6 +2,7 @@
 
 use egui::Rect;
 
+use crate::app::widgets::label::change;
 use vramscope_core::anatomy::roles::Role;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Parts, Purpose, Row};
 use vramscope_core::units::{Bytes, NBSP, SizeColumn, count, counted};
@@ -30,16 +31,7 @@ pub(super) fn areas(pane: Rect) -> (Rect, Rect) {
 
 /// For example `+2,145.83 MiB`, `−3 KiB` or `no change`.
 pub(super) fn signed(bytes: i64) -> String {
-    if bytes == 0 { "no change".to_owned() } else { signed_text(bytes, |n| Bytes(n).to_string()) }
-}
-
-/// A change with its sign, written by `text`; `same` for no change.
-pub(super) fn signed_text(change: i64, text: impl Fn(u64) -> String) -> String {
-    match change {
-        0 => "same".to_owned(),
-        c if c > 0 => format!("+{}", text(c as u64)),
-        c => format!("−{}", text(c.unsigned_abs())),
-    }
+    if bytes == 0 { "no change".to_owned() } else { change(bytes, |n| Bytes(n).to_string()) }
 }
 
 /// True for a change below a thousandth of what the larger side holds.
@@ -62,7 +54,7 @@ pub(super) fn without_stack(parts: &Parts) -> Option<String> {
 
 /// Like [`signed`], without the unit; `same` for no change.
 pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
-    signed_text(bytes, |n| column.figure(n))
+    change(bytes, |n| column.figure(n))
 }
 
 /// `2.67`, or `None` when A holds nothing. Above a thousand the exact figure is useless.

@@ -151,29 +151,25 @@ impl CompareView {
             return pane::empty_state(ui, sentence, None);
         };
         let is_untouched = cx.shared.markers == [None, None] && cx.shared.compared == [Source::Marker, Source::Marker];
-        if !self.has_proposed && is_untouched {
+        let mut is_chosen = !self.has_proposed && is_untouched;
+        if !is_chosen {
+            let sentence = "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags \
+                            in the timeline.";
+            pane::empty_state(ui, sentence, None);
+            ui.add_space(12.0);
+            let name = |e| name_of(Some(&table), e);
+            let button = ui.horizontal(|ui| {
+                ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
+                Push::plain(&format!("A at {}, B at {}", name(pair.a), name(pair.b))).show(ui)
+            });
+            is_chosen = button.inner.clicked();
+        }
+        if is_chosen {
             // Markers belong to the user, so a proposed pair sets none.
             cx.actions.send(Action::Compare(0, Source::At(pair.a)));
             cx.actions.send(Action::Compare(1, Source::At(pair.b)));
-            self.has_proposed = true;
-            self.proposed = Some(pair);
-            return;
+            (self.has_proposed, self.proposed) = (true, Some(pair));
         }
-        pane::empty_state(
-            ui,
-            "Nothing is compared yet. Choose A and B above, press Shift A and Shift B at the cursor, or drag their flags in the timeline.",
-            None,
-        );
-        ui.add_space(12.0);
-        ui.horizontal(|ui| {
-            ui.add_space(((ui.available_width() - 300.0) / 2.0).max(16.0));
-            let name = |e| name_of(Some(&table), e);
-            if Push::plain(&format!("A at {}, B at {}", name(pair.a), name(pair.b))).show(ui).clicked() {
-                cx.actions.send(Action::Compare(0, Source::At(pair.a)));
-                cx.actions.send(Action::Compare(1, Source::At(pair.b)));
-                self.proposed = Some(pair);
-            }
-        });
     }
 
     /// Why A and B were chosen, while they are still the proposed pair.

@@ -206,7 +206,7 @@ fn reserve(ui: &mut Ui, t: &Tokens, compared: &Compared) {
     for (name, a, b, is_bytes) in rows {
         let show = |n: u64| if is_bytes { size.figure(n) } else { count(n) };
         let change = b as i64 - a as i64;
-        let changed = layout::signed_text(change, show);
+        let changed = label::change(change, show);
         let ink = if change == 0 { t.text3 } else { t.text1 };
         figures(ui, t, None, name, [&show(a), &show(b), &changed], [t.text2, t.text1, ink], Type::Mono);
     }

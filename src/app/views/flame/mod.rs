@@ -82,6 +82,10 @@ impl Built {
         }
     }
 
+    fn key(&self, node: u32) -> Option<u64> {
+        self.keys.get(node as usize).copied()
+    }
+
     fn node_of(&self, key: u64) -> Option<u32> {
         self.keys.iter().position(|&k| k == key).map(|i| i as u32)
     }
@@ -263,14 +267,14 @@ impl FlameView {
     fn step(&mut self, cx: &ViewContext<'_>, built: &Built, found: &Found) {
         let order = layout::in_order(&built.flame, &found.hits);
         let steps = std::mem::take(&mut self.steps);
-        let at = self.at_match.and_then(|key| order.iter().position(|&node| built.keys.get(node as usize) == Some(&key)));
+        let at = self.at_match.and_then(|key| order.iter().position(|&node| built.key(node) == Some(key)));
         let next = match at {
             Some(at) => (at as i64 + i64::from(steps)).rem_euclid(order.len().max(1) as i64),
             None if steps > 0 => 0,
             None => order.len() as i64 - 1,
         };
         let Some(&node) = usize::try_from(next).ok().and_then(|next| order.get(next)) else { return };
-        self.at_match = built.keys.get(node as usize).copied();
+        self.at_match = built.key(node);
         self.shows_match = true;
         if let Some(node) = built.flame.nodes.get(node as usize) {
             self.select(cx, built, node);
@@ -383,9 +387,11 @@ impl View for FlameView {
         self.hovered = None;
         if self.shows_tree {
             let (graph, tree) = layout::with_tree(area);
-            let edge = if tree.left() > graph.left() { graph.right_top() } else { tree.left_top() };
-            let other = if tree.left() > graph.left() { graph.right_bottom() } else { tree.right_top() };
-            ui.painter().line_segment([edge, other], egui::Stroke::new(1.0, cx.tokens.line));
+            let edge = match tree.left() > graph.left() {
+                true => [graph.right_top(), graph.right_bottom()],
+                false => [tree.left_top(), tree.right_top()],
+            };
+            ui.painter().line_segment(edge, egui::Stroke::new(1.0, cx.tokens.line));
             pane::inside(ui, graph, "graph", |ui| self.graph(ui, cx, &built, found.as_deref()));
             pane::inside(ui, tree, "tree", |ui| self.tree(ui, cx, &built, found.as_deref()));
         } else {

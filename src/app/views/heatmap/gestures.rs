@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use egui::{CursorIcon, Pos2, Rangef, Rect, Response, Role, Sense, Ui, pos2, vec2};
+use egui::{CursorIcon, Pos2, Response, Role, Sense, Ui, pos2, vec2};
 
 use super::picture::{Map, Mode, Picture, event_of};
 use super::{HeatmapView, MenuTarget, Place, Under, paint};
@@ -164,7 +164,7 @@ impl HeatmapView {
                     self.show_between(canvas, from, to);
                 }
             } else {
-                canvas.choosing(area, Rect::from_x_y_ranges(area.x_range(), Rangef::new(from.min(to), from.max(to))));
+                canvas.choosing(area, area.down(from.min(to), from.max(to)));
             }
         }
         if response.double_clicked() {

@@ -309,7 +309,7 @@ impl Canvas<'_> {
         if let Some((first, last)) = shared.range {
             let ink = Tokens::at(t.text1, 0.5);
             let (from, to) = (self.x_of(first), self.x_of(last));
-            batch.rect(Rect::from_x_y_ranges(from..=to, through), Tokens::at(t.accent, 0.13));
+            batch.rect(self.areas.canvas().across(from, to), Tokens::at(t.accent, 0.13));
             batch.vline(from, through, 1.0, ink);
             batch.vline(to, through, 1.0, ink);
         }

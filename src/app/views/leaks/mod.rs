@@ -6,7 +6,7 @@ mod layout;
 
 use std::sync::Arc;
 
-use egui::{Rect, Role, Ui, pos2, vec2};
+use egui::{Rect, Role, Ui, vec2};
 
 use super::stack_cells::StackCells;
 use super::{View, ViewContext, ViewInfo};
@@ -210,8 +210,7 @@ impl LeaksView {
         let height = if ui.available_height() > 320.0 { 92.0 } else { 48.0 };
         let (area, response) = row::clicked(ui, height + 42.0, Role::Canvas, || "Least in use in each step");
         let p = ui.painter().clone();
-        let plot =
-            Rect::from_min_max(pos2(area.left() + 84.0, area.top() + 4.0), pos2(area.right() - 16.0, area.top() + 4.0 + height));
+        let plot = area.inset(84.0, 4.0, 16.0, 0.0).lines(0.0, height);
         let (low, high) = layout::range(&found.floors);
         let y = |v: u64| plot.bottom() - ((v as f64 - low) / (high - low)) as f32 * plot.height();
         let n = found.floors.len().max(1);
@@ -223,14 +222,14 @@ impl LeaksView {
         let current = found.bounds.partition_point(|&b| b <= cx.shared.cursor).checked_sub(1).map(|s| s * columns.len() / n);
         let mut batch = Batch::new(&p);
         for (i, &floor) in columns.iter().enumerate() {
-            let x = plot.left() + i as f32 * width;
-            let bar = Rect::from_min_max(pos2(x, y(floor)), pos2(x + width - gap, plot.bottom()));
+            let x = i as f32 * width;
+            let bar = plot.cell(x, x + width - gap).with_min_y(y(floor));
             batch.rect_at_least_a_pixel(bar, Tokens::over(colour, t.s1, if current == Some(i) { 0.95 } else { 0.55 }));
         }
         batch.hline(plot.x_range(), plot.bottom(), 1.0, t.line);
         batch.paint(&p);
         let axis = |v: f64, at: f32| {
-            let place = Rect::from_min_max(pos2(area.left() + 4.0, at - 8.0), pos2(plot.left() - 8.0, at + 8.0));
+            let place = area.across(area.left() + 4.0, plot.left() - 8.0).down(at - 8.0, at + 8.0);
             label::figure(&p, place, &Bytes(v.max(0.0) as u64).to_string(), t.text3);
         };
         let most = found.floors.iter().copied().max().unwrap_or(0);
@@ -248,12 +247,9 @@ impl LeaksView {
         }
         if let Some(at) = response.hover_pos().filter(|at| plot.contains(*at)) {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
-            let name = format!("Step {}", number(step));
-            Tip::new(name).row("least in use", Bytes(found.floors.get(step).copied().unwrap_or(0))).show_at(
-                &response,
-                response.id.with("tip"),
-                at,
-            );
+            let least = Bytes(found.floors.get(step).copied().unwrap_or(0));
+            let tip = Tip::new(format!("Step {}", number(step))).row("least in use", least);
+            tip.show_at(&response, response.id.with("tip"), at);
             if response.clicked()
                 && let (Some(&first), Some(&end)) = (found.bounds.get(step), found.bounds.get(step + 1))
             {

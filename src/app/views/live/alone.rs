@@ -41,16 +41,10 @@ impl SamplesAlone {
         let gesture = Gesture::read(&response);
         let scale = Scale::horizontal(range.visible().0, range.visible().1, area.x_range());
         match gesture.intent {
-            Some(Intent::DoubleClick(_)) => range.fit(),
-            Some(Intent::Select { from: a, to: b, done: true }) => {
-                range.show(scale.value(a.x.min(b.x)), scale.value(a.x.max(b.x)))
-            }
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
                 cx.actions.send(Action::SetInstant(Some(zero_us + scale.value(p.x) as i64)));
             }
-            Some(other) => {
-                range.apply(&other, &scale, false);
-            }
+            Some(other) => _ = range.apply(&other, &scale, false),
             None => {}
         }
         self.peaks.update(&device.samples);

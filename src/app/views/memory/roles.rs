@@ -36,7 +36,7 @@ pub(super) fn roles(ui: &mut Ui, cx: &ViewContext<'_>, held: &Composition, rows:
         let is_chosen = focus == [class];
         let mut part = None;
         if let Some((from, to)) = *span {
-            let place = Rect::from_x_y_ranges(bar.left() + from..=bar.left() + to, bar.y_range());
+            let place = bar.cell(from, to);
             let response = ui.interact(place, ui.scope_id().with(("role of the bar", row.name)), Sense::click());
             part = Some((place, response));
         }

@@ -43,7 +43,7 @@ struct Parts {
 fn parts(area: Rect) -> Parts {
     let margin = if area.width() >= 620.0 { MARGIN } else { 92.0 };
     let (left, right) = (area.left() + GUTTER, area.right() - margin);
-    let strip = |top: f32, height: f32| Rect::from_min_max(pos2(left, top), pos2(right, top + height));
+    let strip = |top: f32, height: f32| area.across(left, right).down(top, top + height);
     // The outcomes take 16 with 10 above, the slider 36 with 4 above. The roles go below when there is room.
     let rest = area.height() - 18.0 - 26.0 - 42.0;
     let roles = if rest >= LEAST_REST { (rest * 0.34).round() } else { 0.0 };
@@ -172,10 +172,8 @@ impl PlanView {
 
     /// Chooses the size nearest to a position on the axis.
     fn choose(&mut self, scene: &Scene, value: f64) {
-        let values = grid(scene.low, scene.high, scene.step);
-        let all = values.iter().chain(&scene.recorded).copied();
-        let near = all.min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
-        (self.chosen, self.takes_keys) = (near.or(self.chosen), true);
+        let values = grid(scene.low, scene.high, scene.step).into_iter().chain(scene.recorded.iter().copied());
+        (self.chosen, self.takes_keys) = (nearest(values, value).or(self.chosen), true);
     }
 
     /// The figures of the chosen size, beside the line that marks it.
@@ -316,9 +314,7 @@ impl PlanView {
         let response = told_at(ui, rect, "outcome", Sense::click_and_drag(), Role::Image, || "Outcome of each size");
         self.choose_at_pointer(scene, x, &response);
         if let Some(at) = response.hover_pos() {
-            let value = x.value(at.x);
-            let near = cells.iter().copied().min_by(|a, b| (*a as f64 - value).abs().total_cmp(&(*b as f64 - value).abs()));
-            if let Some(near) = near {
+            if let Some(near) = nearest(cells.into_iter(), x.value(at.x)) {
                 let told = |i: usize| format!("{}: {}", ENDS[i].0, ENDS[i].1);
                 let words = match (ends(near), retries(near)) {
                     (Some(Outcome::Fits), Some(n)) => {
@@ -357,9 +353,9 @@ impl PlanView {
         let name = vramscope_core::units::capital(&scene.name);
         label::text(&p, pos2(rect.left() - GUTTER + 12.0, y), Align2::LEFT_CENTER, &name, Type::Body, t.text2);
         let at = x.at(scene.chosen as f64);
-        let bar = |from: f32, to: f32| Rect::from_min_max(pos2(from, y - 1.5), pos2(to, y + 1.5));
-        p.rect_filled(bar(rect.left(), rect.right()), 1, t.s4);
-        p.rect_filled(bar(rect.left(), at), 1, t.accent);
+        let bar = rect.down(y - 1.5, y + 1.5);
+        p.rect_filled(bar, 1, t.s4);
+        p.rect_filled(bar.with_max_x(at), 1, t.accent);
         let ticks = event_ticks(scene.low as f64, scene.high as f64, most_across(rect.width()));
         let chip_text = count(scene.chosen);
         let half = label::width(&p, &chip_text, Type::Mono) / 2.0 + 10.0;
@@ -455,6 +451,11 @@ impl PlanView {
         }
         self.pick(ui, scene, rect, x, "Roles against size");
     }
+}
+
+fn nearest(sizes: impl Iterator<Item = u64>, to: f64) -> Option<u64> {
+    let away = |size: u64| (size as f64 - to).abs();
+    sizes.min_by(|a, b| away(*a).total_cmp(&away(*b)))
 }
 
 /// The x at which sizes start to fail.

@@ -139,11 +139,8 @@ impl Canvas<'_> {
         batch.paint(self.painter);
         let area = rect.across(self.tracks.x.min - 30.0, self.pane.right());
         ticks.paint_across_around(&self.within(area), t, &self.x, strip, UnitAt::First, taken);
-        if self.window.axis == Axis::Event {
-            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Event", "");
-        } else {
-            self.name(Rect::from_min_max(pos2(rect.left(), strip.top() - 1.0), strip.max), "Time", "");
-        }
+        let name = if self.window.axis == Axis::Event { "Event" } else { "Time" };
+        self.name(strip.with_min_y(strip.top() - 1.0), name, "");
         if rect.height() > 20.0 && device.events.has_time {
             let row = rect.with_max_y(strip.top() + 2.0);
             self.name(row, "Time", "");

@@ -48,4 +48,4 @@ pub use table::{Cell, Column, Sort, Table, TableOutput, Width};
 pub use term::{Figures, Term};
 pub use texture::{LARGEST_SIDE, PixelTexture};
 pub use tooltip::{Rest, Tip};
-pub use viewport::{BOX_LEAST, Gesture, Intent, PanZoom, Scale, box_within, lets_go_of_drawing};
+pub use viewport::{BOX_LEAST, ByteWheel, Gesture, Intent, PanZoom, Scale, box_within, lets_go_of_drawing};

@@ -254,6 +254,25 @@ pub fn lets_go_of_drawing(ctx: &Context) -> bool {
     is_drawn && ctx.input(|i| i.pointer.any_down())
 }
 
+/// Tells a wheel that zooms bytes from one that zooms time. egui smooths the wheel over several frames: when Ctrl is released
+/// meanwhile, the remaining motion still zooms bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteWheel {
+    /// When the bytes were last zoomed, in seconds of egui's clock.
+    zoomed_at: f64,
+}
+
+impl ByteWheel {
+    pub fn read(&mut self, intent: Intent, now: f64) -> Intent {
+        match intent {
+            Intent::ZoomBytes { .. } => self.zoomed_at = now,
+            Intent::ZoomTime { factor, at } if now - self.zoomed_at < 0.25 => return Intent::ZoomBytes { factor, at },
+            _ => {}
+        }
+        intent
+    }
+}
+
 /// Key under which egui's memory keeps that a range or a box is being drawn.
 const DRAWING: &str = "a range or a box is being drawn";
 

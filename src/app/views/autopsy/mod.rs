@@ -20,8 +20,8 @@ use egui::{Rect, ScrollArea, Ui};
 use super::{View, ViewContext, ViewInfo};
 use crate::app::data::colours::Colours;
 use crate::app::data::device::DeviceData;
-use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
+use crate::app::jobs::{Derived, Shown};
 use crate::app::state::ViewKind;
 use crate::app::theme::Type;
 use crate::app::widgets::{Cut, PaneHeader, anchor, pane, segmented, term};
@@ -182,7 +182,7 @@ impl AutopsyView {
         if shown.as_ref().is_some_and(|s| !s.is_fresh) {
             ui.request_repaint_after(std::time::Duration::from_millis(100));
         }
-        let done = shown.as_ref().filter(|s| s.is_fresh).and_then(|s| s.value.clone());
+        let done = shown.as_ref().and_then(Shown::fresh);
         let ready = match (&done, &shown) {
             (Some(h), _) => helped::Ready::Done(h),
             (None, Some(s)) => helped::Ready::Running(s.fraction),

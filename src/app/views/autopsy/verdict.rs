@@ -56,7 +56,6 @@ impl AutopsyView {
                 CaseKind::Peak(c) => {
                     peak_headline(ui, cx, c);
                     self.peak_figures(ui, cx, c);
-                    next_failure(ui, cx);
                 }
             }
             ui.add_space(16.0);
@@ -117,10 +116,7 @@ impl AutopsyView {
                 self.figures(ui, cx, a);
                 self.frames.ui(ui, cx, a.stack);
             }
-            CaseKind::Peak(c) => {
-                self.peak_figures(ui, cx, c);
-                next_failure(ui, cx);
-            }
+            CaseKind::Peak(c) => self.peak_figures(ui, cx, c),
         }
         ui.add_space(16.0);
     }
@@ -140,7 +136,7 @@ impl AutopsyView {
         found.fresh()
     }
 
-    /// The figures of a peak, and a field for the cap when the file does not record it.
+    /// The figures of a peak, a field for the cap when the file does not record it, and how to catch a failure.
     fn peak_figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, c: &Closest) {
         peak_figures(ui, cx, c);
         let is_told = c.room.is_some_and(|room| room.from == RoomFrom::Cap);
@@ -152,6 +148,7 @@ impl AutopsyView {
             };
             self.cap_field(ui, cx, None, most, &when);
         }
+        next_failure(ui, cx);
     }
 
     fn figures(&mut self, ui: &mut Ui, cx: &ViewContext<'_>, a: &Autopsy) {

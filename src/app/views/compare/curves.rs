@@ -361,7 +361,7 @@ pub(super) fn show(
             let value = lines.cells[which].get(column).copied().flatten();
             tip = tip.row(name, value.map_or_else(|| "past its end".to_owned(), |c| Bytes(c.last).to_string()));
         }
-        tip.show_within(&response, response.id.with("tip"), at, area);
+        tip.show_within(&response, at, area);
     }
 }
 

@@ -108,7 +108,7 @@ impl CompareView {
                 ui.request_repaint_after(std::time::Duration::from_secs_f32(REST - still + 0.02));
             } else if let Some(at) = ui.input(|i| i.pointer.hover_pos()) {
                 let area = ui.max_rect();
-                tip(rows[row], stacks, t).show_within(&ui.response(), ui.scope_id().with("tip"), at, area);
+                tip(rows[row], stacks, t).show_within(&ui.response(), at, area);
             }
         }
         if let Some(row) = out.chosen() {

@@ -228,9 +228,7 @@ impl FlameView {
             })
             .value
     }
-}
 
-impl FlameView {
     /// The frames of allocations that match the active query; the others are dimmed, as in all views. In a comparison both sides
     /// are searched.
     fn of_query(&mut self, cx: &ViewContext<'_>, built: &Arc<Built>) -> Option<Arc<Found>> {
@@ -260,9 +258,7 @@ impl FlameView {
         });
         shown.fresh()
     }
-}
 
-impl FlameView {
     /// Goes to the next match, or to the one before.
     fn step(&mut self, cx: &ViewContext<'_>, built: &Built, found: &Found) {
         let order = layout::in_order(&built.flame, &found.hits);

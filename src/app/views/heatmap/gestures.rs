@@ -46,18 +46,7 @@ impl HeatmapView {
         let event_at = |p: Pos2| cx.shared.event_at(device, canvas.x.value(p.x.clamp(canvas.areas.x.min, canvas.areas.x.max)));
         let item_at = |p: Pos2| canvas.place(p).and_then(|p| item_at(cx.data, canvas.picture, &p));
         let now = ui.input(|i| i.time);
-        let intent = match gesture.intent {
-            // egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms
-            // addresses.
-            Some(Intent::ZoomTime { factor, at }) if now - self.zoomed_at < 0.25 => Some(Intent::ZoomBytes { factor, at }),
-            other => {
-                if matches!(other, Some(Intent::ZoomBytes { .. })) {
-                    self.zoomed_at = now;
-                }
-                other
-            }
-        };
-        match intent {
+        match gesture.intent.map(|intent| self.wheel.read(intent, now)) {
             Some(Intent::Click(p) | Intent::CtrlClick(p)) => {
                 let event = canvas.place(p).map_or_else(|| event_at(p), |p| p.event);
                 cx.actions.send(Action::SetCursor(event));
@@ -263,7 +252,7 @@ impl HeatmapView {
             let mut area = canvas.painter.clip_rect();
             area.max.y = canvas.areas.legend.map_or(area.bottom(), |l| l.top());
             let card = tip(cx, canvas.picture, place, under).width((area.width() - 26.0).clamp(180.0, 280.0));
-            card.show_within(response, response.id.with("tip"), at, area);
+            card.show_within(response, at, area);
         }
     }
 }

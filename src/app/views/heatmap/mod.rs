@@ -10,7 +10,7 @@ use crate::app::data::colours::{Focus, stream_name};
 use crate::app::jobs::Derived;
 use crate::app::jobs::identity::Identity;
 use crate::app::state::{Item, ViewKind};
-use crate::app::widgets::{LARGEST_SIDE, PixelTexture, Rest, Scale, button, pane, push_over, term, told_at};
+use crate::app::widgets::{ByteWheel, LARGEST_SIDE, PixelTexture, Rest, Scale, button, pane, push_over, term, told_at};
 use layout::Areas;
 use picture::{Key, Map, Mode, Picture};
 use vramscope_core::diagnose::fragmentation::Servers;
@@ -54,8 +54,7 @@ struct HeatmapView {
     addresses: Option<(u64, u64)>,
     /// [`SharedViewState::fitted`](crate::app::state::shared::SharedViewState::fitted) at the last frame.
     fitted: u32,
-    /// When the addresses were last zoomed, in seconds of egui's clock.
-    zoomed_at: f64,
+    wheel: ByteWheel,
     /// The y at which a drag along the addresses began.
     choosing: Option<f32>,
     /// The place under the pointer, and since when the pointer has been still.

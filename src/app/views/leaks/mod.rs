@@ -249,7 +249,7 @@ impl LeaksView {
             let step = (((at.x - plot.left()) / plot.width() * n as f32) as usize).min(n - 1);
             let least = Bytes(found.floors.get(step).copied().unwrap_or(0));
             let tip = Tip::new(format!("Step {}", number(step))).row("least in use", least);
-            tip.show_at(&response, response.id.with("tip"), at);
+            tip.show_at(&response, at);
             if response.clicked()
                 && let (Some(&first), Some(&end)) = (found.bounds.get(step), found.bounds.get(step + 1))
             {

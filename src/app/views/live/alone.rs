@@ -71,7 +71,7 @@ impl SamplesAlone {
                 if let Some(mark) = nearest(&named, p.x).and_then(|mark| track.marks.get(mark)) {
                     tip = tip.row("the line", &mark.text);
                 }
-                tip.show_at(&response, response.id.with("tip"), p);
+                tip.show_at(&response, p);
             }
         }
         let row = pane.with_min_y(pane.bottom() - 26.0);

@@ -1,7 +1,7 @@
 //! The left column: the answer, the recordings with their sizes, how well they explain the program, the memory to fit in.
 
 use egui::text::LayoutJob;
-use egui::{Key, Rect, ScrollArea, Ui, pos2, vec2};
+use egui::{Key, Rect, Response, ScrollArea, Ui, pos2, vec2};
 
 use super::ViewContext;
 use super::inputs::{Built, Origin, name_of};
@@ -299,9 +299,7 @@ impl PlanView {
         let listed: Vec<Card> = LISTED.iter().copied().chain(self.more_card).filter_map(card).collect();
         for card in listed {
             let is_chosen = matches!(room, Room::Card(c) if c.name == card.name);
-            let response = ListRow::new(card.name).height(24.0).selected(is_chosen).show_painted(ui);
-            radio(ui, cx, response.rect, is_chosen);
-            let inner = response.rect.shrink2(vec2(16.0, 0.0));
+            let (response, inner) = radio_row(ui, cx, card.name, 24.0, is_chosen);
             let p = ui.painter();
             let figure = inner.with_min_x(inner.right() - if scene.knows { 84.0 } else { 0.0 });
             if scene.knows {
@@ -316,9 +314,7 @@ impl PlanView {
             }
         }
         let is_chosen = matches!(room, Room::Cap(_));
-        let response = ListRow::new("a cap of your own").height(28.0).selected(is_chosen).show_painted(ui);
-        radio(ui, cx, response.rect, is_chosen);
-        let inner = response.rect.shrink2(vec2(16.0, 0.0));
+        let (response, inner) = radio_row(ui, cx, "a cap of your own", 28.0, is_chosen);
         let p = ui.painter().clone();
         let name = inner.with_min_x(inner.left() + 22.0);
         label::text_in(&p, name, "cap", if is_chosen { Type::Strong } else { Type::Body }, t.text1);
@@ -424,14 +420,17 @@ pub(super) fn largest_ask(scene: &Scene, conf: &str, limit: u64) -> Ask {
     Ask::Largest { name: scene.name.clone(), others, conf: conf.to_owned(), limit }
 }
 
-fn radio(ui: &Ui, cx: &ViewContext<'_>, row: Rect, is_chosen: bool) {
+/// A row with a radio button at its left. Returns its padded room too.
+fn radio_row(ui: &mut Ui, cx: &ViewContext<'_>, name: &str, height: f32, is_chosen: bool) -> (Response, Rect) {
     let t = cx.tokens;
-    let centre = row.middle(row.left() + 22.0);
-    let ink = if is_chosen { t.accent } else { t.line2 };
-    ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, ink));
+    let response = ListRow::new(name).height(height).selected(is_chosen).show_painted(ui);
+    let inner = response.rect.shrink2(vec2(16.0, 0.0));
+    let centre = inner.middle(inner.left() + 6.0);
+    ui.painter().circle_stroke(centre, 5.5, egui::Stroke::new(1.0, if is_chosen { t.accent } else { t.line2 }));
     if is_chosen {
         ui.painter().circle_filled(centre, 3.0, t.accent);
     }
+    (response, inner)
 }
 
 /// How much of the program the recordings explain. With only one recording, also how to make a second.

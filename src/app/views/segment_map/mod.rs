@@ -296,7 +296,7 @@ impl SegmentMap {
         scene.cx.hover(&mut self.is_hovering, hit.as_ref().map(|(_, hit)| hit.item));
         let Some((at, hit)) = hit else { return };
         if ui.input(|i| i.pointer.time_since_last_movement()) > 0.12 {
-            hit.tip.show_at(response, response.id.with("tip"), at);
+            hit.tip.show_at(response, at);
         } else {
             ui.request_repaint_after(std::time::Duration::from_millis(120));
         }

@@ -72,7 +72,7 @@ impl CategoriesAlone {
         if let Some((p, (category, row))) = hovered {
             painter.vline(p.x, rect.y_range(), egui::Stroke::new(1.0, Tokens::at(cx.tokens.text1, 0.4)));
             let when = Micros(canvas.x.value(p.x) as i64).to_string();
-            tip(cx.tokens, category, &row, Some(when)).show_at(&response, response.id.with("tip"), p);
+            tip(cx.tokens, category, &row, Some(when)).show_at(&response, p);
         }
         let at = rect.right_top() + vec2(0.0, NAMES / 2.0);
         label::text(&painter, at, Align2::RIGHT_CENTER, what, Type::Caption, cx.tokens.text3);

@@ -55,33 +55,21 @@ impl Timeline {
             ui.set_cursor_icon(icon);
         }
         self.tooltip(ui, cx, scene, response, under.as_ref(), gesture.hover, event_at);
-        let is_done = response.drag_stopped();
-        let intent = gesture.intent;
         match (self.grip, gesture.hover) {
             (Some(Grip::Cursor), Some(p)) => cx.actions.send(Action::SetCursor(event_at(p))),
             (Some(Grip::Marker(which)), Some(p)) => cx.actions.send(Action::SetMarker(which, Some(event_at(p)))),
             _ => {
-                if let Some(intent) = intent {
-                    let intent = self.still_bytes(intent, ui.input(|i| i.time));
+                if let Some(intent) = gesture.intent {
+                    let read = self.wheel.read(intent, ui.input(|i| i.time));
+                    // A wheel that goes on zooming bytes does so only while they are zoomed.
+                    let intent = if self.bytes.is_some() { read } else { intent };
                     self.act(cx, scene, intent, event_at, top);
                 }
             }
         }
-        if is_done {
+        if response.drag_stopped() {
             self.grip = None;
         }
-    }
-
-    /// egui smooths the wheel over several frames. When Ctrl is released meanwhile, the remaining motion still zooms bytes.
-    fn still_bytes(&mut self, intent: Intent, now: f64) -> Intent {
-        match intent {
-            Intent::ZoomBytes { .. } => self.zoomed_bytes_at = now,
-            Intent::ZoomTime { factor, at } if self.bytes.is_some() && now - self.zoomed_bytes_at < 0.25 => {
-                return Intent::ZoomBytes { factor, at };
-            }
-            _ => {}
-        }
-        intent
     }
 
     pub(super) fn act(
@@ -198,7 +186,7 @@ impl Timeline {
             let tip = scene.tip(under, event_at(at), at, cx.colours, cx.roles.map(AsRef::as_ref));
             // Tooltips keep the legend below the plots readable.
             let floor = scene.canvas.tracks.legend.map_or(f32::INFINITY, |l| l.top());
-            tip.show_above(response, response.id.with("tip"), at, floor);
+            tip.show_above(response, at, floor);
         }
     }
 

@@ -20,6 +20,15 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
+/// A change with its sign, written by `text`; `same` for no change.
+pub fn change(by: i64, text: impl Fn(u64) -> String) -> String {
+    match by {
+        0 => "same".to_owned(),
+        by if by > 0 => format!("+{}", text(by.unsigned_abs())),
+        by => format!("−{}", text(by.unsigned_abs())),
+    }
+}
+
 /// Lays out one line of text without cutting it.
 pub fn galley(painter: &Painter, text: &str, kind: Type, colour: Color32) -> Arc<Galley> {
     let mut job = LayoutJob::single_section(text.to_owned(), format(kind, colour));

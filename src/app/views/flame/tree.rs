@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use egui::{Color32, Ui};
 
-use super::graph::Canvas;
 use super::layout::{Order, TreeRow, tree_rows};
 use super::{Built, FlameView, Found};
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Bar, Cell, Column, Cut, Icon, Swatch, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, Cut, Icon, Swatch, Table, Width, label};
 use vramscope_core::compare::flame::{Node, node_name, node_text};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
@@ -46,15 +45,7 @@ impl FlameView {
             [node.total, node.own, node.before, node.after]
         });
         let size = is_bytes.then(|| SizeColumn::of(sizes));
-        let canvas = Canvas {
-            t,
-            stacks: built.stacks(cx),
-            built,
-            origin: ui.max_rect().min,
-            width: ui.available_width(),
-            seen: ui.max_rect().y_range(),
-            by_role: self.colour == 0,
-        };
+        let canvas = self.canvas(ui, cx, built);
         let chosen = self.chosen(cx, &canvas);
         let selected = rows.iter().position(|r| Some(r.node) == chosen);
         let all = &flame.nodes[0];
@@ -63,7 +54,7 @@ impl FlameView {
         let head = |name: &str| size.map_or_else(|| name.to_owned(), |size| size.head(name));
         let now = move |n: &Node| if compares { n.after } else { n.total };
         let shade = |n: &Node, share| Tokens::over(canvas.colour(n), t.s1, share);
-        let share = crate::app::widgets::label::share;
+        let share = label::share;
         let total = match (compares, is_bytes) {
             (true, _) => head("at B"),
             (false, true) => head("total"),
@@ -97,10 +88,9 @@ impl FlameView {
                 Column::figure(head("at A"), bytes, |c, &(_, n, _): &Line<'_>| c.figure(weight(n.before), t.text2))
                     .from(660.0 + more),
             );
-            let change = |c: &Cell<'_>, &(_, n, ink): &Line<'_>| match n.after.cmp(&n.before) {
-                std::cmp::Ordering::Equal => c.figure("same", t.text3),
-                std::cmp::Ordering::Greater => c.figure(format!("+{}", weight(n.after - n.before)), ink),
-                std::cmp::Ordering::Less => c.figure(format!("−{}", weight(n.before - n.after)), ink),
+            let change = |c: &Cell<'_>, &(_, n, ink): &Line<'_>| {
+                let by = n.after as i64 - n.before as i64;
+                c.figure(label::change(by, weight), if by == 0 { t.text3 } else { ink });
             };
             columns.push(Column::figure(head("change"), bytes, change).sorts(Order::Change).from(480.0 + more));
         } else {
@@ -136,7 +126,7 @@ impl FlameView {
         let table = Table::sorted("tree", columns, &mut self.sort).row_height(22.0).selected(selected);
         let out = table.show(ui, rows.len(), row, spoken);
         if let Some(row) = out.hovered {
-            self.hovered = built.keys.get(rows[row].node as usize).copied();
+            self.hovered = built.key(rows[row].node);
         }
         let toggles = out.clicked.filter(|&row| {
             let at = ui.input(|i| i.pointer.interact_pos());
@@ -148,7 +138,7 @@ impl FlameView {
         });
         match (toggles.or(out.opened()), out.chosen()) {
             (Some(row), _) => {
-                let key = built.keys.get(rows[row].node as usize).copied();
+                let key = built.key(rows[row].node);
                 if let Some(key) = key.filter(|k| !self.toggled.remove(k)) {
                     self.toggled.insert(key);
                 }

@@ -94,7 +94,7 @@ fn a_replay_buffer_is_no_weight() {
         let device = &recording.devices[0];
         let tables = tables(device);
         let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
-        let ids = (0..tables.lifetimes.len() as u32).map(LifetimeId);
+        let ids = tables.lifetimes.ids();
         ids.filter(|&id| tables.lifetimes.requested(device, id) == size).map(|id| roles.of(id)).next().unwrap()
     };
     assert_eq!(of(training_beside(64 * MIB)), Role::Inputs);

@@ -20,7 +20,14 @@ pub struct Rule {
     pub measured: &'static str,
     /// Sample recording on which the tests expect its finding.
     pub shown_by: &'static str,
-    pub(in crate::diagnose::findings) run: fn(&RuleInput<'_>) -> Vec<Finding>,
+    pub(in crate::diagnose::findings) run: Run,
+}
+
+/// A rule's function, by what it may find.
+#[derive(Clone, Copy)]
+pub(in crate::diagnose::findings) enum Run {
+    One(fn(&RuleInput<'_>) -> Option<Finding>),
+    Several(fn(&RuleInput<'_>) -> Vec<Finding>),
 }
 
 /// The table of rules as Markdown, for the documentation.

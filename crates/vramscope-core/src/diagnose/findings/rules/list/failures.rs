@@ -1,6 +1,7 @@
 //! What failed and what grows.
 
 use super::super::Rule;
+use super::super::Run::{One, Several};
 use super::super::{failed, growth, oom, samples};
 use crate::diagnose::findings::Class;
 
@@ -13,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "rows 3, 4, 25; classifier E1",
         measured: "24 of 29 programs",
         shown_by: "`fragment_oom.pickle`, `kv_decode_oom.pickle.gz`",
-        run: oom::out_of_memory,
+        run: Several(oom::out_of_memory),
     },
     Rule {
         name: "leak",
@@ -23,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 5",
         measured: "22 of 24 programs",
         shown_by: "`leak.pickle`",
-        run: growth::leak,
+        run: One(growth::leak),
     },
     Rule {
         name: "evaluation_growth",
@@ -33,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 22",
         measured: "0 of 1 program",
         shown_by: "generated: predictions kept in `evaluate`",
-        run: growth::evaluation,
+        run: One(growth::evaluation),
     },
     Rule {
         name: "held_after_failure",
@@ -43,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 23",
         measured: "3 of 3",
         shown_by: "`kinds/kept_error` of the tests' recordings; generated: a failure, and six seconds of small requests",
-        run: failed::after_failure,
+        run: One(failed::after_failure),
     },
     Rule {
         name: "live_growth",
@@ -53,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 5",
         measured: "",
         shown_by: "generated samples",
-        run: growth::live_growth,
+        run: One(growth::live_growth),
     },
     Rule {
         name: "outside_growth",
@@ -63,6 +64,6 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 8",
         measured: "",
         shown_by: "generated samples",
-        run: samples::outside_growth,
+        run: One(samples::outside_growth),
     },
 ];

@@ -1,5 +1,6 @@
 //! Small losses, and what a recording lacks.
 
+use super::super::Run::One;
 use super::super::{Rule, STALE_COPIES, TRUNCATED};
 use super::super::{autocast, beside, growth, hygiene, oom, samples};
 use crate::diagnose::findings::Class;
@@ -13,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "PyTorch's `Conv_v8.cpp`: `try_plans` and the benchmark catch what does not fit",
         measured: "10 of 10 programs",
         shown_by: "`tests/recordings/kinds/dcgan_benchmark.python.cap70`",
-        run: oom::refused_trial,
+        run: One(oom::refused_trial),
     },
     Rule {
         name: "rounding",
@@ -23,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 20",
         measured: "5 of 6 programs",
         shown_by: "`kv_decode_oom.pickle.gz`",
-        run: hygiene::rounding,
+        run: One(hygiene::rounding),
     },
     Rule {
         name: "workspaces",
@@ -33,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 12",
         measured: "1 of 1 program",
         shown_by: "generated: a workspace on each of four streams",
-        run: hygiene::workspaces,
+        run: One(hygiene::workspaces),
     },
     Rule {
         name: "context",
@@ -43,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 2",
         measured: "",
         shown_by: "generated samples; the scenario of contexts",
-        run: beside::context,
+        run: One(beside::context),
     },
     Rule {
         name: "cap_without_context",
@@ -53,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 32",
         measured: "",
         shown_by: "generated samples",
-        run: samples::cap_without_context,
+        run: One(samples::cap_without_context),
     },
     Rule {
         name: STALE_COPIES,
@@ -63,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "a published recording whose program opens autocast around its loop",
         measured: "1 of 1 program",
         shown_by: "generated: autocast opened around the loop; recorded: `promised/stale_autocast`",
-        run: autocast::stale_copies,
+        run: One(autocast::stale_copies),
     },
     Rule {
         name: "kept_numbers",
@@ -73,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 5",
         measured: "",
         shown_by: "generated: a list of losses of 4 B",
-        run: growth::numbers,
+        run: One(growth::numbers),
     },
     Rule {
         name: "idle_threshold",
@@ -83,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 31",
         measured: "4 of 4 programs",
         shown_by: "generated: a threshold and no fraction",
-        run: hygiene::idle_threshold,
+        run: One(hygiene::idle_threshold),
     },
     Rule {
         name: TRUNCATED,
@@ -93,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "the reader",
         measured: "",
         shown_by: "generated: a snapshot cut before its end",
-        run: hygiene::truncated,
+        run: One(hygiene::truncated),
     },
     Rule {
         name: "heavy_recording",
@@ -103,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 35",
         measured: "",
         shown_by: "generated: 200,002 events with C++ frames",
-        run: hygiene::heavy_recording,
+        run: One(hygiene::heavy_recording),
     },
     Rule {
         name: "no_history",
@@ -113,6 +114,6 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 36",
         measured: "8 of 8",
         shown_by: "generated: segments alone",
-        run: hygiene::no_history,
+        run: One(hygiene::no_history),
     },
 ];

@@ -1,5 +1,6 @@
 //! What makes up the peak.
 
+use super::super::Run::{One, Several};
 use super::super::{BATCH, FIRST_STEP, GATHERED, Rule, SPIKE, TEMPORARIES, UNTRAINED, ZERO_BEFORE_STEP};
 use super::super::{
     autocast, backward, beside, broadcast, copies, evaluation, gathered, kept, loss, optimizer, peak, rebuilt, results, untrained,
@@ -15,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "rows 7, 21",
         measured: "2 of 2 programs",
         shown_by: "`serve_oom.pickle.gz`; corpus: `demo/kv_decode.default.pickle`; generated: a cache that is appended to",
-        run: copies::copies,
+        run: One(copies::copies),
     },
     Rule {
         name: "saw_tooth",
@@ -25,7 +26,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 6",
         measured: "",
         shown_by: "generated: blocks kept for five steps, freed together; the scenario of cycles",
-        run: beside::saw_tooth,
+        run: One(beside::saw_tooth),
     },
     Rule {
         name: SPIKE,
@@ -35,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 17",
         measured: "5 of 5",
         shown_by: "generated: one large block for two events; SupCon and a DDPM with `cudnn.benchmark`, whose peaks without it were 24.86 (told: 24.87) and 3.95 GiB (3.94)",
-        run: peak::spike,
+        run: One(peak::spike),
     },
     Rule {
         name: "logits",
@@ -45,7 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 17",
         measured: "5 of 7 programs",
         shown_by: "generated: 1 GiB under `cross_entropy`",
-        run: loss::logits,
+        run: One(loss::logits),
     },
     Rule {
         name: "loss_by_hand",
@@ -55,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/hand_ce` of the tests' recordings",
-        run: loss::loss_by_hand,
+        run: One(loss::loss_by_hand),
     },
     Rule {
         name: "image_decoder",
@@ -65,7 +66,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 29",
         measured: "",
         shown_by: "generated: 2 GiB under `autoencoder_kl.py decode`",
-        run: peak::image_decoder,
+        run: One(peak::image_decoder),
     },
     Rule {
         name: "foreach_optimizer",
@@ -75,7 +76,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 15",
         measured: "4 of 5",
         shown_by: "generated: 1 GiB under `_multi_tensor_adam`",
-        run: optimizer::foreach_optimizer,
+        run: One(optimizer::foreach_optimizer),
     },
     Rule {
         name: "gradient_buckets",
@@ -85,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 16",
         measured: "",
         shown_by: "generated: buckets beside gradients",
-        run: optimizer::gradient_buckets,
+        run: One(optimizer::gradient_buckets),
     },
     Rule {
         name: "unused_graph",
@@ -95,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured: 42 of 210 published recordings",
         measured: "18 of 18",
         shown_by: "generated: layers under `forward` that stay",
-        run: kept::unused_graph,
+        run: One(kept::unused_graph),
     },
     Rule {
         name: "autocast_copies",
@@ -105,7 +106,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured: 32 of 210 published recordings",
         measured: "12 of 12",
         shown_by: "generated: a cast beside the result of each layer",
-        run: autocast::autocast_copies,
+        run: One(autocast::autocast_copies),
     },
     Rule {
         name: "attention_scores",
@@ -115,7 +116,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "19 of 19",
         shown_by: "generated: three blocks of one size in `attention`",
-        run: kept::attention_scores,
+        run: One(kept::attention_scores),
     },
     Rule {
         name: "written_out",
@@ -125,7 +126,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings; a GELU written out in Transformers",
         measured: "3 of 5 programs",
         shown_by: "generated: four blocks a layer from one line",
-        run: kept::written_out,
+        run: One(kept::written_out),
     },
     Rule {
         name: GATHERED,
@@ -135,7 +136,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on an H200",
         measured: "1 of 2 programs",
         shown_by: "generated: predictions that a Trainer gathers",
-        run: gathered::gathered,
+        run: Several(gathered::gathered),
     },
     Rule {
         name: "moved_gradients",
@@ -145,7 +146,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "found in a published recording",
         measured: "1 of 1 program",
         shown_by: "generated: a trained model that is moved",
-        run: gathered::moved_gradients,
+        run: One(gathered::moved_gradients),
     },
     Rule {
         name: UNTRAINED,
@@ -155,7 +156,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on an H200",
         measured: "3 of 4 programs",
         shown_by: "`tests/recordings/promised/distill`",
-        run: untrained::untrained_gradients,
+        run: One(untrained::untrained_gradients),
     },
     Rule {
         name: "broadcast",
@@ -165,7 +166,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/broadcast_loss` of the tests' recordings",
-        run: broadcast::broadcast,
+        run: One(broadcast::broadcast),
     },
     Rule {
         name: "unused_cache",
@@ -175,7 +176,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "",
         shown_by: "generated: a pass that keeps two blocks a layer",
-        run: kept::unused_cache,
+        run: One(kept::unused_cache),
     },
     Rule {
         name: "last_result",
@@ -185,7 +186,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "8 of 8 programs",
         shown_by: "generated: a result that is held over",
-        run: kept::last_result,
+        run: One(kept::last_result),
     },
     Rule {
         name: "earlier_model",
@@ -195,7 +196,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "2 of 2 programs",
         shown_by: "`kinds/kept_models.python` of the tests' recordings",
-        run: rebuilt::earlier_model,
+        run: One(rebuilt::earlier_model),
     },
     Rule {
         name: "earlier_optimizer",
@@ -205,7 +206,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/old_optimizer` of the tests' recordings",
-        run: rebuilt::earlier_optimizer,
+        run: One(rebuilt::earlier_optimizer),
     },
     Rule {
         name: "loaded_copy",
@@ -215,7 +216,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "3 of 3 programs",
         shown_by: "`promised/ckpt_on_gpu` of the tests' recordings",
-        run: rebuilt::loaded_copy,
+        run: One(rebuilt::loaded_copy),
     },
     Rule {
         name: ZERO_BEFORE_STEP,
@@ -225,7 +226,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/zero_before_step` of the tests' recordings",
-        run: optimizer::zero_before_step,
+        run: One(optimizer::zero_before_step),
     },
     Rule {
         name: "kept_results",
@@ -235,7 +236,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "3 of 3 programs",
         shown_by: "`promised/accum_outputs` and `val_cat` of the tests' recordings",
-        run: results::kept_results,
+        run: One(results::kept_results),
     },
     Rule {
         name: "unread_scores",
@@ -245,7 +246,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "3 of 3 programs",
         shown_by: "`promised/logits_last` of the tests' recordings",
-        run: results::unread_scores,
+        run: One(results::unread_scores),
     },
     Rule {
         name: "backward_graph",
@@ -255,7 +256,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "2 of 2 programs",
         shown_by: "`promised/penalty_graph` of the tests' recordings",
-        run: backward::backward_graph,
+        run: One(backward::backward_graph),
     },
     Rule {
         name: "sample_gradients",
@@ -265,7 +266,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 2 programs",
         shown_by: "`promised/sample_grads_whole` of the tests' recordings",
-        run: backward::sample_gradients,
+        run: One(backward::sample_gradients),
     },
     Rule {
         name: "dense_embedding",
@@ -275,7 +276,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 2 programs",
         shown_by: "`promised/dense_embedding` of the tests' recordings",
-        run: backward::dense_embedding,
+        run: One(backward::dense_embedding),
     },
     Rule {
         name: "all_pairs",
@@ -285,7 +286,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/pairwise_expand` of the tests' recordings",
-        run: broadcast::all_pairs,
+        run: One(broadcast::all_pairs),
     },
     Rule {
         name: "larger_evaluation",
@@ -295,7 +296,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "2 of 2 programs",
         shown_by: "`promised/eval_big` of the tests' recordings",
-        run: evaluation::larger_batch,
+        run: One(evaluation::larger_batch),
     },
     Rule {
         name: "kept_copies",
@@ -305,7 +306,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "1 of 1 program",
         shown_by: "`promised/deep_copy_best` of the tests' recordings",
-        run: rebuilt::kept_copies,
+        run: One(rebuilt::kept_copies),
     },
     Rule {
         name: "waiting_batches",
@@ -315,7 +316,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "2 of 2 programs",
         shown_by: "`promised/data_on_gpu` of the tests' recordings",
-        run: rebuilt::waiting_batches,
+        run: One(rebuilt::waiting_batches),
     },
     Rule {
         name: TEMPORARIES,
@@ -325,7 +326,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "7 of 7",
         shown_by: "generated: three temporaries beside a weight",
-        run: kept::temporaries,
+        run: One(kept::temporaries),
     },
     Rule {
         name: FIRST_STEP,
@@ -335,7 +336,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "1 of 1 program",
         shown_by: "`plan/gpt.b8.one_step` of the tests' recordings",
-        run: optimizer::first_step,
+        run: One(optimizer::first_step),
     },
     Rule {
         name: "optimizer_state",
@@ -345,7 +346,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 14",
         measured: "14 of 14",
         shown_by: "generated: a failure beside Adam's state",
-        run: optimizer::optimizer_state,
+        run: One(optimizer::optimizer_state),
     },
     Rule {
         name: "gradients_kept",
@@ -355,7 +356,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on published recordings",
         measured: "13 of 13 programs",
         shown_by: "`warm/adam_inplace.python.pickle`: `set_to_none=False`",
-        run: optimizer::gradients_kept,
+        run: One(optimizer::gradients_kept),
     },
     Rule {
         name: "activations",
@@ -365,7 +366,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 21",
         measured: "4 of 4",
         shown_by: "generated: a failure beside activations",
-        run: peak::activations,
+        run: One(peak::activations),
     },
     Rule {
         name: BATCH,
@@ -375,6 +376,6 @@ pub(super) const RULES: &[Rule] = &[
         source: "measured on own recordings",
         measured: "13 of 14 programs",
         shown_by: "`kinds/penalty.python` of the tests' recordings",
-        run: peak::batch,
+        run: One(peak::batch),
     },
 ];

@@ -1,6 +1,7 @@
 //! How memory is held: fragmentation, the cache, pools, memory outside PyTorch.
 
 use super::super::Rule;
+use super::super::Run::One;
 use super::super::{beside, flushes, samples, structure};
 use crate::diagnose::findings::Class;
 
@@ -13,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 7",
         measured: "9 of 9 programs",
         shown_by: "corpus: `demo/gpt_varlen.default.pickle`; generated: growing sizes",
-        run: structure::variable_sizes,
+        run: One(structure::variable_sizes),
     },
     Rule {
         name: "unfilled_gaps",
@@ -23,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 3",
         measured: "10 of 10 programs",
         shown_by: "generated: tensors replaced by larger ones",
-        run: structure::unfilled_gaps,
+        run: One(structure::unfilled_gaps),
     },
     Rule {
         name: "pinned_segments",
@@ -33,7 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "rows 3, 7",
         measured: "3 of 4 programs",
         shown_by: "corpus: `demo/split_fragment.default.pickle`; generated: a sliver in every segment",
-        run: structure::slivers,
+        run: One(structure::slivers),
     },
     Rule {
         name: "private_pools",
@@ -43,7 +44,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 13",
         measured: "",
         shown_by: "generated: an empty pool of a graph, 24 captured graphs",
-        run: structure::private_pools,
+        run: One(structure::private_pools),
     },
     Rule {
         name: "pending_free",
@@ -53,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 18",
         measured: "",
         shown_by: "generated: frees guarded by another stream",
-        run: structure::pending,
+        run: One(structure::pending),
     },
     Rule {
         name: "cache_flushes",
@@ -63,7 +64,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 19",
         measured: "2 of 2",
         shown_by: "corpus: `whatif/split_fragment.default.x103.pickle`; generated: `empty_cache` in every step, and for a request",
-        run: flushes::cache_flushes,
+        run: One(flushes::cache_flushes),
     },
     Rule {
         name: "idle_cache",
@@ -73,7 +74,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 1",
         measured: "0 of 1",
         shown_by: "generated: a large start and a small rest",
-        run: structure::idle_cache,
+        run: One(structure::idle_cache),
     },
     Rule {
         name: "idle_cache_live",
@@ -83,7 +84,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 1",
         measured: "",
         shown_by: "generated samples",
-        run: samples::idle,
+        run: One(samples::idle),
     },
     Rule {
         name: "preallocated_cache",
@@ -93,7 +94,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 26",
         measured: "1 of 1",
         shown_by: "generated: 32 equal blocks",
-        run: structure::preallocated,
+        run: One(structure::preallocated),
     },
     Rule {
         name: "pinned_rounding",
@@ -103,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 27",
         measured: "",
         shown_by: "generated: host blocks of powers of two",
-        run: structure::pinned_host,
+        run: One(structure::pinned_host),
     },
     Rule {
         name: "pinned_host",
@@ -113,7 +114,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 27",
         measured: "",
         shown_by: "generated: 2 GiB pinned beside a small card",
-        run: beside::pinned_host,
+        run: One(beside::pinned_host),
     },
     Rule {
         name: "pool_retention",
@@ -123,7 +124,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 1",
         measured: "",
         shown_by: "generated: a pool of the driver, mostly free",
-        run: beside::pool_retention,
+        run: One(beside::pool_retention),
     },
     Rule {
         name: "outside_jump",
@@ -133,7 +134,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 11",
         measured: "",
         shown_by: "generated samples; corpus: `live.json`, 2 GiB by raw cudaMalloc",
-        run: samples::outside_jump,
+        run: One(samples::outside_jump),
     },
     Rule {
         name: "stray_context",
@@ -143,7 +144,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 9",
         measured: "",
         shown_by: "generated samples of two devices",
-        run: samples::stray_context,
+        run: One(samples::stray_context),
     },
     Rule {
         name: "many_contexts",
@@ -153,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 10",
         measured: "",
         shown_by: "generated: twelve workers on a small card",
-        run: samples::many_contexts,
+        run: One(samples::many_contexts),
     },
     Rule {
         name: "unattributed",
@@ -163,7 +164,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "rows 24, 34",
         measured: "",
         shown_by: "generated samples",
-        run: samples::unattributed,
+        run: One(samples::unattributed),
     },
     Rule {
         name: "other_processes",
@@ -173,7 +174,7 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 25",
         measured: "",
         shown_by: "generated samples",
-        run: samples::other_processes,
+        run: One(samples::other_processes),
     },
     Rule {
         name: "nearly_full",
@@ -183,6 +184,6 @@ pub(super) const RULES: &[Rule] = &[
         source: "row 28",
         measured: "",
         shown_by: "generated samples",
-        run: samples::nearly_full,
+        run: One(samples::nearly_full),
     },
 ];

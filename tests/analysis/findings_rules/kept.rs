@@ -6,7 +6,6 @@ use crate::tape::{MIB, Tape};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::model::{Progress, Recording, StackId};
-use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::compared;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";

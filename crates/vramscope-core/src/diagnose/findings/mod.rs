@@ -116,7 +116,7 @@ pub fn diagnose(
         recorded: OnceLock::new(),
     };
     let mut findings = Vec::new();
-    for rule in RULES {
+    for rule in RULES.iter() {
         progress.check()?;
         match rule.run {
             Run::One(find) => findings.extend(find(&input)),

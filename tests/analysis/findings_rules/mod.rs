@@ -58,9 +58,7 @@ fn healthy_steps(t: &mut Tape, steps: usize) {
     let held = t.alloc(40 * MIB, forward);
     for _ in 0..steps {
         let activations: Vec<_> = (0..6).map(|i| t.alloc((12 + 2 * i) * MIB, forward)).collect();
-        for h in activations.into_iter().rev() {
-            t.free(h);
-        }
+        t.free_all(activations.into_iter().rev());
         t.step();
     }
     t.free(held);

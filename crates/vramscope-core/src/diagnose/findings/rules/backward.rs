@@ -183,7 +183,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Option<Finding> {
         (all >= read.saturating_mul(LARGER)).then_some((read, all))
     };
     let found = looked_up.iter().find_map(|&id| tables.iter().find_map(|&table| Some((id, table, rows(size(id), table)?))));
-    let Some((line, table, (read, all))) = found else { return None };
+    let (line, table, (read, all)) = found?;
     // An output layer with this weight, or one of equal size, gives every row a gradient. Its scores have a row per id of an input.
     let numbers: BTreeSet<u64> = inputs.iter().flat_map(|ids| INDICES.map(|width| ids / width)).filter(|&n| n > 0).collect();
     let numbers: BTreeSet<u64> = numbers.into_iter().rev().take(MOST_SIZES).collect();

@@ -326,9 +326,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Option<Finding> {
     let is_grown = is_grown(p);
     let joins = |id: LifetimeId| p.flags_of(id) & JOINS != 0 || is_grown(id);
     by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| !joins(b.lifetime)));
-    let Some((line, (bytes, blocks))) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0))) else {
-        return None;
-    };
+    let (line, (bytes, blocks)) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0)))?;
     let peak = peak(p);
     if bytes < LEAST || bytes.saturating_mul(SHARE) < peak {
         return None;
@@ -530,7 +528,7 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Option<Finding> {
     }
     let most = by_call.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
     let most = most.max_by_key(|&((call, size, _, step), n)| (n * size, call, step));
-    let Some(((frames, size, runs, step), _)) = most else { return None };
+    let ((frames, size, runs, step), _) = most?;
     let is_its = |id: LifetimeId| p.roles.of(id) == Role::Activations && call(stack_of(id)) == Some(frames);
     let (blocks, bytes) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime))?;
     // An elementwise formula has tensors of one size; autocast doubles or halves it. Other sizes, as in attention, exclude one.

@@ -137,11 +137,8 @@ fn prompt_scores(p: &RuleInput<'_>) -> Option<Finding> {
     let (lifetimes, phases) = (&p.tables.lifetimes, &p.roles.anatomy.phases);
     let size = |id: LifetimeId| p.requested(id);
     let is_of_pass = |id: LifetimeId| matches!(p.roles.of(id), Role::Temporaries | Role::Activations);
-    let Some((blocks, _)) =
-        much(p, |b| of_linear(p, b.lifetime) && is_of_pass(b.lifetime)).filter(|_| !p.trains() && !p.steps.is_inferred())
-    else {
-        return None;
-    };
+    let may_generate = !p.trains() && !p.steps.is_inferred();
+    let (blocks, _) = much(p, |b| of_linear(p, b.lifetime) && is_of_pass(b.lifetime)).filter(|_| may_generate)?;
     let scores = blocks[0].lifetime;
     let (all, line) = (size(scores), p.stack_of(scores));
     let is_in_module = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| phases.is_in_module(stack));

@@ -367,11 +367,8 @@ pub(super) fn preallocated(p: &RuleInput<'_>) -> Option<Finding> {
             by_size.entry(block.size).or_default().push(block.lifetime);
         }
     }
-    let Some((size, ids)) =
-        by_size.into_iter().filter(|(_, ids)| ids.len() >= 2).max_by_key(|(size, ids)| size * ids.len() as u64)
-    else {
-        return None;
-    };
+    let several = by_size.into_iter().filter(|(_, ids)| ids.len() >= 2);
+    let (size, ids) = several.max_by_key(|(size, ids)| size * ids.len() as u64)?;
     let bytes = size * ids.len() as u64;
     let births: Vec<u32> = ids.iter().map(|&id| lifetimes.born(id)).filter(|&b| b != NO_EVENT).collect();
     let time = |e: u32| times.get(e as usize).copied().unwrap_or(0);

@@ -361,6 +361,29 @@ fn weights_gradients_and_state_older_than_the_history_are_told_apart() {
     }
 }
 
+/// What a simple count of blocks misses: an average of the weights that each step makes anew (MoCo), an embedding whose backward pass
+/// makes its gradient twice, two models in turns (a GAN), a loop that makes many activations of a weight's size, and observations
+/// nine times as large as the model. MiB at the end, as the programs counted by `data_ptr`.
+#[test]
+fn models_beside_data_and_beside_other_models_are_told() {
+    let expected = [
+        ("warm/moco.python", 86, 43, 43, 0),
+        ("warm/sasrec.python", 98, 98, 197, 0),
+        ("warm/hifigan.python", 13, 13, 27, 0),
+        ("warm/kan.none", 3, 3, 5, 0),
+        ("warm/ppo_cnn.none", 6, 6, 13, 55),
+        ("kinds/gat.python", 0, 0, 0, 20),
+    ];
+    for (name, weights, gradients, state, inputs) in expected {
+        let read = Read::of(name);
+        let held = read.before(read.device().events.len() as u64);
+        for (role, is) in [("weights", weights), ("gradients", gradients), ("optimizer_state", state), ("inputs", inputs)] {
+            let told = held.get(role).copied().unwrap_or(0) >> 20;
+            assert!(told.abs_diff(is) <= 1 + is / 50, "{name}: {role} {told} MiB, not {is}: {held:?}");
+        }
+    }
+}
+
 /// Two optimizers take turns, and their annotations have one name.
 #[test]
 fn steps_of_two_optimizers_are_told_without_stacks() {

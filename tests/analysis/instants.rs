@@ -234,6 +234,6 @@ fn of_several_failures_the_last_is_shown_first_and_those_before_it_were_survived
     // Without stacks, requests of another size count as another place.
     let failures: Vec<_> = found.findings.iter().filter(|f| f.rule == "out_of_memory").collect();
     assert_eq!(failures.len(), 2);
-    assert!(failures[1].title.starts_with("Out of memory, caught"), "{}", failures[1].title);
+    assert!(failures[1].title.starts_with("Out of memory, not at the end"), "{}", failures[1].title);
     assert!(failures[0].evidence.iter().any(|e| e.label == "failures of this kind" && e.value == "2"));
 }

@@ -307,12 +307,15 @@ impl Told<'_> {
         if !self.plan.is_single() {
             return String::new();
         }
-        let line = |f: &dyn Fn(u64) -> u64| only.at.iter().map(|(n, v)| format!("{n}={}", f(v))).collect::<Vec<_>>().join(",");
-        let (is, half) = (line(&|v| v), line(&|v| if v > 1 { v / 2 } else { 2 }));
+        // One quantity changes, the wanted one: two that change together cannot be told apart.
+        let wants = |n: &str, v: u64| self.args.want.iter().any(|want| want.get(n).is_some_and(|w| w != v));
+        let first = only.at.iter().find(|&(n, v)| wants(n, v)).or_else(|| only.at.iter().next());
+        let changed = first.map(|(n, v)| only.at.with(n, if v > 1 { v / 2 } else { 2 })).unwrap_or_default();
+        let written = |size: &Size| size.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(",");
+        let (is, half) = (written(&only.at), written(&changed));
         let second = file.with_file_name("second.pickle");
         let mut words = vec![shell(file), shell(&second), format!("--at {is} --at {half}")];
         let args = self.args;
-        let written = |size: &Size| size.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(",");
         words.extend(args.want.iter().map(|want| format!("--want {}", written(want))));
         words.extend(args.cap.map(|cap| format!("--cap {}", typed(cap))));
         words.extend(args.card.as_ref().map(|card| format!("--card {}", quoted(card))));

@@ -26,6 +26,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
     let has_older_gradients = phases.has_stacks && older_model::has_older_gradients(case, &of_step);
     if has_older_gradients {
         gradients.clear();
+    } else {
+        gradients = older_model::of_all_passes(case, gradients, of_step);
     }
     data(case, &gradients, &mut weights, &mut of);
     built_state(case, &gradients, &mut weights, &mut of);
@@ -49,6 +51,7 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
         return of;
     }
     let workspaces = workspaces(case, &weights);
+    let remade = remade_in_steps(case, &gradients, &weights);
     let masters = sizes_of(case, &of, (Role::OptimizerState, Because::TwiceAsLarge));
     for (at, run) in phases.runs.iter().enumerate() {
         // Data may be created before the model.
@@ -65,6 +68,8 @@ pub(super) fn decide(case: &Case<'_>) -> Vec<Decided> {
             }
             of[id.0 as usize] = if workspaces.contains(&id) {
                 (Role::Workspaces, Because::LibrarySize)
+            } else if remade.contains(&id) {
+                (Role::Weights, Because::CopiedWithAll)
             } else if for_masters && case.outlives(id, run) && masters.contains_key(&case.size(id)) {
                 (Role::Gradients, Because::CopiedForOptimizer)
             } else if by_hand && case.sense(id).bits & (CACHE | WORKSPACE | COLLECTIVE | TUNING) == 0 {
@@ -190,6 +195,8 @@ fn in_run(
                 Decided::default()
             }
         }
+        // An average of the weights may be kept up to date in the forward pass: `average.data = average.data * 0.99 + …`.
+        Part::Forward if replaced(case, id, of) == Some(Role::Weights) => (Role::Weights, Because::TakesItsPlace),
         Part::Forward | Part::Load => Decided::default(),
     }
 }
@@ -321,16 +328,18 @@ fn gradients(case: &Case<'_>, weights: &Sizes) -> (Sizes, Sizes) {
     (gradients, of_step)
 }
 
-/// Marks data that a constructor keeps beside the model, such as a replay buffer: larger than all gradients, if nearly all weights
-/// have one.
+/// Marks data that a constructor keeps beside the model, such as a replay buffer: larger than the gradient of any weight, if nearly
+/// all weights have one.
 fn data(case: &Case<'_>, gradients: &Sizes, weights: &mut Sizes, of: &mut [Decided]) {
-    let Some(&largest) = gradients.keys().max() else { return };
-    let (mut all, mut trained) = (0, 0);
+    let (mut all, mut trained, mut largest) = (0, 0, 0);
     let ids = || (0..case.rows()).map(LifetimeId);
     for id in ids().filter(|id| of[id.0 as usize] == (Role::Weights, Because::Loaded)) {
         let size = case.size(id);
         all += size;
-        trained += if case.is_one_of(gradients, size) { size } else { 0 };
+        if case.is_one_of(gradients, size) {
+            trained += size;
+            largest = largest.max(size);
+        }
     }
     if trained == 0 || all > trained + trained / 10 {
         return;
@@ -470,6 +479,38 @@ fn is_copy_of_weights(case: &Case<'_>, run: &Run, weights: &Sizes) -> bool {
         }
     }
     all >= FEWEST_BY_HAND && of_weights * 5 >= all * 4 && bytes >= others
+}
+
+/// The weights of a model that a line makes anew in every step, as the average that MoCo and BYOL keep: beyond the end of the step it
+/// leaves a block for nearly every weight that has a gradient, and no others.
+fn remade_in_steps(case: &Case<'_>, gradients: &Sizes, weights: &Sizes) -> FxHashSet<LifetimeId> {
+    let trained: Sizes = gradients.iter().filter(|(size, _)| weights.contains_key(size)).map(|(&size, &n)| (size, n)).collect();
+    let bytes = |sizes: &Sizes| sizes.iter().map(|(size, n)| size * u64::from(*n)).sum::<u64>();
+    let mut found = FxHashSet::default();
+    if trained.values().sum::<u32>() < FEWEST_BY_HAND {
+        return found;
+    }
+    let is_copy = |sizes: &Sizes| {
+        sizes.iter().all(|(size, n)| trained.get(size).is_some_and(|of| n <= of))
+            && bytes(sizes).saturating_mul(10) >= bytes(&trained).saturating_mul(9)
+    };
+    let is_of_pass = |run: &&Run| matches!(run.part, Part::Forward | Part::Unknown);
+    for run in case.phases.runs.iter().filter(is_of_pass) {
+        let bounds = &case.steps.bounds;
+        let next = bounds.partition_point(|&b| b <= run.events.0);
+        let Some(&end) = bounds.get(next) else { continue };
+        // The next step replaces it. A list that keeps them all is a leak.
+        let is_replaced = |id: LifetimeId| bounds.get(next + 1).is_none_or(|&over| case.gone(id) <= over);
+        let mut of_line: FxHashMap<StackId, (Sizes, Vec<LifetimeId>)> = FxHashMap::default();
+        for id in run.ids().filter(|&id| case.gone(id) > end) {
+            let line = of_line.entry(case.tables.lifetimes.stack(case.device, id)).or_default();
+            *line.0.entry(case.size(id)).or_default() += 1;
+            line.1.push(id);
+        }
+        let copies = of_line.into_values().filter(|(sizes, ids)| is_copy(sizes) && ids.iter().all(|&id| is_replaced(id)));
+        found.extend(copies.flat_map(|(_, ids)| ids));
+    }
+    found
 }
 
 /// The workspaces made during the trace, unless an older one of the same size exists. For each size these are the first block on

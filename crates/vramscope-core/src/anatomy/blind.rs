@@ -50,8 +50,10 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     // If steps begin with the optimizer, gradients cross the step boundary, and blocks freed just before it are activations.
     let across = |step: usize, id: LifetimeId| case.gone(id) >= bounds[step + 1];
     let middle = (late.len() - usize::from(is_cut_short && late.len() > 1)) / 2;
-    let crossing: Vec<LifetimeId> = late[middle].iter().copied().filter(|&id| across(middle, id)).collect();
-    if bytes(&crossing) * 2 >= bytes(&late[middle]) {
+    // Each size counts once: a loop in the forward pass makes many activations of one size.
+    let distinct = |ids: &mut dyn Iterator<Item = LifetimeId>| ids.map(|id| case.size(id)).collect::<FxHashSet<u64>>();
+    let crossing = distinct(&mut late[middle].iter().copied().filter(|&id| across(middle, id)));
+    if crossing.iter().sum::<u64>() * 2 >= distinct(&mut late[middle].iter().copied()).iter().sum::<u64>() {
         late.iter_mut().enumerate().for_each(|(step, ids)| ids.retain(|&id| across(step, id)));
     }
     let mut gradients = Sizes::default();
@@ -65,7 +67,9 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     }
     let makes_gradients = gradients.len() >= sizes.len().min(2)
         && !gradients.is_empty()
-        && (in_optimizer || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model));
+        && (in_optimizer
+            || bytes(&late[middle]).saturating_mul(LEAST_GRADIENTS) >= bytes(&model)
+            || has_sizes_of_model(case, &model, &gradients));
     if adds || makes_gradients {
         older(case, &model, &gradients, of);
     }
@@ -133,6 +137,17 @@ pub(super) fn decide(case: &Case<'_>, of: &mut [Decided]) {
     if trains {
         graph(case, over, &gradients, of, Because::ByRhythm);
     }
+}
+
+/// True if these are gradients by their sizes alone: the program keeps a whole number of blocks for each, its weights and their state.
+/// Beside large data their bytes are few.
+fn has_sizes_of_model(case: &Case<'_>, model: &[LifetimeId], gradients: &Sizes) -> bool {
+    /// So many sizes do not agree by chance. Numbers and tables are smaller than `LEAST`.
+    const FEWEST: usize = 5;
+    let mut kept = Sizes::default();
+    model.iter().for_each(|&id| *kept.entry(case.size(id)).or_default() += 1);
+    let large: Vec<(&u64, &u32)> = gradients.iter().filter(|(size, _)| **size >= older_model::LEAST).collect();
+    large.len() >= FEWEST && large.iter().all(|(size, n)| kept.get(size).is_some_and(|all| all.is_multiple_of(**n)))
 }
 
 /// The model from before the history, by the gradients of a step; none where backward passes add to older ones.

@@ -67,6 +67,8 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
             let is_failed = || pass.fails && stacks.len() >= STACKS_OF_A_FAILURE && rest().count() >= BLOCKS_OF_A_FAILURE;
             (stacks.len() >= STACKS_OF_A_GRAPH || is_known() || is_failed()) && rest().count() * SHARE_OF_A_GRAPH >= open.len()
         };
+        // In a pass cut by a failure, what earlier calls of the same line freed at once is a temporary of the call that was cut.
+        let freed = if pass.is_cut { freed_by_line(case, pass) } else { FxHashSet::default() };
         // A pass that failed would have had a backward pass.
         let unused = if pass.is_cut { FxHashSet::default() } else { unused_graphs(case, pass, &trained_calls) };
         for id in open {
@@ -74,20 +76,34 @@ pub(super) fn decide(case: &Case<'_>, weights: &Sizes, gradients: &Sizes, of: &m
                 (Role::AutocastCopies, Because::HalfOfWeight)
             } else if unused.contains(&id) {
                 (Role::Activations, Because::KeptByGraph)
-            } else if is_kept(id) && is_graph {
+            } else if is_kept(id) && is_graph && !freed.contains(&stack(id)) {
                 let because = match (pass.is_cut, pass.leads_to_backward) {
                     (true, _) => Because::LivesToFailure,
                     (false, true) => Because::LivesToBackward,
                     (false, false) => Because::KeptByGraph,
                 };
                 (Role::Activations, because)
-            } else if case.gone(id) > replaced {
+            } else if case.gone(id) > replaced && !freed.contains(&stack(id)) {
                 (Role::Activations, Because::KeptBeyond)
             } else {
                 (Role::Temporaries, Because::DiesInForward)
             };
         }
     }
+}
+
+/// The stacks whose blocks this pass frees, nearly all of several.
+fn freed_by_line(case: &Case<'_>, pass: &Pass) -> FxHashSet<StackId> {
+    /// Fewer calls do not show what a line frees.
+    const FEWEST: u32 = 3;
+    let mut of: FxHashMap<StackId, (u32, u32)> = FxHashMap::default();
+    for id in (pass.rows.0..pass.rows.1).map(LifetimeId) {
+        let (freed, all) = of.entry(case.tables.lifetimes.stack(case.device, id)).or_default();
+        *freed += u32::from(case.gone(id) <= pass.kept_after);
+        *all += 1;
+    }
+    let is_freed = |(freed, all): (u32, u32)| freed >= FEWEST && freed + 1 >= all;
+    of.into_iter().filter(|&(stack, counts)| stack.is_some() && is_freed(counts)).map(|(stack, _)| stack).collect()
 }
 
 /// The rows of each line that calls a model in a pass. With `each`, the rows of each call: a call ends where its first allocation

@@ -96,9 +96,12 @@ impl Anatomy {
             Some(found) => found,
             None => {
                 let found = by_stacks();
-                // Repeating requests within the only annotated optimizer step are those of its parameters.
-                let single = if found.is_inferred() { steps::single(recording, device, tables) } else { None };
-                single.unwrap_or(found)
+                match steps::single(recording, device, tables) {
+                    // Repeating requests within the only annotated optimizer step are those of its parameters.
+                    Some(single) if found.is_inferred() => single,
+                    Some(single) => Steps { optimizer: single.optimizer, ..found },
+                    None => found,
+                }
             }
         };
         steps.ends = steps::ends(device, tables, &phases, &steps.bounds);

@@ -192,15 +192,44 @@ impl Shares {
     }
 }
 
-/// The number of blocks per gradient, as most bytes indicate: the weight, and the optimizer's state for it.
+/// The number of blocks per gradient, as most bytes indicate: the weight, and the optimizer's state for it. Sizes that a whole number
+/// explains count before others: a backward pass may make a second block of a large gradient's size and free it late.
 fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
+    /// With fewer sizes than this, a whole number may be chance.
+    const FEWEST: usize = 3;
+    let of_both = || stays.iter().filter_map(|(size, list)| Some((*size, list.len(), *gradients.get(size)? as usize)));
+    let of_model = || of_both().filter(|&(size, _, g)| g > 0 && size >= 1024);
+    let is_whole = |(_, all, g): &(u64, usize, usize)| all.is_multiple_of(*g);
+    let only_whole = of_model().filter(is_whole).count() >= FEWEST;
     let mut votes: FxHashMap<usize, u64> = FxHashMap::default();
-    for (size, list) in stays {
-        if let Some(&g) = gradients.get(size).filter(|&&g| g > 0 && *size >= 1024) {
-            *votes.entry((list.len() + g as usize / 2) / g as usize).or_default() += size * u64::from(g);
-        }
+    for (size, all, g) in of_model().filter(|of| !only_whole || is_whole(of)) {
+        *votes.entry((all + g / 2) / g).or_default() += size * g as u64;
     }
     votes.into_iter().max_by_key(|&(n, bytes)| (bytes, n)).map_or(1, |v| v.0)
+}
+
+/// The gradients of all backward passes of a step, where they explain more of the older model than those of the largest pass: two
+/// models take turns, as in a GAN. Explained are the blocks whose number is the same multiple of the gradients.
+pub(super) fn of_all_passes(case: &Case<'_>, of_one: Sizes, mut of_step: Sizes) -> Sizes {
+    let mut older = Sizes::default();
+    let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(is_older) {
+        *older.entry(case.size(id)).or_default() += 1;
+    }
+    let explained = |gradients: &Sizes| {
+        let mut of: FxHashMap<u32, u64> = FxHashMap::default();
+        for (size, all) in &older {
+            if let Some(&g) = gradients.get(size).filter(|&&g| g > 0 && all.is_multiple_of(g)) {
+                *of.entry(all / g).or_default() += size * u64::from(*all);
+            }
+        }
+        of.into_values().max().unwrap_or(0)
+    };
+    if explained(&of_step) <= explained(&of_one) {
+        return of_one;
+    }
+    of_step.retain(|size, _| older.contains_key(size) || of_one.contains_key(size));
+    of_step
 }
 
 /// Gradients that a backward pass makes, adds to older ones and frees at once, matched by the sizes of blocks that stay.

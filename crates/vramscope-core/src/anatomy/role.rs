@@ -133,7 +133,7 @@ pub(crate) enum Because {
     BuiltByOptimizer,
     /// It replaced a block of the same size that had this role.
     TakesItsPlace,
-    /// Made outside the passes, together with one block of every weight's size, and kept.
+    /// Made together with one block of every weight's size, and kept beyond its step.
     CopiedWithAll,
     /// Freed before the program went on from loading.
     GoneAfterLoading,
@@ -285,7 +285,7 @@ impl Because {
             B::BuiltByOptimizer => "It is as large as a weight, and the constructor of an optimizer made and kept it.",
             B::TakesItsPlace => "It took the place of a block of its size that had this role, and was kept.",
             B::CopiedWithAll => {
-                "It was made outside of the passes with others, of every weight's size, and was kept: a copy of the weights."
+                "It was made with others, one of every weight's size, and was kept beyond the step: a copy of the weights."
             }
             B::GoneAfterLoading => "It was made while the model was loaded, and was gone before the first pass.",
             B::OlderAndStays => "It is older than the history, and no pass freed it.",

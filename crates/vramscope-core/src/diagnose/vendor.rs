@@ -149,6 +149,7 @@ impl Words {
             DeviceKind::Xpu => &XPU,
             DeviceKind::Host => &HOST,
             DeviceKind::Cuda if device.name.as_ref().is_some_and(is_amd) => &HIP,
+            DeviceKind::Cuda if device.name.as_ref().is_some_and(|name| name.contains("Ascend")) => &NPU,
             DeviceKind::Cuda if device.settings.raw.iter().any(|(key, _)| key.to_ascii_lowercase().contains("hip")) => &HIP,
             _ => &CUDA,
         }
@@ -169,7 +170,10 @@ impl Words {
         if *self == CUDA {
             return Cow::Borrowed(text);
         }
-        let (torch, observer) = (format!("torch.{}.", self.module), format!("torch._C._{}_", self.module));
+        let module = self.module;
+        // Ascend's module is part of a package of its own.
+        let torch = if module == "npu" { "torch_npu.npu.".to_owned() } else { format!("torch.{module}.") };
+        let (from, observer) = (format!("from {} import", torch.trim_end_matches('.')), format!("torch._C._{module}_"));
         // A text that contains another one must come before it.
         let pairs = [
             ("nvidia-smi --gpu-reset is the last resort", "a restart of the machine is the last resort"),
@@ -188,7 +192,7 @@ impl Words {
             ("cuBLAS, cuDNN and NCCL", "math libraries and NCCL"),
             (CUDA.collectives, self.collectives),
             ("torch._C._cuda_", observer.as_str()),
-            ("from torch.cuda import", if self.module == "xpu" { "from torch.xpu import" } else { "from torch.cuda import" }),
+            ("from torch.cuda import", from.as_str()),
             ("torch.cuda.", torch.as_str()),
             ("the CUDA caching allocator", "PyTorch's caching allocator"),
         ];
@@ -228,7 +232,7 @@ mod tests {
                 &HIP,
                 ["torch.cuda.empty_cache()", "rocm-smi", "HIP_VISIBLE_DEVICES", "PYTORCH_HIP_ALLOC_CONF=", "RCCL", "hipMalloc"],
             ),
-            (&NPU, ["torch.npu.", "npu-smi", "ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF=", "HCCL", "aclrtMalloc"]),
+            (&NPU, ["torch_npu.npu.", "npu-smi", "ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF=", "HCCL", "aclrtMalloc"]),
         ] {
             let said = words.say(text);
             for word in wanted {
@@ -252,5 +256,7 @@ mod tests {
         assert_eq!(Words::of(&device), &CUDA);
         device.name = Some("AMD Instinct MI300X".to_owned());
         assert_eq!(Words::of(&device).tool, "rocm-smi");
+        device.name = Some("Ascend NPU".to_owned());
+        assert_eq!(Words::of(&device).say("torch.cuda.memory._snapshot()"), "torch_npu.npu.memory._snapshot()");
     }
 }

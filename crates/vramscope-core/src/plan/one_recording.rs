@@ -3,7 +3,7 @@
 //! Weights, gradients and optimizer blocks do not depend on the batch. Inputs and activations do. Temporaries of a pass do,
 //! unless something that does not grow has their size. Unknown blocks may be anything in between, so the answer is a range.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::elsewhere;
 use super::fit::Laws;
@@ -24,6 +24,16 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         .filter(|r| matches!(r.role, Role::Weights | Role::Gradients | Role::OptimizerState | Role::AutocastCopies))
         .map(|r| r.size)
         .collect();
+    // A layer may compute a tensor from each weight, as weight normalisation does: as many blocks in a step as there are weights.
+    // With more of that size, most belong to the batch.
+    let weights = program.rows.iter().filter(|r| matches!(r.role, Role::Weights | Role::AutocastCopies));
+    let activations = program.rows.iter().filter(|r| r.role == Role::Activations && r.phase != Phase::Load);
+    let (weights, activations) = (count_by_size(weights), count_by_size(activations));
+    let steps = program.steps.max(1) as u64;
+    let are_of_batch = |size: u64| {
+        let count = |of: &FxHashMap<u64, u64>| of.get(&size).copied().unwrap_or(0);
+        count(&activations) > steps * count(&weights)
+    };
     let largest_fixed = fixed.iter().copied().max().unwrap_or(u64::MAX / 2);
     // True if batch or length divides the size. An image's activations shrink from layer to layer: no multiples of its side.
     let is_multiple = |size: u64| at.iter().any(|&v| v > 0 && size.is_multiple_of(v));
@@ -95,6 +105,9 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
                     let others = if may_be_data(row, number) { vec![Law::constant(row.size)] } else { vec![] };
                     Fit { law: grows, sure: Sure::Guessed, others }
                 }
+                _ if is_of_pass && fixed.contains(&row.size) && is_multiple(row.size) && are_of_batch(row.size) => {
+                    Fit { law: grows, sure: Sure::Guessed, others: vec![Law::constant(row.size)] }
+                }
                 _ if fixed.contains(&row.size) || !row.size.is_multiple_of(product) => {
                     Fit { law: Law::constant(row.size), sure: Sure::Guessed, others: vec![grows] }
                 }
@@ -113,6 +126,12 @@ pub(super) fn fit(program: &Program, quantities: &Quantities, at: &[u64], cache:
         })
         .collect();
     (laws, of, Open { squares, lines: elsewhere.lines })
+}
+
+fn count_by_size<'a>(rows: impl Iterator<Item = &'a Row>) -> FxHashMap<u64, u64> {
+    let mut count = FxHashMap::default();
+    rows.for_each(|row| *count.entry(row.size).or_default() += 1);
+    count
 }
 
 /// True for a block made by a softmax, except that of a loss over a vocabulary.

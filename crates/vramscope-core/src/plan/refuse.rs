@@ -82,12 +82,16 @@ pub(super) fn falls(programs: &[std::sync::Arc<Program>], names: &[String]) -> O
 }
 
 /// Why the given sizes are wrong: two recordings at different sizes make the same requests, or common requests have equal sizes.
+/// Twice the batch at half the length has the same sizes rightly; there, a third recording must show what each quantity does.
 pub(super) fn are_the_same(programs: &[std::sync::Arc<Program>], names: &[String]) -> Option<String> {
     let is_same = |a: &Program, b: &Program| {
         a.rows.len() == b.rows.len() && a.asks.len() == b.asks.len() && a.rows.iter().zip(&b.rows).all(|(a, b)| a.size == b.size)
     };
     let pairs = programs.iter().enumerate().flat_map(|(i, a)| programs[i + 1..].iter().map(move |b| (a, b)));
-    let (a, b) = pairs.into_iter().find(|(a, b)| a.at != b.at && (is_same(a, b) || has_equal_sizes(a, b)))?;
+    let product = |p: &Program| p.at.iter().fold(1u128, |all, (_, value)| all.saturating_mul(u128::from(value)));
+    let may_be_equal = |a: &Program, b: &Program| product(a) == product(b) && programs.iter().any(|p| product(p) != product(a));
+    let (a, b) =
+        pairs.into_iter().find(|(a, b)| a.at != b.at && !may_be_equal(a, b) && (is_same(a, b) || has_equal_sizes(a, b)))?;
     let given: Vec<&str> = names.iter().filter(|n| a.at.get(n) != b.at.get(n)).map(String::as_str).collect();
     let [first, second] = [a, b].map(|p| p.recording.source.name.as_str());
     let (are, ask) = match is_same(a, b) {

@@ -74,9 +74,9 @@ impl AutopsyView {
         let total = events.len();
         let at = events.iter().position(|&e| e == case.state.event).unwrap_or(0);
         let fate = match total > 1 {
-            true if at + 1 == total && a.survived => " · the last, caught",
+            true if at + 1 == total && a.survived => " · the last; allocations went on",
             true if at + 1 == total => " · the last",
-            _ if a.survived => " · caught",
+            _ if a.survived => " · allocations went on",
             _ => "",
         };
         let caption = format!("{} of {total}{fate}", at + 1);
@@ -234,8 +234,8 @@ fn with_fate(a: &Autopsy, events: &[u32]) -> String {
     let fate = match (events.len() > 1, events.last() == Some(&a.event), a.survived) {
         (false, _, false) => "",
         (true, true, false) => " It is the last failure: nothing was allocated after it.",
-        (true, true, true) => " It is the last failure. The program caught it: allocations went on after it.",
-        (_, _, true) => " The program caught it: allocations went on after it.",
+        (true, true, true) => " It is the last failure; allocations went on after it.",
+        (_, _, true) => " Allocations went on after it.",
         (true, false, false) => " Nothing was allocated after it.",
     };
     format!("{}{fate}", a.sentence)

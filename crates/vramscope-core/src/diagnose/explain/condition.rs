@@ -2,7 +2,7 @@
 //!
 //! A part is one of these:
 //!
-//! * a fact (`windows`, `not windows`): of [`FACTS`], of the rows `is NAME` in `facts.txt`, or what the text shows (`signs.txt`)
+//! * a fact (`windows`, `not windows`, `cpu|tpu`): of [`FACTS`], of the rows `is NAME` in `facts.txt`, or what the text shows (`signs.txt`)
 //! * a release that has it, `2.1`, or the last that can, `-1.15`
 //! * the program that wrote it or around it (`by rmm|hami`, `in vllm`), words that its row says (`says is void`), a setting that the text
 //!   shows (`given gradient_checkpointing=False`) or the beginning of its name (`gives bf16`)
@@ -119,9 +119,12 @@ pub(super) fn is(m: &OomMessage, name: &str) -> bool {
         Some(("not", fact)) => !is(m, fact),
         Some(("says", words)) => m.says.to_ascii_lowercase().contains(words),
         Some(("given", setting)) => m.is_given(setting),
-        Some(("gives", setting)) => m.gives(setting),
+        Some(("gives", settings)) => settings.split('|').any(|setting| m.gives(setting)),
         Some(("by", writers)) => writers.split('|').any(|key| key == m.dialect.writer.key()),
-        Some(("in", program)) if !program.starts_with("a ") => m.around.is_some_and(|around| around.key() == program),
+        Some(("in", programs)) if !programs.starts_with("a ") => {
+            m.around.is_some_and(|around| programs.split('|').any(|key| key == around.key()))
+        }
+        _ if let Some((fact, others)) = name.split_once('|') => is(m, fact) || is(m, others),
         _ if let Some(figure) = name.strip_suffix(" told") => figures::figure(m, figure).is_some(),
         _ => {
             name == m.dialect.platform.name()
@@ -166,7 +169,7 @@ mod tests {
                     assert!(sentences().iter().any(|says| says.to_ascii_lowercase().contains(words)), "{part}: {text}");
                     continue;
                 }
-                let names = part.split(['<', '>', '=', '?', '!', '+', '-', '/']).map(|name| name.trim());
+                let names = part.split(['|', '<', '>', '=', '?', '!', '+', '-', '/']).map(|name| name.trim());
                 for name in names.filter(|name| !name.is_empty()) {
                     let figure = figures::is_figure(name.strip_suffix(" told").unwrap_or(name));
                     let size = name.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok());

@@ -28,7 +28,9 @@ fn judged(m: &OomMessage, tables: &[&str]) -> Judged {
         let Some((yes, is_sure)) = holds(m, rule.when) else { continue };
         doubt = doubt.or((!is_sure).then_some(ROUNDED));
         let says = rule.text("says").unwrap_or(m.says);
-        if let (Some(verdict), Some(sentence)) = (rule.verdict, Some(says).filter(|_| yes).and_then(|says| fill(m, says))) {
+        if let (Some(&verdict), Some(sentence)) =
+            (rule.verdicts.first(), Some(says).filter(|_| yes).and_then(|says| fill(m, says)))
+        {
             let doubt = if rule.is_sure { None } else { doubt.or(rule.text("doubt")) };
             let also = |name: &&str| rules::lines_for(m, name, verdict).iter().find_map(|(_, says)| fill(m, says));
             let also: String = ALSO.iter().filter_map(also).collect();

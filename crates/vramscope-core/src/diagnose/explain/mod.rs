@@ -133,7 +133,7 @@ pub fn explain(message: &OomMessage) -> Explanation {
     Explanation {
         dialect: message.dialect.name(),
         writer: message
-            .above()
+            .known_as()
             .map_or_else(|| message.dialect.title(), |above| format!("{} ({})", above.title(), message.dialect.title())),
         platform: message.dialect.platform.name(),
         line: message.line,

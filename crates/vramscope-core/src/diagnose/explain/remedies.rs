@@ -31,7 +31,8 @@ pub(super) fn remedies(m: &OomMessage, verdict: Verdict) -> Vec<Remedy> {
 
 fn lines(m: &OomMessage, verdict: Verdict) -> Vec<&'static str> {
     if !m.tips.is_empty() && !m.asks_for_the_impossible() {
-        return m.tips.to_vec();
+        let goes_on = lines_for(m, "goes_on", verdict).iter().map(|&(_, line)| line);
+        return goes_on.chain(m.tips.iter().copied()).collect();
     }
     let full = lines_for(m, "full", verdict);
     let mut out = Vec::new();

@@ -1,6 +1,6 @@
 //! The tables of facts, verdicts, sentences and advice (`facts.txt`, `rules.txt`, `advice.txt`), as plain text.
 //!
-//! The head of a row is its table, its verdicts if it has any, and its condition (`condition`). Of a table the first row counts that holds.
+//! The head of a row is its table, its verdicts if it has any (`capacity|unknown`), and its condition (`condition`). Of a table the first row counts that holds.
 //! Rows `is NAME`, `figure NAME` and `word NAME` say what conditions and sentences may name.
 
 use std::sync::LazyLock;
@@ -16,8 +16,8 @@ const TABLES: [&str; 3] = [include_str!("facts.txt"), include_str!("rules.txt"),
 
 pub(super) struct Rule {
     table: &'static str,
-    /// What it gives, or what it is for; `None` for any.
-    pub(super) verdict: Option<Verdict>,
+    /// What it gives, or what it is for; none for any.
+    pub(super) verdicts: Vec<Verdict>,
     /// Certain, whatever comparisons before it left open.
     pub(super) is_sure: bool,
     pub(super) when: &'static str,
@@ -31,17 +31,15 @@ impl Rule {
         let when = when.trim();
         // What a row names may have several words.
         if ["is ", "figure ", "word "].iter().any(|kind| head.starts_with(kind)) {
-            return Some(Rule { table: head, verdict: None, is_sure: false, when, lines: entry });
+            return Some(Rule { table: head, verdicts: Vec::new(), is_sure: false, when, lines: entry });
         }
         let mut words = head.split(' ');
         let table = words.next()?;
-        let verdict = words.next().map(|name| Verdict::ALL.into_iter().find(|verdict| verdict.name() == name));
-        // A verdict that there is not.
-        if verdict == Some(None) {
-            return None;
-        }
+        let of_name = |name: &str| Verdict::ALL.into_iter().find(|verdict| verdict.name() == name);
+        // None for a name of no verdict.
+        let verdicts = words.next().map_or(Some(Vec::new()), |names| names.split('|').map(of_name).collect())?;
         let is_sure = words.next() == Some("sure");
-        Some(Rule { table, verdict: verdict.flatten(), is_sure, when, lines: entry })
+        Some(Rule { table, verdicts, is_sure, when, lines: entry })
     }
 
     /// Its first text with a mark.
@@ -76,7 +74,7 @@ pub(super) fn named(m: &OomMessage, kind: &str, name: &str) -> &'static [(&'stat
 
 /// The lines of the first row that holds and is for the verdict.
 pub(super) fn lines_for(m: &OomMessage, name: &str, verdict: Verdict) -> &'static [(&'static str, &'static str)] {
-    let is_for = |rule: &&Rule| rule.verdict.is_none_or(|known| known == verdict) && is_true(m, rule.when);
+    let is_for = |rule: &&Rule| (rule.verdicts.is_empty() || rule.verdicts.contains(&verdict)) && is_true(m, rule.when);
     table(name).iter().find(is_for).map_or(&[], |rule| &rule.lines.lines)
 }
 

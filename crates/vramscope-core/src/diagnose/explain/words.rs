@@ -12,7 +12,7 @@ use crate::units::{MEBIBYTE, pytorch_size};
 
 /// Words that a sentence may name.
 const WORDS: [Named<String>; 35] = [
-    ("program", |m| Some(m.above().unwrap_or(m.dialect.writer).title().to_owned())),
+    ("program", |m| Some(m.known_as().unwrap_or(m.dialect.writer).title().to_owned())),
     ("around", |m| Some(m.around?.title().to_owned())),
     ("rank", |m| Some(m.rank?.to_string())),
     ("killed", |m| m.killed.clone()),

@@ -324,7 +324,11 @@ impl Findings {
                 "{what} {} % of the peak. Nothing but loading was recorded: record the first steps too, to see what they need.",
                 share(bytes)
             ),
-            None => format!("{what} {} % of the peak: {lowers}, a smaller batch does not.", share(bytes)),
+            None => format!(
+                "{what} {} % of the peak: {lowers}, a smaller batch {}.",
+                share(bytes),
+                if share(bytes) >= 95.0 { "does not" } else { "hardly does" }
+            ),
             Some(reserved) if reserved > all + all / 5 => format!(
                 "{what} {} % of what was live when the file was written. {} is reserved, so more was in use before.",
                 share(bytes),

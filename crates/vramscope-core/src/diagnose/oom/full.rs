@@ -201,7 +201,7 @@ fn how(role: Role, is_loss: bool) -> Option<&'static str> {
         Role::Activations | Role::Temporaries if is_loss => {
             "Compute the loss in chunks of the sequence, so that not all logits exist at once."
         }
-        Role::Activations => "Checkpoint these layers (torch.utils.checkpoint), or use a smaller batch or shorter sequences.",
+        Role::Activations => "Checkpoint these layers (torch.utils.checkpoint), or use a smaller batch or smaller inputs.",
         Role::OptimizerState => "An 8-bit optimizer needs about a quarter of fp32 state; FSDP or ZeRO spread it over GPUs.",
         Role::Gradients => "Free them before the next forward pass (zero_grad), or spread them over GPUs with FSDP or ZeRO.",
         Role::Weights => "bf16 halves fp32 weights; quantization or FSDP makes them smaller still.",

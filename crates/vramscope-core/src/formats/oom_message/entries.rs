@@ -1,7 +1,7 @@
 //! Tables in plain text, for what is words: dialects, rules, advice.
 //!
 //! An entry is a line at the margin, its head, and the indented lines below it. Each of those is a mark (`says`, `-`, `>`) and a text. A text
-//! that is the head of an entry above, such as `$PAGING`, stands for all texts of that entry. Lines that begin with `#` are comments.
+//! that is the head of an entry above, such as `$PAGING`, stands for all texts of that entry, which keep marks of their own other than `-`. Lines that begin with `#` are comments.
 
 /// An entry of a table.
 pub(crate) struct Entry {
@@ -31,9 +31,10 @@ pub(crate) fn entries(tables: &[&'static str]) -> Vec<Entry> {
         }
         let (mark, text) = inner.split_once(' ').unwrap_or((inner, ""));
         let named = text.starts_with('$').then(|| out.iter().find(|entry| entry.head == text)).flatten();
-        let texts = named.map_or_else(|| vec![text], |entry| entry.lines.iter().map(|&(_, text)| text).collect());
+        let marked = |&(own, text): &(&'static str, &'static str)| (if own == "-" { mark } else { own }, text);
+        let lines = named.map_or_else(|| vec![(mark, text)], |entry| entry.lines.iter().map(marked).collect());
         if let Some(entry) = out.last_mut() {
-            entry.lines.extend(texts.into_iter().map(|text| (mark, text)));
+            entry.lines.extend(lines);
         }
     }
     out

@@ -3,7 +3,7 @@
 use super::prefix::stripped;
 use super::row::Trust;
 use super::signs::{tells, told, words};
-use super::text::{Window, captured, contains, has};
+use super::text::{Window, clamped, contains, has, looks_like};
 
 /// Lines above and below an error in which a text may explain it.
 const AROUND_EXPLAINED: (usize, usize) = (8, 3);
@@ -38,7 +38,7 @@ pub(super) fn is_guide(window: &Window<'_>) -> bool {
     let around = if around.is_ascii() { around } else { around.replace('’', "'") };
     // Pages that rate their advice do so at each item.
     let is_rated = || around.matches("% success)").count() > 1;
-    told("guide", &around).nth(1).is_some() || super::text::contains(&around, "% success)") && is_rated()
+    told("guide", &around).nth(1).is_some() || contains(&around, "% success)") && is_rated()
 }
 
 /// True for a text that code names or throws, in the line or above it: `MESSAGES = [`, `error = Error("`. JSON has its names in quotes.
@@ -47,8 +47,8 @@ pub(super) fn is_in_code(window: &Window<'_>) -> bool {
     let line = window.raw_line();
     if !is_quoted(line) {
         let is_call =
-            || captured!(r"^\s*(?:[A-Za-z_][A-Za-z0-9_]* = |raise |throw new )([A-Za-z_][A-Za-z0-9_.]*\([\x22'])", line);
-        return line.len() <= LONG && line.trim_end().trim_end_matches(';').ends_with(')') && is_call().is_some_and(|[_]| true);
+            || looks_like!(r"^\s*(?:[A-Za-z_][A-Za-z0-9_]* = |raise |throw new )[A-Za-z_][A-Za-z0-9_.]*\([\x22']", line);
+        return line.len() <= LONG && line.trim_end().trim_end_matches(';').ends_with(')') && is_call();
     }
     let opens = window.around(COMMENT, 0).lines().rev().find(|line| !is_quoted(line));
     let is_open = |line: &str| {
@@ -60,7 +60,7 @@ pub(super) fn is_in_code(window: &Window<'_>) -> bool {
 /// True in source code: the words are in a line of it, and so are the lines around it. A size in place of a variable was printed.
 pub(super) fn is_source(window: &Window<'_>) -> bool {
     let line = window.raw_line();
-    if line.len() > LONG || !is_of_source(line) || captured!(r"(\d ?[KMG]i?B)", line).is_some_and(|[_]| true) {
+    if line.len() > LONG || !is_of_source(line) || looks_like!(r"\d ?[KMG]i?B", line) {
         return false;
     }
     let is_told = |line: &&str| !line.trim().is_empty();
@@ -79,9 +79,8 @@ fn is_of_source(line: &str) -> bool {
     is_surely_source(line)
         || line.ends_with(['{', '}', '(', ',', '+', '\\', '[', ']'])
         || "return |raise |assert |if |else |@|import |from |try|]|)".split('|').any(|word| line.starts_with(word))
-        || super::text::contains(line, "= ")
-            && captured!(r"^(?:[A-Za-z_][A-Za-z0-9_:<>&*, ]* )?([A-Za-z_][A-Za-z0-9_.>\[\]-]*) [-+|]?= \S", line)
-                .is_some_and(|[_]| true)
+        || contains(line, "= ")
+            && looks_like!(r"^(?:[A-Za-z_][A-Za-z0-9_:<>&*, ]* )?[A-Za-z_][A-Za-z0-9_.>\[\]-]* [-+|]?= \S", line)
 }
 
 /// True for a line that nothing but source code has.
@@ -102,22 +101,13 @@ const GUIDE: usize = 16;
 /// True for an error of Python's of another kind, which only names one of memory: `KeyError: 'out of memory'`, and for the title of an issue
 /// in a list of them.
 fn is_other_error(window: &Window<'_>) -> bool {
-    const OTHERS: [&str; 10] = [
-        "ImportError: cannot import name ",
-        "ModuleNotFoundError: ",
-        "KeyError: ",
-        "AttributeError: ",
-        "AssertionError: expected ",
-        "NameError: ",
-        "SyntaxError: ",
-        "TypeError: ",
-        "IndexError: ",
-        "FileNotFoundError: ",
-    ];
     let line = window.raw_line().trim_start();
     // pytest begins the lines of an error with a letter.
     let line = line.strip_prefix("E  ").map_or(line, str::trim_start);
-    OTHERS.iter().any(|other| line.starts_with(other)) || captured!(r"^[-*] (#\d+) ", line).is_some_and(|[_]| true)
+    looks_like!(
+        r"^(?:ImportError: cannot import name|AssertionError: expected|(?:ModuleNotFound|Key|Attribute|Name|Syntax|Type|Index|FileNotFound)Error:|[-*] #\d+) ",
+        line
+    )
 }
 
 /// True for an example of an error. With all figures of a card it is one only in a list, or in quotes: a report may begin with "the output:" too.
@@ -128,12 +118,12 @@ pub(super) fn is_shown(window: &Window<'_>, words: &str, has_a_card: bool) -> bo
 
 /// The line that introduces an example: the one above, or the first one above the list that it is in: `a line such as:`.
 fn is_example(window: &Window<'_>) -> Option<String> {
-    let is_listed = is_in_list(window);
+    let is_in_list = is_in_list(window);
     let above = window.around(EXAMPLE, 0).to_ascii_lowercase();
-    let is_item = |line: &str| captured!(r"^\s*([-*+•]|\d+\. )", line).is_some_and(|[_]| true);
-    let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_listed && is_item(line));
+    let skipped = |line: &&str| line.is_empty() || line.starts_with("```") || (is_in_list && is_listed(line));
     let lines = || above.lines().rev().skip(1).map(str::trim);
-    let is_told = |line: &&str| line.ends_with(':') && tells("introduces", line) && !tells("first person", line);
+    let is_end = |line: &str| line.ends_with(':') || line.ends_with("following.");
+    let is_told = |line: &&str| is_end(line) && tells("introduces", line) && !tells("first person", line);
     // Of an example of several lines, above the first one.
     let of_lines = || lines().skip_while(|line| !line.is_empty()).find(|line| !skipped(line)).filter(is_told);
     lines().find(|line| !skipped(line)).filter(is_told).or_else(of_lines).map(str::to_owned)
@@ -148,15 +138,14 @@ fn is_quoted_example(before: &str) -> bool {
     is_open && tells("may come", before) && !tells("first person", before)
 }
 
-/// True for a changed line of a patch, which is code or documentation.
+/// True for a line of a patch, which is code or documentation: a changed one, or one beside it.
 fn is_patch(window: &Window<'_>) -> bool {
-    let above = || window.around(COMMENT, 0);
-    let line = window.raw_line();
-    const HEADS: [&str; 3] = ["@@ -", "diff --git ", "```diff"];
-    let is_patch = |above: &str| above.lines().any(|line| HEADS.iter().any(|head| line.starts_with(head)));
+    let (above, line) = (window.around(COMMENT, 0), window.raw_line());
+    let mut hunk = above.lines().rev().take_while(|line| line.starts_with([' ', '+', '-', '@']));
     // Indented code or text behind the sign.
     let is_indented = || line.get(1..).is_some_and(|rest| rest.starts_with("    "));
-    line.starts_with(['+', '-']) && (is_indented() || is_patch(above()))
+    line.starts_with(['+', '-']) && (is_indented() || has(above, "\n@@ -|\ndiff --git |```diff"))
+        || hunk.any(|line| line.starts_with("@@ -"))
 }
 
 /// True for words that are joined in a name of code, `isCudaOutOfMemory(`, other than an error's: `OutOfMemoryError`.
@@ -215,7 +204,11 @@ fn is_element(before: &str, after: &str) -> bool {
 
 /// True for an item of a list: `- `, `2. `.
 fn is_in_list(window: &Window<'_>) -> bool {
-    captured!(r"^\s*([-*+•]|\d+\. )", window.raw_line()).is_some_and(|[_]| true)
+    is_listed(window.raw_line())
+}
+
+fn is_listed(line: &str) -> bool {
+    looks_like!(r"^\s*(?:[-*+•]|\d+\. )", line)
 }
 
 /// True for an entry of a changelog that quotes the words and says what became of them.
@@ -239,9 +232,7 @@ fn is_release_note(window: &Window<'_>, before: &str, after: &str) -> bool {
 
 /// True in a list of changes: `- Fix …`, `- Add …`.
 fn is_among_changes(window: &Window<'_>) -> bool {
-    let is_change = |line: &str| {
-        captured!(r"^\s*[-*+•] (?:\x60?[\w.]+\x60?: )?((?:[Ff]ix|[Aa]dd)(?:es|ed|s)?) ", line).is_some_and(|[_]| true)
-    };
+    let is_change = |line: &str| looks_like!(r"^\s*[-*+•] (?:\x60?[\w.]+\x60?: )?((?:[Ff]ix|[Aa]dd)(?:es|ed|s)?) ", line);
     // An error in a list of what was tried is one.
     !has(window.raw_line(), "Error: |Exception: |error: ")
         && window.around(2, 2).lines().filter(|line| is_change(line)).count() > 1
@@ -258,7 +249,7 @@ fn is_question(before: &str, after: &str) -> bool {
 
 /// True for an option that a program lists with what it does.
 fn is_option(window: &Window<'_>) -> bool {
-    captured!(r"^\s*(?:-[A-Za-z], )?(--[a-z][a-z-]+) .*\S", window.raw_line()).is_some_and(|[_]| true)
+    looks_like!(r"^\s*(?:-[A-Za-z], )?(--[a-z][a-z-]+) .*\S", window.raw_line())
 }
 
 /// True if the words are a quoted text in source code: `errors.New("out of memory")`, `{"out of memory", true},`.
@@ -270,13 +261,12 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
     if has_placeholder(line) {
         return true;
     }
-    // A program's own error, which may quote what its parts report: `Error: Warmup(Generation("..."))`.
-    if line.starts_with("Error: ") {
+    // A program's own error, which may quote what its parts report: `Error: Warmup(Generation("..."))`, an error of Rust's.
+    if line.starts_with("Error: ") || looks_like!(r"(?:rror:?|value:) \x60?\w+\([A-Z_]{8,}, \x22", line) {
         return false;
     }
     // A line of code that names the error: `isinstance(e, OutOfMemoryError)`, `OOM_ERRORS = (…)`, a test in Julia, `{ key: "…" },`.
-    let names = || captured!(r"(\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|['\x22] \},\s*$)", line);
-    if names().is_some_and(|[_]| true) {
+    if looks_like!(r"\bisinstance\(|^\s*[A-Za-z_][A-Za-z0-9_]* = \(|^\s*@test|['\x22] \},\s*$", line) {
         return true;
     }
     // A value of a dictionary that code hands to a function: `logs.append({`.
@@ -306,7 +296,7 @@ fn is_literal(window: &Window<'_>, words: &str) -> bool {
 
 /// True for a branch or an assignment in Python, also one in a comment.
 fn is_code_line(line: &str) -> bool {
-    captured!(r"^#? *((?:el)?if .*:|[A-Za-z_][A-Za-z0-9_.]* = \S.*)$", line).is_some_and(|[_]| true)
+    looks_like!(r"^#? *((?:el)?if .*:|[A-Za-z_][A-Za-z0-9_.]* = \S.*)$", line)
 }
 
 /// A line in small letters before and after the words, which may be joined, or after the first of them where they are wrapped.
@@ -322,10 +312,9 @@ fn has_placeholder(line: &str) -> bool {
     // A letter in place of a number begins a word; most lines have none.
     let begins = |pair: &[u8]| b" (;,".contains(&pair[0]) && b"XYN".contains(&pair[1]);
     let has_letter = || line.starts_with(['X', 'Y', 'N']) || line.as_bytes().windows(2).any(begins);
-    line.contains('{') && captured!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line).is_some_and(|[_]| true)
-        || line.contains("shape") && captured!(r"(shape ?\x5c?\[\x5c?[*a-z])", line).is_some_and(|[_]| true)
-        || has_letter()
-            && captured!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line).is_some_and(|[_]| true)
+    line.contains('{') && looks_like!(r"(\{[a-z:][a-z0-9_:,.!]*\})", line)
+        || line.contains("shape") && looks_like!(r"(shape ?\x5c?\[\x5c?[*a-z])", line)
+        || has_letter() && looks_like!(r"(?:^|[ (;,])([XYN][XYN.]*) ?(?:GiB|MiB|GB|MB|bytes)(?:[)., ;(]|$)", line)
 }
 
 /// True if the line explains the words to readers: a guide, a FAQ, documentation.
@@ -357,35 +346,22 @@ fn is_introduced(window: &Window<'_>) -> bool {
     };
     tells("explains", &around)
         || nearest.is_some_and(is_condition)
-        || has_heading(&around, &["cause", "why it happens", "原因"])
+        || has_heading(&around, "cause|why it happens|原因")
         || is_catalogue(window)
 }
 
 /// True if a line of a text in small letters begins with one of these headings: `**Cause**: …`.
-fn has_heading(text: &str, headings: &[&str]) -> bool {
+fn has_heading(text: &str, headings: &str) -> bool {
     let is_heading = |line: &str, word: &str| {
         let rest = line.trim_matches(|c: char| c == ' ' || "#*_-".contains(c)).strip_prefix(word);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '*', '：']) || rest.starts_with(" ("))
     };
-    text.lines().any(|line| headings.iter().any(|word| is_heading(line, word)))
+    text.lines().any(|line| headings.split('|').any(|word| is_heading(line, word)))
 }
 
 /// Headings below an error that a text explains.
-const SOLVES: [&str; 13] = [
-    "solution",
-    "solutions",
-    "cause",
-    "causes",
-    "common causes",
-    "possible causes",
-    "likely cause",
-    "diagnose",
-    "解决",
-    "解决方法",
-    "解决方案",
-    "解决办法",
-    "原因",
-];
+const SOLVES: &str =
+    "solution|solutions|cause|causes|common causes|possible causes|likely cause|diagnose|解决|解决方法|解决方案|解决办法|原因";
 
 /// True for a row of a Markdown table that ends with what to do.
 fn is_solved_row(line: &str) -> bool {
@@ -397,9 +373,9 @@ fn is_solved_row(line: &str) -> bool {
 /// True in a list of errors and what they mean: a row of a Markdown table, or text between the headings "Symptom" and "Solution".
 fn is_catalogue(window: &Window<'_>) -> bool {
     let (above, below) = AROUND_EXPLAINED;
-    let has = |text: &str, headings: &[&str]| has_heading(&text.to_ascii_lowercase(), headings);
-    let solves = |text: &str| has(text, &["solution", "solutions", "fix"]);
-    if has(window.around(above, 0), &["symptom", "symptoms"]) && solves(window.around(0, below)) {
+    let has_one = |text: &str, headings: &str| has_heading(&text.to_ascii_lowercase(), headings);
+    let solves = |text: &str| has_one(text, "solution|solutions|fix");
+    if has_one(window.around(above, 0), "symptom|symptoms") && solves(window.around(0, below)) {
         return true;
     }
     // A heading right below the words, or below the paragraph or the block that has them. A process that is named was a real one.
@@ -409,7 +385,7 @@ fn is_catalogue(window: &Window<'_>) -> bool {
     let mut rest = below.by_ref().skip_while(|line| !line.is_empty() && !is_fence(line));
     let next = rest.find(|line| !line.is_empty() && !is_fence(line)).unwrap_or("");
     let line = window.raw_line();
-    if !line.contains("(pid ") && [first, next].iter().any(|line| has(line, &SOLVES)) || is_solved_row(line) {
+    if !line.contains("(pid ") && [first, next].iter().any(|line| has_one(line, SOLVES)) || is_solved_row(line) {
         return true;
     }
     let above = window.around(COMMENT, 0).to_ascii_lowercase();
@@ -417,7 +393,7 @@ fn is_catalogue(window: &Window<'_>) -> bool {
     let is_rule = |line: &str| line.contains("--") && line.chars().all(|c| " |-:".contains(c));
     let rows: Vec<&str> = above.trim_end().lines().rev().take_while(is_row).collect();
     let head = rows.iter().position(|line| is_rule(line)).and_then(|at| rows.get(at + 1));
-    head.is_some_and(|head| super::text::has(head, "cause|mean|fix|solution|remedy|what to do"))
+    head.is_some_and(|head| has(head, "cause|mean|fix|solution|remedy|what to do"))
 }
 
 /// True for an item of a list that explains its first words, or tells what a release changed.
@@ -467,12 +443,12 @@ const LONG: usize = 4_000;
 pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bool {
     let line = window.raw_line();
     // In a line of megabytes examine only the surroundings of the words, without white space.
-    let near = [window.before(AROUND).low, super::text::clamped(window.after().low, AROUND)].concat();
+    let near = [window.before(AROUND).low, clamped(window.after().low, AROUND)].concat();
     let line = if line.len() > LONG { near.as_str() } else { stripped(line).rest.trim() };
     let low = line.to_ascii_lowercase();
     // Wrapped words are in no single line: then the whole rest is examined.
     let (before, after) = split_at(&low, anchor).unwrap_or(("", &low));
-    let (before, after) = (tail(before, AROUND), super::text::clamped(after, AROUND));
+    let (before, after) = (tail(before, AROUND), clamped(after, AROUND));
     if trust == Trust::Line {
         let is_error = before.is_empty() || ends_as_error(before) || before.trim_end().ends_with("error");
         let is_told = line.contains(anchor) && is_error && ["", ":"].contains(&after.trim());
@@ -481,8 +457,8 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_alone = |text: &str| text.chars().all(|c| !c.is_alphanumeric());
     // "could not" indicates an error, "could" alone does not.
     let both = [before, " \u{1} ", after].concat().replace("could not", "failed to").replace("cannot", "failed to");
-    // An arrow may be code, but `WARNING --> ` is the head of a log's line.
-    let both = both.replace("-->", "");
+    // An arrow may be code, but `WARNING --> ` is the head of a log's line; so may `raise`, but not before an article.
+    let both = both.replace("-->", "").replace("raise an ", "");
     let is_told = || words("told under").any(|key| low.starts_with(key));
     let is_string = line.starts_with(['"', '\'']) && line.ends_with([',', ']', ')']) && !is_told();
     // `Memory = cudaErrorMemoryAllocation` assigns a value to a name.
@@ -491,7 +467,7 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     let is_thrown = line.split(' ').next().is_some_and(|word| word.ends_with("Error:") || word.ends_with("Exception:"))
         || line.contains("Check failed: ");
     let is_code = tells("code", &both) && !is_thrown && !tells("first person", &both);
-    if is_code || is_string || is_value || line.starts_with("//") || is_comment(window) {
+    if is_code || is_string || is_value || line.starts_with("//") || is_comment(window) || is_documented(window, &low) {
         return false;
     }
     let is_answered = || tells("answers", &window.around(0, AROUND_EXPLAINED.1).to_ascii_lowercase());
@@ -515,9 +491,30 @@ pub(super) fn is_reported(window: &Window<'_>, anchor: &str, trust: Trust) -> bo
     trust == Trust::Phrase || is_telling || tells("error", &both)
 }
 
+/// True where a page or a line of code defines the name, or says in a sentence of documentation what it is for.
+fn is_documented(window: &Window<'_>, low: &str) -> bool {
+    let around = window.around(GUIDE, GUIDE).to_ascii_lowercase();
+    const SAYS: &str = "creates |raised |represents |describes |enable |use |reduce |lower |increase |wrap |avoid |consider ";
+    looks_like!(
+        r"(?:^|\])(?:pub |open |public |static |final )*(?:class|exception|interface|struct|enum|constant|defmodule) \**[a-z_0-9.:]*memory",
+        low
+    ) || SAYS.split('|').any(|word| low.starts_with(word))
+        || low.ends_with('#')
+        || is_among_names(window)
+        || has(&around, "\nraised when |\nthrown when ")
+        || tells("documents", &around)
+}
+
 /// True in a list of names of errors, or of sorted words, one a line.
 fn is_among_names(window: &Window<'_>) -> bool {
     let lines = || window.around(1, 1).lines().map(|line| stripped(line).rest.trim());
+    let is_constant =
+        |line: &&str| line.contains('_') && line.bytes().all(|b| b.is_ascii_uppercase() || b"_0123456789".contains(&b));
+    let mut constants = lines().filter(is_constant);
+    let first = constants.next();
+    if constants.any(|other| Some(other) != first) {
+        return true;
+    }
     let is_word = |line: &&str| line.bytes().all(|b| b.is_ascii_lowercase() || b"</>#".contains(&b)) && !line.is_empty();
     let words: Vec<&str> = lines().filter(is_word).collect();
     lines().filter(|line| line.ends_with("Error") && !line.contains(' ')).count() > 1 || words.len() > 2 && words.is_sorted()
@@ -558,7 +555,7 @@ const PASSED: usize = 30;
 
 /// True for a line of a log that names its place in a source: `allocator.h:68] failed`.
 fn is_logged(line: &str) -> bool {
-    captured!(r"^[^]]*(\.[^]:]*:\d+)\] ", line).is_some_and(|[_]| true)
+    looks_like!(r"^[^]]*(\.[^]:]*:\d+)\] ", line)
 }
 
 /// True after `RuntimeError: ` or `what():  `: the thrown error follows.

@@ -1,7 +1,7 @@
 //! Settings that a text shows: flags of a command line, variables of the environment, arguments in code.
 
 use super::prefix::stripped;
-use super::text::captured;
+use super::text::looks_like;
 
 /// Settings kept of one text.
 const MOST: usize = 64;
@@ -39,8 +39,8 @@ fn normal(setting: &str) -> String {
 /// True if a text in small letters without white space turns expandable segments on, or says that they are; the message itself only
 /// recommends them.
 pub(super) fn expands(low: &str) -> bool {
-    let is_said = || captured!("expandable[_-]?(seg[a-z]?ments?)(?:is|are|was|were)?(?:enabled|turnedon|settotrue)", low);
-    low.contains("expandable") && is_said().is_some_and(|[_]| true)
+    low.contains("expandable")
+        && looks_like!("expandable[_-]?seg[a-z]?ments?(?:is|are|was|were)?(?:enabled|turnedon|settotrue)", low)
         || low.match_indices("expandable_segments:true").any(|(at, _)| {
             let variable = low[..at].rfind("pytorch_").filter(|from| at - from < 60);
             variable.is_some_and(|from| !RECOMMENDED.iter().any(|word| low[..from].ends_with(word)))

@@ -37,7 +37,7 @@ pub(super) fn merged(found: Vec<OomMessage>) -> Vec<OomMessage> {
             take_warning(&mut recent[at], message);
             continue;
         }
-        match recent.iter_mut().rfind(|o| o.rank == message.rank) {
+        match recent.iter_mut().rfind(|o| o.rank == message.rank || o.seen.contains(super::TITLE)) {
             Some(first) if is_same(first, &message) => absorb(first, message),
             _ => out.push(message),
         }
@@ -71,9 +71,7 @@ fn is_cut_of(cut: &OomMessage, whole: &OomMessage) -> bool {
 fn is_quoted(name: &OomMessage, told: &OomMessage) -> bool {
     let [bare, whole] = [name, told].map(|m| m.dialect.writer);
     (bare.has("bare") && !whole.has("bare") && whole.neighbour().is_some())
-        && name.dialect.platform == told.dialect.platform
-        && name.rank == told.rank
-        && !name.has_figures()
+        && is_name_beside(name, told)
         && told.is_failure()
         && name.line.saturating_sub(told.line) <= APART.1
 }
@@ -83,12 +81,13 @@ const DRIVERS: [Writer; 4] = [Writer::VULKAN, Writer::METAL, Writer::LEVEL_ZERO,
 
 /// True if the first one is only the name of a driver's error, which the second one's program prints with more.
 fn is_below(name: &OomMessage, told: &OomMessage) -> bool {
-    name.dialect.platform == told.dialect.platform
-        && name.rank == told.rank
-        && name.line.abs_diff(told.line) <= APART.1
-        && DRIVERS.contains(&name.dialect.writer)
-        && !DRIVERS.contains(&told.dialect.writer)
-        && !name.has_figures()
+    let [below, above] = [name, told].map(|m| DRIVERS.contains(&m.dialect.writer));
+    below && !above && is_name_beside(name, told) && name.line.abs_diff(told.line) <= APART.1
+}
+
+/// True if the first one has no figures, and both are of one kind of device and one rank.
+fn is_name_beside(name: &OomMessage, told: &OomMessage) -> bool {
+    name.dialect.platform == told.dialect.platform && name.rank == told.rank && !name.has_figures()
 }
 
 /// True if llama.cpp, which had no room on a card, lists what it did not get of the machine's memory for it either.
@@ -158,13 +157,15 @@ fn take_warning(warning: &mut OomMessage, mut message: OomMessage) {
 
 fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let (f, g) = (&a.figures, &b.figures);
-    let apart = b.line.saturating_sub(a.line);
+    let [titled, quoted] = [super::TITLE, super::QUOTED].map(|mark| [a, b].map(|m| m.seen.contains(mark)));
+    let apart = if titled[0] || quoted[0] != quoted[1] { 0 } else { b.line.saturating_sub(a.line) };
     let platforms = (a.dialect.platform, b.dialect.platform);
     let is_killer = |m: &OomMessage| matches!(m.dialect.writer, Writer::KILLER | Writer::SLURM | Writer::RAY | Writer::SHM);
     let is_of_one = (a.dialect.writer == b.dialect.writer || is_killer(a) && is_killer(b))
         && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
         && (a.is_warning, a.is_failure()) == (b.is_warning, b.is_failure())
-        && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none());
+        && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none())
+        && (a.killed == b.killed || a.killed.is_none() || b.killed.is_none());
     if !is_of_one {
         return false;
     }
@@ -230,7 +231,7 @@ fn absorb(first: &mut OomMessage, later: OomMessage) {
         }
         // Of two messages without figures keep the later one, where the program stopped; of a chain of tracebacks the first, which is the cause.
         if !later.seen.contains(super::CHAINED) {
-            *first = OomMessage { rank: first.rank, ..later };
+            *first = OomMessage { rank: first.rank.or(later.rank), ..later };
         }
         first.beside.extend(beside);
         return;

@@ -346,8 +346,8 @@ impl OomMessage {
         !self.is_warning && !self.seen.contains("attempt")
     }
 
-    /// The program that runs llama.cpp: its users know no other name.
-    pub(crate) fn above(&self) -> Option<Writer> {
+    /// The name by which users know the program where it is not the writer's: that of what runs llama.cpp.
+    pub(crate) fn known_as(&self) -> Option<Writer> {
         self.around.filter(|_| self.dialect.writer == Writer::LLAMA_CPP)
     }
 
@@ -381,6 +381,10 @@ pub fn parse(text: &str) -> Option<OomMessage> {
 
 /// In [`OomMessage::seen`]: the message is the last line of a traceback.
 const RAISED: &str = "raised";
+
+/// In [`OomMessage::seen`]: the title of a report, which the text below has in full, or a line that quotes another one.
+const TITLE: &str = "title";
+const QUOTED: &str = "quoted";
 
 /// In [`OomMessage::seen`]: the program caught the failure and went on, as the text says.
 const CAUGHT: &str = "caught";
@@ -545,6 +549,7 @@ fn read(squeezed: &text::Squeezed<'_>, text: &str, is_last: bool) -> Vec<OomMess
         } else if last > first && squeezed.are_counted(first, last) {
             message.rank = None;
         }
+        message.seen.extend(window.stands_in());
         program::look_around(&window, &pattern.row, &mut message);
         beside::look(&window, &mut message);
         if let Some(capacity) = message.figures.capacity.filter(|_| may_be_sliced) {

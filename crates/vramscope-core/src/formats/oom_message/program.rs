@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::entries::{Entry, entries};
 use super::row::{Row, Trust};
 use super::signs::{self, Around, Found};
-use super::text::{Window, captured, has};
+use super::text::{Window, captured, has, looks_like};
 use super::{OomMessage, Platform};
 
 /// The program that wrote a message: a row of `programs.txt`.
@@ -152,7 +152,7 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
     }
     if is_bare {
         let place = around.find(&super::text::clamped(window.raw_line(), 200).to_ascii_lowercase()).unwrap_or(0);
-        match nearest(&found, place, window.raw_line().len()) {
+        match nearest(around, &found, place, window.raw_line().len()) {
             Some(Writer::PYTORCH) => {}
             // In Ollama, the process that runs out is llama.cpp.
             Some(Writer::OLLAMA) => message.dialect.writer = Writer::LLAMA_CPP,
@@ -160,7 +160,11 @@ pub(super) fn look_around(window: &Window<'_>, row: &Row, message: &mut OomMessa
             None if row.is("last") => {
                 message.dialect.writer = if platform == Platform::Cuda { Writer::CUDA_PROGRAM } else { Writer::PROGRAM }
             }
-            None => message.seen.extend((row.trust == Trust::Name && writer == Writer::RUNTIME).then_some("foreign")),
+            // The words are any program's, not those of PyTorch.
+            None if writer == Writer::RUNTIME && matches!(row.trust, Trust::Name | Trust::Figures) => {
+                message.seen.insert("foreign");
+            }
+            None => {}
         }
     }
     let kind = match message.dialect.writer {
@@ -222,12 +226,17 @@ fn share_of(window: &Window<'_>, name: &str) -> Option<String> {
 }
 
 /// The program whose words are nearest to the message's line. Distances after the line count double, because text before an error
-/// is more often its cause.
-fn nearest(found: &Found, place: usize, line: usize) -> Option<Writer> {
+/// is more often its cause; a list of what is installed, `torch==2.8.0`, counts where nothing else tells.
+fn nearest(around: &str, found: &Found, place: usize, line: usize) -> Option<Writer> {
+    let is_version = |at: usize| {
+        let rest = super::text::clamped(&around[at..], 40);
+        looks_like!(r"^[a-z_-]+(?: version)?[*\x60:=|\s]+v?\d+\.\d", rest)
+    };
     let distance = |cue: &'static str| {
-        let behind = found.places(cue).find(|at| *at >= place).map(|at| (at - place).saturating_sub(line) * 2);
-        let before = found.places(cue).rev().find(|at| at + cue.len() <= place).map(|at| place - at);
-        behind.into_iter().chain(before).min()
+        let behind = found.places(cue).find(|at| *at >= place).map(|at| (at, (at - place).saturating_sub(line) * 2));
+        let before = found.places(cue).rev().find(|at| at + cue.len() <= place).map(|at| (at, place - at));
+        let nearest = behind.into_iter().chain(before).min_by_key(|(_, far)| *far);
+        nearest.map(|(at, far)| if is_version(at) { around.len() * 2 + far } else { far })
     };
     let found = signs::of_kind("program").filter_map(|(program, word)| Some((distance(word)?, program)));
     found.min_by_key(|(distance, _)| *distance).and_then(|(_, program)| Writer::of_key(program))

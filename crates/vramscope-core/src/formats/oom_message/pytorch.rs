@@ -7,6 +7,15 @@ use super::{OomMessage, Platform, release};
 /// Bytes after the last figure that belong to a message: its advice.
 const TAIL: usize = 900;
 
+/// The settings variables that it may recommend.
+const VARIABLES: [&str; 5] = [
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "PYTORCH_NPU_ALLOC_CONF",
+    "PYTORCH_XPU_ALLOC_CONF",
+    "PYTORCH_ALLOC_CONF",
+];
+
 /// Dates a message of PyTorch by its wording, and reads its advice. `used` is the end of its last figure.
 pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage) {
     let low = window.own().low;
@@ -25,7 +34,7 @@ pub(super) fn finish(window: &Window<'_>, used: usize, message: &mut OomMessage)
     {
         (message.dialect.since, message.dialect.until) = (release(since), release(until));
     }
-    let variables = signs::of_kind("variable").filter_map(|(name, word)| Some((tail.find(word)?, name)));
+    let variables = VARIABLES.iter().filter_map(|name| Some((tail.find(&name.to_ascii_lowercase())?, *name)));
     message.settings_variable = variables.min().map(|(_, name)| name);
     message.seen.extend(signs::of_kind("told").filter(|(_, words)| contains(tail, words)).map(|(what, _)| what));
 }

@@ -121,6 +121,23 @@ fn many_messages_of_xla_take_no_longer_than_others() {
     assert!(*xla < *cupy * 2, "{xla:?}, and others {cupy:?}");
 }
 
+/// A title has its error in full below it, however far and of whichever rank, and a quote repeats one that the text has.
+#[test]
+fn titles_and_quotes_are_no_failures_of_their_own() {
+    let far = "  File \"net.py\", line 1, in part\n".repeat(99);
+    let error = "RuntimeError: CUDA error: out of memory";
+    for (text, line, rank) in [
+        (format!("# {error} on two cards\n{far}[rank1]: {error}\n"), 101, Some(1)),
+        (format!("{error}\n\n{far}{error}\n"), 102, None),
+        (format!("{error}\n{far}> {error}\n"), 101, None),
+        (format!("> {error}\n{far}{error}\n"), 101, None),
+    ] {
+        let found = find_all(&text);
+        assert_eq!(found.iter().map(|m| (m.line, m.rank)).collect::<Vec<_>>(), [(line, rank)], "{text}");
+    }
+    assert_eq!(find_all(&format!("{error}\n{far}{error}\n")).len(), 2);
+}
+
 /// The texts of a table, whose first lines have `-` and others `>`, with what they are cases of, and the lines with `=`.
 fn texts(table: &'static str) -> Vec<(&'static str, String, Vec<&'static str>)> {
     let mut out = Vec::new();

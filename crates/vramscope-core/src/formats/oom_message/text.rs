@@ -162,6 +162,17 @@ impl<'a> Window<'a> {
         raw.ceil_char_boundary(from)..raw.floor_char_boundary(start(line + behind + 1).min(here + FAR / 2))
     }
 
+    /// Whether the message stands in a title, a heading or a first line with a blank one below it, or in a quote.
+    pub(super) fn stands_in(&self) -> Option<&'static str> {
+        let line = self.raw_line();
+        let is_first = || self.line() == 0 && self.squeezed.raw_line(1).is_some_and(|next| next.trim().is_empty());
+        match line.as_bytes() {
+            [b'>', ..] => Some(super::QUOTED),
+            [b'#', b' ', ..] => Some(super::TITLE),
+            _ => (line.starts_with("Title:") || line.starts_with("Subject:") || is_first()).then_some(super::TITLE),
+        }
+    }
+
     /// Raw text so close that it includes a table pasted together with the message.
     pub(super) fn vicinity(&self) -> &'a str {
         let at = self.squeezed.raw_start(self.line());
@@ -294,6 +305,16 @@ macro_rules! captured {
     }};
 }
 pub(super) use captured;
+
+/// True if a text has a match of a regular expression.
+macro_rules! looks_like {
+    ($pattern:literal, $text:expr) => {{
+        static PATTERN: std::sync::LazyLock<Option<regex_lite::Regex>> =
+            std::sync::LazyLock::new(|| regex_lite::Regex::new($pattern).ok());
+        PATTERN.as_ref().is_some_and(|pattern| pattern.is_match($text))
+    }};
+}
+pub(super) use looks_like;
 
 /// True if the text contains one of the words between the bars.
 pub(super) fn has(text: &str, words: &str) -> bool {

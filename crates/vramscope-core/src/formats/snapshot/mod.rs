@@ -19,12 +19,14 @@ use super::pickle::{Ended, Node, NodeId, Tree};
 use super::{FormatError, aside};
 use crate::model::{
     Annotations, DeviceId, DeviceKind, DeviceRecording, Format, LoadReport, Progress, Recording, Segment, SnapshotLists, Source,
-    StackId, Stage, WarningKind,
+    StackId, Stage, StrId, WarningKind,
 };
 use segments::RawSegment;
 use stacks::{StackReader, items_of, unknown_key};
 use stream::{Read, Trace};
 
+/// The name of a device whose stacks pass through torch_npu. Its snapshots look like those of CUDA.
+const ASCEND: &str = "Ascend NPU";
 /// PyTorch stores device indices in eight bits.
 pub(super) const MAX_DEVICES: i64 = 128;
 /// Minimum bytes of a file per segment, block, annotation or event. A reference to an earlier object takes only two bytes in the
@@ -151,6 +153,9 @@ fn assemble(read: Read<'_>, name: &str, format: Format, progress: &Progress) -> 
         return Err(error);
     }
     let stacks = order::by_first_use(&mut devices, &builder.finish(), progress);
+    if (0..stacks.text_count() as u32).any(|id| stacks.text(StrId(id)).contains("torch_npu")) {
+        devices.iter_mut().filter(|d| d.id.kind == DeviceKind::Cuda).for_each(|d| d.name = Some(ASCEND.to_owned()));
+    }
     let lists = SnapshotLists {
         device_traces: parts.traces.map_or(0, |list| tree.items(list).len().min(MAX_DEVICES as usize) as u32),
         host_segments: parts.host_segments.is_some(),

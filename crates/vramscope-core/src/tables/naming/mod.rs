@@ -92,7 +92,7 @@ impl StackNames {
 }
 
 /// Packages that only dispatch to an operator: the line that calls them says what is computed.
-const OPERATORS: [&str; 5] = ["torch", "jax", "jaxlib", "einops", "opt_einsum"];
+const OPERATORS: [&str; 8] = ["torch", "jax", "jaxlib", "einops", "einx", "opt_einsum", "jaxtyping", "beartype"];
 /// Other packages that profiler traces name by a path below site-packages.
 const PACKAGES: [&str; 17] = [
     "accelerate",

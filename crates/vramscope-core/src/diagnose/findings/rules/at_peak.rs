@@ -68,7 +68,9 @@ pub(super) fn lines(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> String {
     }
     let mut names: Vec<(String, u64)> = by_name.into_iter().collect();
     names.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
-    together(&names.iter().take(3).map(|n| n.0.as_str()).collect::<Vec<_>>())
+    // The fourth is named if it is the last.
+    let named: Vec<&str> = names.iter().take(if names.len() == 4 { 4 } else { 3 }).map(|n| n.0.as_str()).collect();
+    together(&named)
 }
 
 /// Joins names: `a, b and c`.

@@ -1,7 +1,7 @@
 //! Half-precision copies of weights that autocast makes, and their lifetime.
 
 use super::at_peak::{peak, place};
-use super::kept::much;
+use super::kept::{much, trained_before};
 use crate::anatomy::roles::Role;
 use crate::anatomy::{Phase, Run};
 use crate::changes::Change;
@@ -22,16 +22,16 @@ pub(super) fn autocast_copies(p: &RuleInput<'_>) -> Option<Finding> {
         counted(blocks.len() as u64, "weight", "weights"),
     );
     let Some((saving, _)) = p.with_change(Change::CacheOff) else {
-        if !p.trains() {
+        if !p.trains() && !trained_before(p) {
             return finding
                 .says(format!("{says}. The graph, which no recorded backward pass uses, keeps them, with or without autocast's cache."))
-                .remedy("with torch.inference_mode():")
-                .advice("Without a graph, cache_enabled=False frees each copy after its use. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
+                .remedy("with torch.inference_mode(), torch.autocast(\"cuda\", dtype=torch.bfloat16, cache_enabled=False):")
+                .advice("Without a graph, cache_enabled=False frees each copy after its use; without cache_enabled=False the cache keeps them. For inference convert the model once: model.to(torch.bfloat16), without autocast.")
                 .check("No block of half a weight's size lives to the end of the forward pass.");
         }
         return finding
             .says(format!("{says}. The backward pass needs them, with or without autocast's cache."))
-            .advice("Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that bears it.")
+            .advice("Only weights in half precision need no copies: model.to(torch.bfloat16), with an optimizer that works with bf16 weights.")
             .check("No block of half a weight's size lives to the end of the forward pass.");
     };
     finding

@@ -12,7 +12,7 @@ use crate::anatomy::steps::StepSource;
 use crate::anatomy::{Phase, function_of, line_of};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
 use crate::diagnose::findings::{Class, Finding, RuleInput};
-use crate::model::{Format, FrameId, StackId};
+use crate::model::{Format, FrameId, PoolId, StackId, StreamId};
 use crate::tables::naming::is_of_operators;
 use crate::tables::{BlockAt, LifetimeId, NO_EVENT, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
@@ -108,8 +108,8 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Option<Finding> {
         }
     );
     let bytes = bytes + older;
-    // A program that keeps gradients or optimizer state trains; the recording may stop before its backward pass.
-    let trains = of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST;
+    // The recording of a program that trains may stop before its backward pass.
+    let trains = keeps_state(p) || trained_before(p);
     if trains && freed.saturating_mul(10) <= bytes {
         return ends_before_backward(p, &blocks, bytes, sentence);
     }
@@ -147,14 +147,39 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Option<Finding> {
         .check("The forward pass frees each layer's tensors before the next layer ends.")
 }
 
-/// Notes that the program trains, because it keeps gradients or optimizer state: the backward pass comes after the recording.
+/// True for gradients or optimizer state at the peak: the program trains.
+fn keeps_state(p: &RuleInput<'_>) -> bool {
+    of_role(p, Role::Gradients).1 + of_role(p, Role::OptimizerState).1 >= LEAST
+}
+
+/// True if a backward pass ran before the recording. PyTorch keeps a workspace of cuBLAS for each thread, and the backward pass runs
+/// in a thread of its own: there are two of one size on a stream.
+pub(super) fn trained_before(p: &RuleInput<'_>) -> bool {
+    let lifetimes = &p.tables.lifetimes;
+    let mut of_stream: FxHashMap<(PoolId, StreamId, u64), u32> = FxHashMap::default();
+    let older = (0..lifetimes.initial_count() as u32).map(LifetimeId);
+    for workspace in older.filter(|&id| p.roles.of(id) == Role::Workspaces).filter_map(|id| lifetimes.get(p.device, id)) {
+        if workspace.requested > MEBIBYTE {
+            *of_stream.entry((workspace.pool, workspace.stream, workspace.requested)).or_default() += 1;
+        }
+    }
+    of_stream.into_values().any(|n| n == 2)
+}
+
+/// Notes that the program trains: the backward pass comes after the recording.
 fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sentence: String) -> Option<Finding> {
     Finding::new("unused_graph", Class::Hygiene, "The recording ends before the backward pass", bytes)
         .says(sentence)
         .bytes_of("kept for backward", bytes)
         .bytes_of("peak", peak(p))
         .at(place(p, blocks))
-        .advice("The program holds gradients or optimizer state, so it trains: the backward pass comes next and may need more. Record a whole step, or two.")
+        .advice(&format!(
+            "The program {}, so it trains: the backward pass comes next and may need more. Record a whole step, or two.",
+            match keeps_state(p) {
+                true => "holds gradients or optimizer state",
+                false => "ran a backward pass before the recording: its thread has a cuBLAS workspace of its own",
+            }
+        ))
         .check("The recording has a backward pass and an optimizer step.")
 }
 

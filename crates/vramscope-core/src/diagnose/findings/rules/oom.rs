@@ -167,8 +167,8 @@ fn failure(failures: &[&Autopsy], all: &All) -> Option<Finding> {
         Verdict::Unknown => "Out of memory",
     };
     let bytes = if a.verdict == Verdict::Fragmentation && !a.is_full_in_pieces() { a.holes.bytes } else { a.requested };
-    // Who reads "out of memory" looks for the end of the program.
-    let title = if a.survived { title.replace("Out of memory", "Out of memory, caught") } else { title.to_owned() };
+    // Who reads "out of memory" looks for the end of the program. Later allocations may also be those of its error handler.
+    let title = if a.survived { title.replace("Out of memory", "Out of memory, not at the end") } else { title.to_owned() };
     let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, &title, bytes)
         .says(format!("{}{}", a.sentence, which(failures, all)))
         .red("request", a.requested);

@@ -249,11 +249,12 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Option<Finding> {
     let masters = held(p, |b| p.roles.is_master_copy(b.lifetime)).1;
     let title = if is_large { "Optimizer state takes a large share" } else { "Optimizer state could be smaller" };
     // More than the state itself is saved: also the temporaries of a step on all weights.
-    let with = match saving.bytes() > bytes {
+    let with = match saving.bytes() > bytes.saturating_sub(in_8_bits(bytes)).saturating_add(peak / 50) {
         true => "With 8-bit state, without the step's temporaries,",
         false if answer.bytes_of_state == 2 => "With 8-bit state instead of half precision",
         false => "With 8-bit state instead of fp32",
     };
+    let in_8_bits_saves = bytes.saturating_sub(in_8_bits(bytes));
     let part = if answer.bytes_of_state == 2 { "half" } else { "a quarter" };
     Finding::new("optimizer_state", Class::Peak, title, bytes)
         .says(format!(
@@ -273,7 +274,8 @@ pub(super) fn optimizer_state(p: &RuleInput<'_>) -> Option<Finding> {
         .at(place(p, &blocks))
         .advice(match of_own_code(p, &blocks) {
             Some(line) => format!(
-                "The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'.{}",
+                "The program's own code keeps it ({line}): keep it in bf16 or 8 bits there, or make the optimizer one of bitsandbytes'{}.{}",
+                if saving.bytes() > in_8_bits_saves { ", whose step makes no temporaries; this saving counts them" } else { "" },
                 if replaces_its_state(p) { " Each step makes it anew beside the old one; in place (mul_, add_) it needs no second copy." } else { "" }
             ),
             None => format!(

@@ -251,9 +251,11 @@ pub(super) fn unread_scores(p: &RuleInput<'_>) -> Option<Finding> {
         .check(format!("{}.", saving.falls()))
 }
 
-/// True for a block that a linear layer made.
+/// True for a block that a linear layer made, PyTorch's or one that multiplies by einsum.
 fn of_linear(p: &RuleInput<'_>, id: LifetimeId) -> bool {
     let stacks = &p.recording.stacks;
     let frames = p.stack_of(id).map_or(&[][..], |stack| stacks.frames(stack));
-    frames.iter().any(|&f| stacks.frame(f).is_some_and(|f| stacks.text(f.file).ends_with("nn/modules/linear.py")))
+    frames.iter().filter_map(|&f| stacks.frame(f)).any(|f| {
+        stacks.text(f.file).ends_with("nn/modules/linear.py") || matches!(stacks.text(f.name), "einsum" | "linear" | "matmul")
+    })
 }

@@ -432,8 +432,7 @@ fn cases() -> Vec<(&'static str, Recording)> {
 fn a_full_device_has_no_invented_cap() {
     let mut t = Tape::new();
     t.alloc(400 * MIB, StackId::NONE);
-    let cached = t.alloc(300 * MIB, StackId::NONE);
-    t.free(cached);
+    t.brief(300 * MIB, StackId::NONE);
     t.empty_cache();
     t.alloc(500 * MIB, StackId::NONE);
     t.oom(400 * MIB, 100 * MIB, StackId::NONE);

@@ -42,8 +42,7 @@ fn older_moments_that_the_optimizer_replaces_are_its_state() {
     let gradients: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, build)).collect();
     // The history begins in the middle of a step and has only the last block of its backward pass.
     t.forget();
-    let last = t.alloc(10 * MIB, backward);
-    t.free(last);
+    t.brief(10 * MIB, backward);
     for (i, mib) in WEIGHTS.iter().enumerate() {
         for old in moments.iter().map(|moment| moment[i]) {
             let product = t.alloc(mib * MIB, step);
@@ -52,9 +51,8 @@ fn older_moments_that_the_optimizer_replaces_are_its_state() {
             t.free(old);
         }
     }
-    let end = t.alloc(10 * MIB, step);
-    t.free(end);
-    gradients.into_iter().for_each(|h| t.free(h));
+    t.brief(10 * MIB, step);
+    t.free_all(gradients);
     let read = Read::of(&t.finish());
     let all: u64 = WEIGHTS.iter().sum();
     assert_eq!(read.held(NO_EVENT, Role::Activations), 0, "a moment is no activation");
@@ -88,13 +86,11 @@ fn the_state_that_an_optimizers_constructor_makes_stays_state_when_it_is_replace
     for _ in 0..3 {
         for stack in calls {
             for size in [20, 22, 24] {
-                let h = t.alloc(size * MIB, stack);
-                t.free(h);
+                t.brief(size * MIB, stack);
             }
             // Other allocations between the calls, none as large as a weight.
             for _ in 0..4 {
-                let h = t.alloc(30 * MIB, update);
-                t.free(h);
+                t.brief(30 * MIB, update);
             }
         }
         for (slot, mib) in state.iter_mut().zip(WEIGHTS) {
@@ -129,7 +125,7 @@ fn weights_that_the_optimizer_gives_new_memory_stay_weights() {
     for _ in 0..3 {
         let activations: Vec<Handle> = [40, 42].iter().map(|mib| t.alloc(mib * MIB, forward)).collect();
         let gradients: Vec<Handle> = WEIGHTS.iter().map(|mib| t.alloc(mib * MIB, backward)).collect();
-        activations.into_iter().for_each(|h| t.free(h));
+        t.free_all(activations);
         for (i, mib) in WEIGHTS.iter().enumerate() {
             let momentum = t.alloc(mib * MIB, step);
             let decayed = t.alloc(mib * MIB, step);
@@ -138,7 +134,7 @@ fn weights_that_the_optimizer_gives_new_memory_stay_weights() {
             t.free(std::mem::replace(&mut weights[i], stepped));
             t.free(std::mem::replace(&mut state[i], momentum));
         }
-        gradients.into_iter().for_each(|h| t.free(h));
+        t.free_all(gradients);
     }
     let last = t.last();
     let read = Read::of(&t.finish());
@@ -163,11 +159,9 @@ fn rounds_of_a_loop_around_the_calls_are_steps() {
             let x = t.alloc(20 * MIB, noise);
             for _ in 0..if is_even { 3 } else { 3 + round } {
                 for stack in lines {
-                    let h = t.alloc(24 * MIB, stack);
-                    t.free(h);
+                    t.brief(24 * MIB, stack);
                 }
-                let moved = t.alloc(30 * MIB, update);
-                t.free(moved);
+                t.brief(30 * MIB, update);
             }
             t.free(x);
         }
@@ -190,7 +184,7 @@ fn what_is_made_within_the_optimizers_annotation_is_its_state() {
         gradients.drain(..).for_each(|h| t.free(h));
         let activations: Vec<Handle> = [20, 22, 24, 26].map(|mib| t.alloc(mib * MIB, StackId::NONE)).into();
         gradients = place(&mut t);
-        activations.into_iter().for_each(|h| t.free(h));
+        t.free_all(activations);
         t.optimizer(|t| {
             if state.is_empty() {
                 state = place(t);
@@ -246,8 +240,7 @@ fn calls_of_frozen_models_are_no_steps() {
     let between = t.stack(&[("/home/me/train.py", "main")]);
     for _ in 0..2 {
         for _ in 0..20 {
-            let h = t.alloc(20 * MIB, frozen);
-            t.free(h);
+            t.brief(20 * MIB, frozen);
         }
         (0..4).for_each(|_| _ = t.alloc(20 * MIB, between));
     }

@@ -152,6 +152,16 @@ impl Tape {
         self.complete(handle);
     }
 
+    pub fn free_all(&mut self, handles: impl IntoIterator<Item = Handle>) {
+        handles.into_iter().for_each(|handle| self.free(handle));
+    }
+
+    /// Allocates a block and frees it at once.
+    pub fn brief(&mut self, size: u64, stack: StackId) {
+        let handle = self.alloc(size, stack);
+        self.free(handle);
+    }
+
     pub fn empty_cache(&mut self) {
         self.empty_cache_at(StackId::NONE);
     }

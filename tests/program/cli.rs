@@ -46,15 +46,27 @@ pub(crate) fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
 }
 
-/// The sentence of a run that must exit with 1, print nothing on standard output, and name the file.
-pub(crate) fn complaint(args: &[&str], file: &str) -> String {
+/// The sentence of a run that must exit with this code and print nothing on standard output.
+pub(crate) fn refused<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S], code: i32) -> String {
     let output = run(args);
     let sentence = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {sentence}");
+    assert_eq!((output.status.code(), sentence.lines().count()), (Some(code), 1), "{args:?}: {sentence}");
     assert!(output.stdout.is_empty(), "{args:?} printed {}", stdout(&output));
-    assert_eq!(sentence.lines().count(), 1, "{args:?}: {sentence}");
+    sentence
+}
+
+/// The sentence of a run that must exit with 1 and name the file.
+pub(crate) fn complaint(args: &[&str], file: &str) -> String {
+    let sentence = refused(args, 1);
     assert!(sentence.contains(file), "{args:?}: {sentence}");
     sentence
+}
+
+/// What a run that must succeed prints.
+pub(crate) fn answer<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    stdout(&output)
 }
 
 #[test]
@@ -265,11 +277,9 @@ fn the_device_with_the_highest_peak_is_told_first() {
 
 #[test]
 fn explain_sends_a_recording_to_its_commands() {
-    let output = run(&["explain", &sample("fragment_oom.pickle")]);
-    let sentence = stderr(&output);
-    assert_eq!(output.status.code(), Some(1));
+    let sentence = refused(&["explain", &sample("fragment_oom.pickle")], 1);
     assert!(sentence.contains("vramscope summary ") && sentence.contains("vramscope oom "), "{sentence}");
-    assert!(sentence.trim_end().lines().count() == 1 && !sentence.contains("no out-of-memory message"), "{sentence}");
+    assert!(!sentence.contains("no out-of-memory message"), "{sentence}");
 }
 
 #[test]
@@ -415,9 +425,7 @@ fn leaks_between_two_events_lists_what_was_born_after_the_first() {
     assert!(survivors.iter().all(|s| s["oldest_event"].as_u64().unwrap() > 200));
     let all = json(&["leaks", &file, "--from", "200", "--to", "200", "--json"]);
     assert_eq!((&all["bytes"], &all["count"]), (&0.into(), &0.into()));
-    let output = run(&["leaks", &file, "--from", "99999999"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("there is no event 99999999"), "{}", stderr(&output));
+    complaint(&["leaks", &file, "--from", "99999999"], "there is no event 99999999");
 }
 
 #[test]
@@ -563,10 +571,7 @@ fn counters_alone_are_summed_up_and_other_commands_say_what_they_need() {
 
     for args in [&["oom", stats][..], &["state", stats, "--end"], &["export", "--to", "csv", stats, "out"], &["findings", stats]]
     {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
-        let said = stderr(&output);
-        assert!(said.contains("these are PyTorch's counters") && said.trim_end().lines().count() == 1, "{args:?}: {said}");
+        complaint(args, "these are PyTorch's counters");
     }
 }
 

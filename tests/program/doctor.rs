@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::cli::{json as answer, program, run, sample, stderr, stdout};
+use super::cli::{json as answer, program, refused, run, sample, stderr, stdout};
 
 /// What a file lacks: the sentence, and its line of code.
 fn lacks(file: &str) -> Vec<(String, Option<String>)> {
@@ -179,9 +179,7 @@ fn every_command_has_a_page() {
     let (first, own) = (dir.join("vramscope.1"), dir.join("vramscope-summary.1"));
     std::fs::write(&own, "my own notes").unwrap();
     std::fs::write(&first, "\n.TH vramscope 1\nof an older version").unwrap();
-    let refused = run(&["man", dir.to_str().unwrap()]);
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!((refused.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    let told = refused(&["man", dir.to_str().unwrap()], 1);
     assert!(told.contains(&own.display().to_string()) && told.contains("name another folder"), "{told}");
     assert_eq!(std::fs::read_to_string(&own).unwrap(), "my own notes");
     assert!(std::fs::read_to_string(&first).unwrap().contains("of an older version"));

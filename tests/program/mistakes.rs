@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::cli::{complaint, json, program, run, sample, stderr, stdout};
+use super::cli::{answer, complaint, json, program, refused, run, sample, stderr, stdout};
 
 #[test]
 fn limits_are_held_against_what_was_there() {
@@ -137,9 +137,7 @@ fn errors_of_the_system_are_one_plain_sentence() {
         vec!["plan", &at("none.pickle"), "--at", "batch=4"],
         vec!["doctor", &at("none.pickle")],
     ] {
-        let output = run(&args);
-        let told = stderr(&output);
-        assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{args:?}: {told}");
+        let told = refused(&args, 1);
         assert!(told.contains(&folder.path().display().to_string()), "{args:?}: {told}");
         assert!(!told.contains("os error") && !told.contains("No such file"), "{args:?}: {told}");
     }
@@ -164,9 +162,7 @@ fn a_command_without_its_files_says_what_to_write() {
         (vec!["summary"], "summary needs FILE", "vramscope summary FILE..."),
         (vec!["ranks"], "ranks needs DIR", "vramscope ranks DIR..."),
     ] {
-        let output = run(&args);
-        let told = stderr(&output);
-        assert_eq!((output.status.code(), told.lines().count()), (Some(2), 1), "{args:?}: {told}");
+        let told = refused(&args, 2);
         assert!(told.contains(needs) && told.contains(write) && !told.contains(['<', '>']), "{args:?}: {told}");
         assert!(!told.contains("required arguments"), "{args:?}: {told}");
     }
@@ -219,10 +215,7 @@ fn a_folder_where_a_file_is_wanted_names_the_command_for_folders() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().display().to_string();
     for args in [vec!["summary", &path], vec!["state", &path, "--end"], vec!["findings", &path, "--json"]] {
-        let output = run(&args);
-        let sentence = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
-        assert!(output.stdout.is_empty() && sentence.lines().count() == 1, "{args:?}: {sentence}");
+        let sentence = refused(&args, 2);
         assert!(sentence.contains(&format!("vramscope ranks {path}")), "{sentence}");
     }
 }
@@ -237,9 +230,8 @@ fn a_page_of_ranks_is_of_a_folder_and_nothing_else_is() {
         (vec!["screenshot", "--svg", "--view", "ranks", &file, &out], "is no folder: --view ranks"),
         (vec!["export", "--to", "svg", "--view", "timeline", &path, &out], "is a folder; --view ranks"),
     ] {
-        let output = run(&args);
-        let sentence = stderr(&output);
-        assert!(output.status.code() == Some(2) && sentence.contains(says), "{args:?}: {sentence}");
+        let sentence = refused(&args, 2);
+        assert!(sentence.contains(says), "{args:?}: {sentence}");
         assert!(!folder.path().join("x.svg").exists());
     }
     std::fs::copy(&file, folder.path().join("run_rank0.pickle")).expect("copied");
@@ -274,9 +266,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
     assert!(made.success());
     // Nobody writes to the pipe, so opening it would block for ever.
     for file in [pipe.display().to_string(), "/dev/zero".to_owned()] {
-        let output = run(&["summary", &file]);
-        assert_eq!(output.status.code(), Some(1), "{file}");
-        assert!(stderr(&output).contains("a pipe or a device and not a file"), "{}", stderr(&output));
+        complaint(&["summary", &file], "a pipe or a device and not a file");
     }
     assert!(stderr(&run(&["summary", "https://example.com/a.pickle"])).contains("download the file"));
     let missing = folder.path().join("missing.pickle").display().to_string();
@@ -290,17 +280,13 @@ fn a_picture_of_another_format_than_its_name_is_refused() {
     {
         let mut words = vec!["screenshot", "leak.pickle", out];
         words.extend(also);
-        let output = run(&words);
-        assert_eq!(output.status.code(), Some(2), "{out}");
-        assert!(stderr(&output).contains(wants), "{out}: {}", stderr(&output));
+        let sentence = refused(&words, 2);
+        assert!(sentence.contains(wants), "{out}: {sentence}");
     }
-    let output = run(&["screenshot", "leak.pickle"]);
-    assert!(output.status.code() == Some(2) && stderr(&output).contains("leak.pickle picture.png"), "{}", stderr(&output));
-    let output = run(&["screenshot", &sample("leak.pickle"), "no/such/folder/o.svg", "--svg"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("there is no folder no/such/folder"), "{}", stderr(&output));
-    let output = run(&["diff", ".", "."]);
-    assert_eq!(output.status.code(), Some(2), "a folder");
+    let sentence = refused(&["screenshot", "leak.pickle"], 2);
+    assert!(sentence.contains("leak.pickle picture.png"), "{sentence}");
+    complaint(&["screenshot", &sample("leak.pickle"), "no/such/folder/o.svg", "--svg"], "there is no folder no/such/folder");
+    refused(&["diff", ".", "."], 2);
 }
 
 #[test]
@@ -329,9 +315,7 @@ fn values_that_make_no_sense_are_told_of_in_the_first_line() {
         "device_traces": [[{"action": "alloc", "addr": -5, "size": 1024, "stream": 0}]]}"#;
     std::fs::write(&path, text).expect("written");
     let file = path.display().to_string();
-    let output = run(&["summary", &file]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let first = stdout(&output).lines().next().unwrap_or_default().to_owned();
+    let first = answer(&["summary", &file]).lines().next().unwrap_or_default().to_owned();
     assert!(first.contains("make no sense, so figures may be wrong") || first.contains("makes no sense"), "{first}");
 }
 
@@ -409,10 +393,8 @@ fn a_word_that_is_no_file_and_no_command_is_told_the_nearest_command() {
         ("frobnicate", "is neither a file nor a command"),
         ("missing.pickle", "is neither a file nor a command"),
     ] {
-        let output = run(&[word, "anything"]);
-        let sentence = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{word}: {sentence}");
-        assert!(sentence.lines().count() == 1 && sentence.contains(expected) && sentence.contains(word), "{word}: {sentence}");
+        let sentence = refused(&[word, "anything"], 2);
+        assert!(sentence.contains(expected) && sentence.contains(word), "{word}: {sentence}");
     }
     // A path is opened even if nothing is there, which needs a display.
     assert_eq!(run(&["./frobnicate"]).status.code(), Some(1));
@@ -434,10 +416,8 @@ fn a_mistyped_option_or_value_is_told_the_nearest_one() {
         ),
         (vec!["plan", &recording, "--at", "batch=4", "--card", "RTX 4900"], "did you mean RTX 4090?"),
     ] {
-        let output = run(&args);
-        let sentence = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {sentence}");
-        assert!(sentence.lines().count() == 1 && sentence.contains(expected), "{args:?}: {sentence}");
+        let sentence = refused(&args, 2);
+        assert!(sentence.contains(expected), "{args:?}: {sentence}");
     }
 }
 
@@ -446,9 +426,7 @@ fn an_unknown_view_lists_each_view_once() {
     if !cfg!(feature = "gui") {
         return;
     }
-    let output = run(&["screenshot", &sample("leak.pickle"), "out.png", "--view", "nonsense"]);
-    let sentence = stderr(&output);
-    assert_eq!(output.status.code(), Some(2), "{sentence}");
+    let sentence = refused(&["screenshot", &sample("leak.pickle"), "out.png", "--view", "nonsense"], 2);
     let (_, list) = sentence.trim_end().split_once("the views are ").expect("a list");
     let views: Vec<&str> = list.split(", ").collect();
     let distinct: std::collections::HashSet<&&str> = views.iter().collect();
@@ -562,13 +540,10 @@ fn every_report_tells_first_that_a_trace_contradicts_its_file() {
 fn an_export_of_nothing_or_to_standard_output_writes_no_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("t.csv").display().to_string();
-    let output = run(&["export", "--to", "csv", "--table", "samples", &sample("leak.pickle"), &out]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("leak.pickle: it has no samples"), "{}", stderr(&output));
+    complaint(&["export", "--to", "csv", "--table", "samples", &sample("leak.pickle"), &out], "leak.pickle: it has no samples");
     assert!(!Path::new(&out).exists());
-    let output = run(&["export", "--to", "csv", "--table", "curves", &sample("leak.pickle"), "-"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
-    assert!(stderr(&output).contains("export writes files"), "{}", stderr(&output));
+    let sentence = refused(&["export", "--to", "csv", "--table", "curves", &sample("leak.pickle"), "-"], 2);
+    assert!(sentence.contains("export writes files"), "{sentence}");
     assert!(!Path::new("-").exists());
 }
 

@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::cli::{complaint, json, run, sample, stderr, stdout};
+use super::cli::{answer, complaint, json, refused, run, sample};
 
 /// Writes the report on a file into a temporary folder and reads it.
 fn report(args: &[&str], name: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join(name).display().to_string();
-    let output = run(&[&["report", "-o", &out], args].concat());
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
-    assert!(stdout(&output).contains(": the report, "), "{}", stdout(&output));
+    let text = answer(&[&["report", "-o", &out], args].concat());
+    assert!(text.contains(": the report, "), "{text}");
     std::fs::read_to_string(out).expect("written")
 }
 
@@ -56,14 +55,12 @@ fn said(value: &Value) -> String {
 #[test]
 fn markdown_goes_to_standard_output_where_no_file_is_named() {
     let file = sample("fragment_oom.pickle");
-    let output = run(&["report", &file, "--format", "md"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let text = stdout(&output);
+    let text = answer(&["report", &file, "--format", "md"]);
     assert!(text.starts_with("**Out of memory at event 176: ") && !text.contains(": capacity"), "{text}");
     assert!(text.contains("| live block | wastes beside it | role | made at |"), "{text}");
-    let page = run(&["report", &file]);
-    assert_eq!(page.status.code(), Some(2), "a page of HTML does not fill the terminal");
-    assert!(stderr(&page).contains("-o report.html"), "{}", stderr(&page));
+    // A page of HTML does not fill the terminal.
+    let sentence = refused(&["report", &file], 2);
+    assert!(sentence.contains("-o report.html"), "{sentence}");
 }
 
 #[test]
@@ -408,8 +405,8 @@ fn a_report_replaces_nothing_unasked_and_never_its_source() {
     complaint(&["report", &file, "-o", &out], "r.html");
     assert_eq!(run(&["report", &file, "-o", &out, "--force"]).status.code(), Some(0));
     complaint(&["report", &file, "-o", &file, "--force"], "leak.pickle");
-    let shown = run(&["report", &file, "-o", "-", "--format", "md"]);
-    assert!(stdout(&shown).starts_with("**250 MiB") || stdout(&shown).starts_with("**249"), "{}", stdout(&shown));
+    let shown = answer(&["report", &file, "-o", "-", "--format", "md"]);
+    assert!(shown.starts_with("**250 MiB") || shown.starts_with("**249"), "{shown}");
     assert!(complaint(&["report", &file, "-o", "-", "--device", "7"], "leak.pickle").contains("there is no device 7"));
     complaint(&["report", "none.pickle", "-o", "-"], "none.pickle");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing else is written");
@@ -463,12 +460,10 @@ fn a_name_that_ends_like_another_format_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: &str| folder.path().join(name).display().to_string();
     let leak = sample("leak.pickle");
-    let refused = run(&["report", &leak, "-o", &at("x.pdf")]);
-    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
-    assert!(stderr(&refused).contains("HTML or Markdown") && !folder.path().join("x.pdf").exists(), "{}", stderr(&refused));
+    let sentence = refused(&["report", &leak, "-o", &at("x.pdf")], 2);
+    assert!(sentence.contains("HTML or Markdown") && !folder.path().join("x.pdf").exists(), "{sentence}");
     for (name, begins) in [("x.HTML", "<!doctype html>"), ("x.md", "**"), ("x", "<!doctype html>")] {
-        let done = run(&["report", &leak, "-o", &at(name)]);
-        assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
+        answer(&["report", &leak, "-o", &at(name)]);
         let text = std::fs::read_to_string(at(name)).expect("written").to_lowercase();
         assert!(text.starts_with(begins), "{name}: {}", &text[..40]);
     }

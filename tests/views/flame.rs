@@ -71,7 +71,7 @@ fn roots_hold_what_the_curves_say_and_folded_frames_are_counted() {
                 assert_eq!(total(Measure::LiveAt(event), Size::Requested, shape).0, requested, "{name} {event}");
             }
         }
-        let all = || (0..lifetimes.len() as u32).map(LifetimeId);
+        let all = || lifetimes.ids();
         let born = |id| lifetimes.born(id) != NO_EVENT;
         let range = (last / 4, last / 2);
         let within = |event: u32| (range.0..=range.1).contains(&event);

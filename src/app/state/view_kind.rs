@@ -50,115 +50,53 @@ struct Name {
     about: &'static str,
 }
 
+impl Name {
+    const fn of(kind: ViewKind, title: &'static str, name: &'static str) -> Self {
+        Name { kind, title, name, about: "" }
+    }
+
+    const fn about(self, about: &'static str) -> Self {
+        Name { about, ..self }
+    }
+}
+
 const NAMES: &[Name] = &[
-    Name {
-        kind: ViewKind::Memory,
-        title: "Memory",
-        name: "memory",
-        about: "Where the memory is, at the peak or at the cursor: what it is for, which modules and lines hold it, and what is wrong.",
-    },
-    Name {
-        kind: ViewKind::Findings,
-        title: "Findings",
-        name: "findings",
-        about: "What is wrong with this recording and what would save memory. A click takes all views to the evidence.",
-    },
-    Name {
-        kind: ViewKind::Timeline,
-        title: "Timeline",
-        name: "timeline",
-        about: "Memory over the recording: the curves above, every live block below, stacked in order of allocation.",
-    },
-    Name {
-        kind: ViewKind::SegmentMap,
-        title: "Segment map",
-        name: "segment-map",
-        about: "Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale.",
-    },
-    Name {
-        kind: ViewKind::Heatmap,
-        title: "Fragmentation",
-        name: "heatmap",
-        about: "Reserved memory by address over time: what was in use, what was free, and where the largest hole was.",
-    },
-    Name {
-        kind: ViewKind::Inspector,
-        title: "Inspector",
-        name: "inspector",
-        about: "Everything the recording knows of what is selected.",
-    },
-    Name {
-        kind: ViewKind::Allocations,
-        title: "Allocations",
-        name: "allocations",
-        about: "One row an allocation. A query picks some: all views dim the others, and the timeline draws the bytes of those picked.",
-    },
-    Name {
-        kind: ViewKind::Events,
-        title: "Events",
-        name: "events",
-        about: "The allocator's trace, one row an event. The row of the cursor is marked; a click moves the cursor there.",
-    },
-    Name {
-        kind: ViewKind::Contents,
-        title: "Contents",
-        name: "contents",
-        about: "What this recording holds, and the figures at the cursor.",
-    },
-    Name {
-        kind: ViewKind::Autopsy,
-        title: "OOM autopsy",
-        name: "oom",
-        about: "Why a request failed: what was asked, what was free and where, and what kept it from fitting.",
-    },
-    Name {
-        kind: ViewKind::Flame,
-        title: "Flame graph",
-        name: "flame",
-        about: "Which code holds the bytes: each frame is as wide as what was allocated through it.",
-    },
-    Name {
-        kind: ViewKind::Compare,
-        title: "Compare",
-        name: "compare",
-        about: "What changed from A to B: two instants, two recordings, two ranks, or a recording and a simulation of it.",
-    },
-    Name {
-        kind: ViewKind::Leaks,
-        title: "Leaks",
-        name: "leaks",
-        about: "What survives its step: call stacks that leave something behind again and again.",
-    },
-    Name {
-        kind: ViewKind::Steps,
-        title: "Steps",
-        name: "steps",
-        about: "What each training step did to memory: its peak, what it left behind, what it allocated.",
-    },
-    Name {
-        kind: ViewKind::Accounting,
-        title: "Accounting",
-        name: "accounting",
-        about: "Where every byte is at the cursor: why nvidia-smi and PyTorch disagree, and what empty_cache would give back.",
-    },
-    Name {
-        kind: ViewKind::WhatIf,
-        title: "What-if",
-        name: "what-if",
-        about: "The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit.",
-    },
-    Name {
-        kind: ViewKind::Plan,
-        title: "Plan",
-        name: "plan",
-        about: "What this program needs at other sizes and on other cards, the largest batch that fits, and what makes more fit: checkpointing, another optimizer, offloading and more.",
-    },
-    Name {
-        kind: ViewKind::Live,
-        title: "Live",
-        name: "live",
-        about: "Every byte of the card over time: driver, other processes, and the watched program inside and outside PyTorch.",
-    },
+    Name::of(ViewKind::Memory, "Memory", "memory")
+        .about("Where the memory is, at the peak or at the cursor: what it is for, which modules and lines hold it, and what is wrong."),
+    Name::of(ViewKind::Findings, "Findings", "findings")
+        .about("What is wrong with this recording and what would save memory. A click takes all views to the evidence."),
+    Name::of(ViewKind::Timeline, "Timeline", "timeline")
+        .about("Memory over the recording: the curves above, every live block below, stacked in order of allocation."),
+    Name::of(ViewKind::SegmentMap, "Segment map", "segment-map")
+        .about("Every segment PyTorch has reserved at the cursor, one row each, with its blocks and holes to scale."),
+    Name::of(ViewKind::Heatmap, "Fragmentation", "heatmap")
+        .about("Reserved memory by address over time: what was in use, what was free, and where the largest hole was."),
+    Name::of(ViewKind::Inspector, "Inspector", "inspector")
+        .about("Everything the recording knows of what is selected."),
+    Name::of(ViewKind::Allocations, "Allocations", "allocations")
+        .about("One row an allocation. A query picks some: all views dim the others, and the timeline draws the bytes of those picked."),
+    Name::of(ViewKind::Events, "Events", "events")
+        .about("The allocator's trace, one row an event. The row of the cursor is marked; a click moves the cursor there."),
+    Name::of(ViewKind::Contents, "Contents", "contents")
+        .about("What this recording holds, and the figures at the cursor."),
+    Name::of(ViewKind::Autopsy, "OOM autopsy", "oom")
+        .about("Why a request failed: what was asked, what was free and where, and what kept it from fitting."),
+    Name::of(ViewKind::Flame, "Flame graph", "flame")
+        .about("Which code holds the bytes: each frame is as wide as what was allocated through it."),
+    Name::of(ViewKind::Compare, "Compare", "compare")
+        .about("What changed from A to B: two instants, two recordings, two ranks, or a recording and a simulation of it."),
+    Name::of(ViewKind::Leaks, "Leaks", "leaks")
+        .about("What survives its step: call stacks that leave something behind again and again."),
+    Name::of(ViewKind::Steps, "Steps", "steps")
+        .about("What each training step did to memory: its peak, what it left behind, what it allocated."),
+    Name::of(ViewKind::Accounting, "Accounting", "accounting")
+        .about("Where every byte is at the cursor: why nvidia-smi and PyTorch disagree, and what empty_cache would give back."),
+    Name::of(ViewKind::WhatIf, "What-if", "what-if")
+        .about("The same requests under other PYTORCH_CUDA_ALLOC_CONF settings: what each would reserve, and whether it fits a limit."),
+    Name::of(ViewKind::Plan, "Plan", "plan")
+        .about("What this program needs at other sizes and on other cards, the largest batch that fits, and what makes more fit: checkpointing, another optimizer, offloading and more."),
+    Name::of(ViewKind::Live, "Live", "live")
+        .about("Every byte of the card over time: driver, other processes, and the watched program inside and outside PyTorch."),
 ];
 
 impl ViewKind {

@@ -98,7 +98,7 @@ fn device(page: &mut Page<'_>, report: &Report, part: &Part, is_one: bool, colum
     levels(page, report, part);
     page.raw("</section>\n");
     peak(page, report, part);
-    page.raw("<h3>Timeline").raw("</h3>\n");
+    page.title("Timeline");
     match report.timeline(part, columns) {
         Ok(timeline) => {
             let left_out = timeline.left_out.join(" ");
@@ -169,12 +169,7 @@ fn levels(page: &mut Page<'_>, report: &Report, part: &Part) {
         let label = if d.limit_bytes.is_some() { "limit" } else { "device memory" };
         facts.push((label.to_owned(), Bytes(bytes).limit(), false));
     }
-    page.raw("<dl class=facts>");
-    for (label, value, is_red) in facts {
-        page.raw(if is_red { "<div class=red><dt>" } else { "<div><dt>" });
-        page.text(label).raw("</dt><dd>").text(value).raw("</dd></div>");
-    }
-    page.raw("</dl>\n");
+    page.facts(facts.into_iter());
 }
 
 /// The CSS class for the colour of a role.
@@ -200,7 +195,7 @@ fn peak(page: &mut Page<'_>, report: &Report, part: &Part) {
         Some(event) => format!("{} at event {}", Bytes(peak.bytes), count(u64::from(event))),
         None => format!("{} when the file was written", Bytes(peak.bytes)),
     };
-    page.raw("<h3>").text(report.instant(part)).raw("<small>").text(when).raw("</small></h3>\n");
+    page.titled(report.instant(part), when);
     let mut roles: Vec<(&str, u64)> = peak.by_role.iter().map(|(name, bytes)| (*name, *bytes)).collect();
     roles.sort_by_key(|&(name, bytes)| (name == "unknown", std::cmp::Reverse(bytes)));
     page.raw("<svg class=\"bar rolebar\" role=img aria-label=\"bytes by role\">");
@@ -273,7 +268,7 @@ fn held(page: &mut Page<'_>, rows: &[Held], has_roles: bool, all: u64) {
 /// Bytes by category of a memory timeline.
 fn bands(page: &mut Page<'_>, report: &Report, part: &Part) {
     let Some(bands) = &report.figures(part).bands else { return };
-    page.raw("<h3>At the peak<small>").text(Bytes(bands.peak_bytes).to_string()).raw("</small></h3>\n<div class=wide><table>\n");
+    page.titled("At the peak", Bytes(bands.peak_bytes).to_string()).raw("<div class=wide><table>\n");
     page.raw("<tr><th>category<th class=n>at the peak<th class=n>most<th class=n>at the end</tr>\n");
     let size = SizeColumn::of(bands.categories.iter().map(|c| c.most_bytes));
     for c in bands.categories.iter().filter(|c| c.most_bytes > 0) {
@@ -287,7 +282,7 @@ fn bands(page: &mut Page<'_>, report: &Report, part: &Part) {
 /// The processes that held memory, for a watch of a GPU.
 fn processes(page: &mut Page<'_>, report: &Report, part: &Part) {
     let Some(watched) = &report.figures(part).watched else { return };
-    page.raw("<h3>Who held the card").raw("</h3>\n");
+    page.title("Who held the card");
     if watched.processes.is_empty() {
         page.empty("No process is in this recording.");
         return;
@@ -310,7 +305,7 @@ fn map(page: &mut Page<'_>, report: &Report, part: &Part, cells: usize) {
         Some(o) => format!("at the failure, event {}", count(u64::from(o.event))),
         None => report.instant(part).to_lowercase(),
     };
-    page.raw("<h3>Segment map<small>").text(when).raw("</small></h3>\n");
+    page.titled("Segment map", when);
     match report.map(part, cells) {
         Ok(map) => {
             let left_out = map.left_out.join(" ");
@@ -334,7 +329,7 @@ fn map(page: &mut Page<'_>, report: &Report, part: &Part, cells: usize) {
 }
 
 fn findings(page: &mut Page<'_>, report: &Report, part: &Part) {
-    page.raw("<h3>Findings and what to change").raw("</h3>\n");
+    page.title("Findings and what to change");
     let mut found = report.findings(part);
     if let Some(o) = report.failure(part) {
         let finding = report.finding_of(o, part);
@@ -409,15 +404,7 @@ fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
         }
     }
     if !o.remedies.is_empty() {
-        page.raw("<ul>\n");
-        for r in o.remedies.iter().take(ROWS) {
-            page.raw("<li>").text(&r.sentence);
-            if let Some(setting) = &r.setting {
-                page.raw("<pre>").text(setting).raw("</pre>");
-            }
-            page.raw("</li>\n");
-        }
-        page.raw("</ul>\n");
+        page.list(o.remedies.iter().take(ROWS).map(|r| (r.sentence.as_str(), r.setting.as_deref())));
     }
     if !o.blockers.is_empty() {
         page.raw("<div class=wide><table><tr><th class=n>live block<th class=n>wastes beside it<th>role<th>made at</tr>\n");
@@ -439,7 +426,7 @@ fn failed(page: &mut Page<'_>, o: &OomEntry, finding: Option<&Finding>) {
 }
 
 fn plan(page: &mut Page<'_>, part: &Part) {
-    page.raw("<h3>What would make it smaller").raw("</h3>\n");
+    page.title("What would make it smaller");
     let plan = match &part.plan {
         Ok(plan) => plan,
         Err(why) => {
@@ -488,21 +475,13 @@ fn environment(page: &mut Page<'_>, report: &Report) {
     for (label, value) in report.environment(page.hidden).iter().take(4 * MORE_ROWS) {
         page.raw("<tr>").cell(label).cell(value).raw("</tr>\n");
     }
-    page.raw("</table></div>\n<h3>What this recording lacks").raw("</h3>\n");
+    page.raw("</table></div>\n").title("What this recording lacks");
     let missing = report.missing();
     if missing.is_empty() {
         page.empty("Nothing that this report needs.");
         return;
     }
-    page.raw("<ul>\n");
-    for (said, line) in missing.iter().take(MORE_ROWS) {
-        page.raw("<li>").text(said);
-        if let Some(line) = line {
-            page.raw("<pre>").text(line).raw("</pre>");
-        }
-        page.raw("</li>\n");
-    }
-    page.raw("</ul>\n");
+    page.list(missing.iter().take(MORE_ROWS).map(|(said, line)| (said.as_str(), line.as_deref())));
 }
 
 /// The report on a log with out-of-memory messages.
@@ -518,20 +497,13 @@ pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, V
     if let Some(doubt) = main.doubt {
         page.paragraph(format!("Not certain: {doubt}."));
     }
-    page.raw("<dl class=facts>");
-    for name in main.figures.keys() {
-        let label = name.trim_end_matches("_bytes").replace('_', " ");
-        page.raw("<div><dt>").text(label).raw("</dt><dd>").text(main.printed(name).unwrap_or_default()).raw("</dd></div>");
-    }
-    page.raw("</dl>\n</section>\n");
+    let label = |name: &str| name.trim_end_matches("_bytes").replace('_', " ");
+    page.facts(main.figures.keys().map(|name| (label(name), main.printed(name).unwrap_or_default(), false)));
+    page.raw("</section>\n");
     let mut list = |title: &'static str, items: &mut dyn Iterator<Item = &str>| {
         let items: Vec<&str> = items.take(MORE_ROWS).collect();
         if !items.is_empty() {
-            page.raw("<h3>").raw(title).raw("</h3>\n<ul>\n");
-            for item in items {
-                page.raw("<li>").text(item).raw("</li>\n");
-            }
-            page.raw("</ul>\n");
+            page.title(title).list(items.iter().map(|item| (*item, None)));
         }
     };
     list("Figures that contradict each other", &mut main.contradictions.iter().map(String::as_str));
@@ -539,11 +511,11 @@ pub(super) fn of_log(hidden: &Hidden, path: &Path, (main, all): &(Explanation, V
     list("Also known", &mut main.known.iter().map(String::as_str));
     list("Not in a message", &mut main.not_known.iter().map(String::as_str));
     if !main.record.is_empty() {
-        page.raw("<h3>To see the rest").raw("</h3>\n").paragraph("Record the next run, and make a report of that file:");
+        page.title("To see the rest").paragraph("Record the next run, and make a report of that file:");
         page.code(main.record.join("\n"));
     }
     if all.len() > 1 {
-        page.raw("<h3>All messages in the text<small>").text(count(all.len() as u64)).raw("</small></h3>\n<ul>\n");
+        page.titled("All messages in the text", count(all.len() as u64)).raw("<ul>\n");
         for m in all.iter().take(MORE_ROWS) {
             let rank = m.rank.map_or(String::new(), |r| format!(", rank {r}"));
             page.raw("<li>").text(format!("line {}{rank}: {}", m.line, m.sentence)).raw("</li>\n");

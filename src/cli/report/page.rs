@@ -66,6 +66,38 @@ impl<'a> Page<'a> {
         self.raw("<p>").text(text).raw("</p>\n")
     }
 
+    pub(super) fn title(&mut self, title: &'static str) -> &mut Self {
+        self.raw("<h3>").raw(title).raw("</h3>\n")
+    }
+
+    /// A title with a text in small letters behind it.
+    pub(super) fn titled(&mut self, title: &'static str, small: impl AsRef<str>) -> &mut Self {
+        self.raw("<h3>").raw(title).raw("<small>").text(small).raw("</small></h3>\n")
+    }
+
+    /// A list of sentences, some with a line of code.
+    pub(super) fn list<'t>(&mut self, items: impl Iterator<Item = (&'t str, Option<&'t str>)>) -> &mut Self {
+        self.raw("<ul>\n");
+        for (said, line) in items {
+            self.raw("<li>").text(said);
+            if let Some(line) = line {
+                self.raw("<pre>").text(line).raw("</pre>");
+            }
+            self.raw("</li>\n");
+        }
+        self.raw("</ul>\n")
+    }
+
+    /// Figures with their names; those that failed are red.
+    pub(super) fn facts(&mut self, facts: impl Iterator<Item = (String, String, bool)>) -> &mut Self {
+        self.raw("<dl class=facts>");
+        for (label, value, is_red) in facts {
+            self.raw(if is_red { "<div class=red><dt>" } else { "<div><dt>" });
+            self.text(label).raw("</dt><dd>").text(value).raw("</dd></div>");
+        }
+        self.raw("</dl>\n")
+    }
+
     pub(super) fn note(&mut self, text: impl AsRef<str>) -> &mut Self {
         self.raw("<p class=note>").text(text).raw("</p>\n")
     }

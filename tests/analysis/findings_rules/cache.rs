@@ -11,8 +11,7 @@ fn requests_of_ever_new_sizes() {
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         for step in 0..90u64 {
             let size = if grows { 10 + 2 * step } else { 10 + 2 * (step % 4) };
-            let h = t.alloc(size * MIB, work);
-            t.free(h);
+            t.brief(size * MIB, work);
             t.step();
         }
         t.finish()
@@ -36,8 +35,7 @@ fn gaps_that_nothing_fits_into() {
         if is_older {
             t.forget();
         }
-        let last = t.alloc(20 * MIB, work);
-        t.free(last);
+        t.brief(20 * MIB, work);
         t.finish()
     };
     let found = said(&run(20 * MIB, false), "unfilled_gaps");
@@ -70,9 +68,8 @@ fn a_pool_that_only_a_graph_can_use() {
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         t.alloc(200 * MIB, work);
         t.in_pool(key);
-        for h in (0..4).map(|_| t.alloc(128 * MIB, work)).collect::<Vec<_>>() {
-            t.free(h);
-        }
+        let blocks: Vec<_> = (0..4).map(|_| t.alloc(128 * MIB, work)).collect();
+        t.free_all(blocks);
         t.finish()
     };
     assert_eq!(said(&run((0, 1)), "private_pools").bytes, 512 * MIB);
@@ -92,8 +89,7 @@ fn many_captured_graphs_are_no_leak() {
             t.in_pool((if shares { 1 } else { graph + 1 }, 0));
             t.alloc(40 * MIB, outputs);
             for _ in 0..4 {
-                let h = t.alloc(12 * MIB, inner);
-                t.free(h);
+                t.brief(12 * MIB, inner);
             }
         }
         t.finish()
@@ -111,8 +107,7 @@ fn many_captured_graphs_are_no_leak() {
     let inner = t.stack(&[("/home/me/model.py", "forward")]);
     for graph in 0..100 {
         t.in_pool((graph + 1, 0));
-        let h = t.alloc((100 + 2 * graph) * MIB, inner);
-        t.free(h);
+        t.brief((100 + 2 * graph) * MIB, inner);
     }
     let recording = t.finish();
     assert_eq!(said(&recording, "private_pools").bytes, (0..100).map(|graph| (100 + 2 * graph) * MIB).sum::<u64>());
@@ -130,8 +125,7 @@ fn many_captured_graphs_are_no_leak() {
     for _ in 0..24 {
         t.alloc(40 * MIB, keep);
         for _ in 0..4 {
-            let h = t.alloc(12 * MIB, work);
-            t.free(h);
+            t.brief(12 * MIB, work);
         }
     }
     said(&t.finish(), "leak");
@@ -150,8 +144,7 @@ fn frees_that_wait_for_another_stream() {
             }
         }
         for _ in 0..10 {
-            let h = t.alloc(12 * MIB, work);
-            t.free(h);
+            t.brief(12 * MIB, work);
         }
         if waits {
             guarded.into_iter().for_each(|h| t.complete(h));
@@ -169,8 +162,7 @@ fn a_cache_emptied_in_every_step() {
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         for _ in 0..10 {
             for size in [20, 24, 28, 32, 36] {
-                let h = t.alloc(size * MIB, work);
-                t.free(h);
+                t.brief(size * MIB, work);
             }
             if empties {
                 t.empty_cache();
@@ -194,8 +186,7 @@ fn the_line_that_empties_the_cache_is_named() {
     let empties = t.stack(&[("site-packages/torch/cuda/memory.py", "empty_cache"), ("/home/me/compress.py", "compress")]);
     for _ in 0..10 {
         for size in [20, 24, 28] {
-            let h = t.alloc(size * MIB, work);
-            t.free(h);
+            t.brief(size * MIB, work);
         }
         t.empty_cache_at(empties);
         t.step();
@@ -214,12 +205,11 @@ fn a_single_request_that_finds_no_room_is_told() {
     let mut t = Tape::new();
     let work = t.stack(&[("/home/me/model.py", "forward")]);
     let empties = t.stack(&[("site-packages/torch/cuda/memory.py", "empty_cache"), ("/home/me/model.py", "main")]);
-    let first = t.alloc(100 * MIB, work);
-    t.free(first);
+    t.brief(100 * MIB, work);
     t.empty_cache_at(empties);
     t.alloc(400 * MIB, work);
     let free: Vec<_> = (0..3).map(|_| t.alloc(100 * MIB, work)).collect();
-    free.into_iter().for_each(|h| t.free(h));
+    t.free_all(free);
     t.empty_cache();
     t.alloc(350 * MIB, work);
     let recording = t.finish();
@@ -229,7 +219,7 @@ fn a_single_request_that_finds_no_room_is_told() {
     let work = t.stack(&[("/home/me/model.py", "forward")]);
     t.alloc(400 * MIB, work);
     let free: Vec<_> = (0..3).map(|_| t.alloc(100 * MIB, work)).collect();
-    free.into_iter().for_each(|h| t.free(h));
+    t.free_all(free);
     t.empty_cache();
     t.alloc(350 * MIB, work);
     let sentence = said(&t.finish(), "cache_flushes").sentence.replace('\u{a0}', " ");
@@ -266,12 +256,12 @@ fn memory_held_and_not_used_any_more() {
         let mut t = Tape::new();
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         let large: Vec<_> = (0..4).map(|_| t.alloc(512 * MIB, work)).collect();
-        large.into_iter().for_each(|h| t.free(h));
+        t.free_all(large);
         for _ in 0..60 {
             let h = t.alloc(if goes_on { 512 } else { 12 } * MIB, work);
             let i = t.alloc(if goes_on { 512 } else { 12 } * MIB, work);
             let j = t.alloc(if goes_on { 512 } else { 12 } * MIB, work);
-            [h, i, j].into_iter().for_each(|h| t.free(h));
+            t.free_all([h, i, j]);
         }
         t.finish()
     };
@@ -289,8 +279,7 @@ fn a_cache_of_keys_and_values_taken_at_the_start() {
             t.alloc(128 * MIB, cache);
         }
         for _ in 0..300 {
-            let h = t.alloc(64 * MIB, work);
-            t.free(h);
+            t.brief(64 * MIB, work);
         }
         t.finish()
     };
@@ -336,8 +325,7 @@ fn a_workspace_for_every_stream() {
         }
         t.on_stream(0);
         let work = t.stack(&[("/home/me/model.py", "forward")]);
-        let h = t.alloc(100 * MIB, work);
-        t.free(h);
+        t.brief(100 * MIB, work);
         t.finish()
     };
     assert_eq!(said(&run(4), "workspaces").bytes, 128 * MIB);
@@ -352,8 +340,7 @@ fn a_threshold_that_nothing_acts_on() {
         t.device.limit = limit;
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         for size in [40, 60, 80] {
-            let h = t.alloc(size * MIB, work);
-            t.free(h);
+            t.brief(size * MIB, work);
         }
         t.finish()
     };

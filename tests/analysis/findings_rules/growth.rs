@@ -15,8 +15,7 @@ fn evaluation_that_keeps_its_predictions() {
         let work = t.stack(&[("/home/me/model.py", "forward")]);
         for _ in 0..14 {
             for _ in 0..4 {
-                let h = t.alloc(16 * MIB, work);
-                t.free(h);
+                t.brief(16 * MIB, work);
             }
             t.alloc(20 * MIB, keep);
             t.step();
@@ -43,8 +42,7 @@ fn losses(steps: u64, keeps: bool, graph: bool) -> Recording {
     let mut last = None;
     for step in 0..steps {
         for _ in 0..4 {
-            let h = t.alloc(16 * MIB, work);
-            t.free(h);
+            t.brief(16 * MIB, work);
         }
         let loss = t.place(small, step * 512, 4, keep);
         if !keeps && let Some(before) = last.replace(loss) {
@@ -89,8 +87,7 @@ fn cycles(period: usize) -> Recording {
     let mut waiting = Vec::new();
     for step in 0..30 {
         for _ in 0..4 {
-            let h = t.alloc(12 * MIB, work);
-            t.free(h);
+            t.brief(12 * MIB, work);
         }
         waiting.push(t.alloc(32 * MIB, node));
         if step % period == period - 1 {
@@ -117,12 +114,11 @@ fn a_failure_whose_exception_is_kept() {
         let held: Vec<_> = (0..8).map(|_| t.alloc(40 * MIB, work)).collect();
         t.oom(4 * GIB, GIB, work);
         if lets_go {
-            held.into_iter().for_each(|h| t.free(h));
+            t.free_all(held);
         }
         for _ in 0..7 {
             t.wait(1_000_000);
-            let h = t.alloc(10 * MIB, work);
-            t.free(h);
+            t.brief(10 * MIB, work);
         }
         t.finish()
     };
@@ -156,9 +152,9 @@ fn tries_again(holds: bool, falls_back: bool) -> Recording {
         }
         if step == 3 && holds {
             let smaller = attempt(&mut t, again, 16 * MIB, false);
-            smaller.into_iter().for_each(|h| t.free(h));
+            t.free_all(smaller);
         }
-        made.into_iter().for_each(|h| t.free(h));
+        t.free_all(made);
         t.step();
     }
     t.finish()
@@ -196,8 +192,7 @@ fn grows(keeps: impl Fn(usize) -> Option<(u64, usize)>) -> Recording {
     let lines: Vec<_> = (0..10).map(|i| t.stack(&[(&format!("/home/me/part{i}.py"), "keep")])).collect();
     for step in 0..40 {
         for _ in 0..4 {
-            let h = t.alloc(12 * MIB, work);
-            t.free(h);
+            t.brief(12 * MIB, work);
         }
         if let Some((mebibytes, line)) = keeps(step) {
             t.alloc(mebibytes * MIB, lines[line]);

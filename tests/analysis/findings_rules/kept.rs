@@ -6,7 +6,6 @@ use crate::tape::{MIB, Tape};
 use vramscope_core::anatomy::Role;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::model::{Progress, Recording, StackId};
-use vramscope_core::tables::LifetimeId;
 use vramscope_core::units::compared;
 
 const MODULE: &str = "/site-packages/torch/nn/modules/module.py";
@@ -29,7 +28,7 @@ fn layers(keeps: bool) -> Recording {
             false => layer.into_iter().for_each(|h| t.free(h)),
         }
     }
-    held.into_iter().for_each(|h| t.free(h));
+    t.free_all(held);
     t.finish()
 }
 
@@ -80,9 +79,9 @@ fn training_beside(buffer: u64) -> (Recording, u64) {
     for _ in 0..4 {
         let held: Vec<_> = (0..8).map(|_| t.alloc(12 * MIB, line)).collect();
         let gradients: Vec<_> = (0..8).map(|_| t.alloc(20 * MIB, backward)).collect();
-        held.into_iter().for_each(|h| t.free(h));
+        t.free_all(held);
         let next = t.alloc(10 * MIB, line);
-        gradients.into_iter().for_each(|h| t.free(h));
+        t.free_all(gradients);
         t.free(next);
     }
     (t.finish(), buffer)
@@ -94,7 +93,7 @@ fn a_replay_buffer_is_no_weight() {
         let device = &recording.devices[0];
         let tables = tables(device);
         let roles = Roles::build(&recording, device, &tables, &Rules::default(), &Progress::new()).unwrap();
-        let ids = (0..tables.lifetimes.len() as u32).map(LifetimeId);
+        let ids = tables.lifetimes.ids();
         ids.filter(|&id| tables.lifetimes.requested(device, id) == size).map(|id| roles.of(id)).next().unwrap()
     };
     assert_eq!(of(training_beside(64 * MIB)), Role::Inputs);
@@ -117,7 +116,7 @@ fn linear(copy: u64, operators: &[(&str, &str)]) -> Recording {
             t.free(old);
         }
     }
-    copies.into_iter().for_each(|h| t.free(h));
+    t.free_all(copies);
     t.finish()
 }
 
@@ -138,7 +137,7 @@ fn attention_written_out() {
         let lines = lines.map(|f| inside(&mut t, &[("/home/me/ops.py", f), ("/home/me/ops.py", function)]));
         for _ in 0..4 {
             let held = lines.map(|line| t.alloc(64 * MIB, line));
-            held.into_iter().for_each(|h| t.free(h));
+            t.free_all(held);
         }
         t.finish()
     };
@@ -165,10 +164,9 @@ fn attention_whose_peak_is_in_its_backward_pass() {
             h
         };
         let gradients: Vec<_> = (0..4).map(gradient).collect();
-        gradients.into_iter().for_each(|h| t.free(h));
+        t.free_all(gradients);
         t.free(scores);
-        let update = t.alloc(10 * MIB, steps);
-        t.free(update);
+        t.brief(10 * MIB, steps);
     }
     let found = said(&t.finish(), "attention_scores");
     assert!(found.sentence.contains("The backward pass holds 4\u{a0}blocks of that size."), "{}", found.sentence);
@@ -238,7 +236,7 @@ fn temporaries_of_one_line() {
                 h
             })
             .collect();
-        held.into_iter().for_each(|h| t.free(h));
+        t.free_all(held);
         t.finish()
     };
     let found = said(&run(40 * MIB, "update"), "temporaries");
@@ -294,8 +292,7 @@ fn weights_are_no_cache() {
         t.alloc(128 * MIB, weight);
     }
     for _ in 0..300 {
-        let h = t.alloc(10 * MIB, work);
-        t.free(h);
+        t.brief(10 * MIB, work);
     }
     silent(&t.finish(), "preallocated_cache");
 }
@@ -378,20 +375,18 @@ fn distilled(has_graph: bool) -> Recording {
                 t.alloc(of_teacher(i), backward);
             }
         }
-        taught.into_iter().for_each(|h| t.free(h));
+        t.free_all(taught);
         // Between the end of the backward pass and the optimizer.
-        let loss = t.alloc(30 * MIB, backward);
-        t.free(loss);
+        t.brief(30 * MIB, backward);
         t.optimizer(|t| {
             if step == 0 {
                 for i in 0..8 {
                     t.alloc(of_student(i / 2), steps);
                 }
             }
-            let scratch = t.alloc(30 * MIB, steps);
-            t.free(scratch);
+            t.brief(30 * MIB, steps);
         });
-        gradients.into_iter().for_each(|h| t.free(h));
+        t.free_all(gradients);
     }
     t.finish()
 }
@@ -435,7 +430,7 @@ fn under_autocast(around_loop: bool) -> Recording {
             })
             .collect();
         if !around_loop {
-            copies.into_iter().for_each(|h| t.free(h));
+            t.free_all(copies);
         }
         let gradients: Vec<_> = kept
             .into_iter()
@@ -445,10 +440,9 @@ fn under_autocast(around_loop: bool) -> Recording {
             })
             .collect();
         t.optimizer(|t| {
-            let scratch = t.alloc(32 * MIB, steps);
-            t.free(scratch);
+            t.brief(32 * MIB, steps);
         });
-        gradients.into_iter().for_each(|h| t.free(h));
+        t.free_all(gradients);
     }
     t.finish()
 }

@@ -48,10 +48,10 @@ fn load(t: &mut Tape, way: Way, layers: u64, names: &Names) -> Vec<Handle> {
             if way == Way::Quantise {
                 model.push(t.alloc(10 * MIB, names.scale));
             }
-            temporary.into_iter().for_each(|h| t.free(h));
+            t.free_all(temporary);
         }
     }
-    shard.into_iter().for_each(|h| t.free(h));
+    t.free_all(shard);
     model
 }
 
@@ -71,8 +71,7 @@ fn train(t: &mut Tape, steps: u64, keeps: bool) {
         let input = t.alloc(10 * MIB, batch);
         let activations: Vec<_> = (0..6).map(|i| t.alloc((12 + 2 * i) * MIB, forward)).collect();
         for h in activations.into_iter().rev() {
-            let g = t.alloc(20 * MIB, grad);
-            t.free(g);
+            t.brief(20 * MIB, grad);
             t.free(h);
         }
         if keeps {
@@ -146,7 +145,7 @@ fn a_model_that_is_dropped_before_the_end_was_loaded_too() {
     let names = names(&mut t, true);
     let model = load(&mut t, Way::Cast, 24, &names);
     train(&mut t, 20, false);
-    model.into_iter().for_each(|h| t.free(h));
+    t.free_all(model);
     let recording = t.finish();
     assert_eq!(steps(&recording).len(), 20);
     silent(&recording, "leak");

@@ -58,9 +58,7 @@ fn healthy_steps(t: &mut Tape, steps: usize) {
     let held = t.alloc(40 * MIB, forward);
     for _ in 0..steps {
         let activations: Vec<_> = (0..6).map(|i| t.alloc((12 + 2 * i) * MIB, forward)).collect();
-        for h in activations.into_iter().rev() {
-            t.free(h);
-        }
+        t.free_all(activations.into_iter().rev());
         t.step();
     }
     t.free(held);
@@ -126,7 +124,9 @@ fn every_rule_is_shown() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/analysis/findings_rules");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap());
     let here = files.collect::<String>();
-    for rule in RULES {
+    for rule in RULES.iter() {
+        let columns = [rule.finds, rule.when, rule.source, rule.shown_by];
+        assert!(columns.iter().all(|column| !column.is_empty()), "{} has an empty column", rule.name);
         if rule.shown_by.contains("generated") {
             assert!(here.contains(&format!("\"{}\"", rule.name)), "{} has no test", rule.name);
         }

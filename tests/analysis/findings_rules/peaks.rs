@@ -60,8 +60,7 @@ fn one_block_that_makes_the_peak() {
         for step in 0..40 {
             let h = t.alloc(16 * MIB, work);
             if step == 20 {
-                let large = t.alloc(size, work);
-                t.free(large);
+                t.brief(size, work);
             }
             t.free(h);
         }
@@ -78,8 +77,7 @@ fn blocks_that_follow_each_other() {
     let work = t.stack(&[("/home/me/model.py", "forward")]);
     t.alloc(512 * MIB, work);
     for _ in 0..40 {
-        let h = t.alloc(16 * MIB, work);
-        t.free(h);
+        t.brief(16 * MIB, work);
     }
     let scale = t.stack(&[("/home/me/scale.py", "scale")]);
     let mut last = t.alloc(600 * MIB, scale);
@@ -103,13 +101,11 @@ fn peak_with(frames: &[(&str, &str)], size: u64, is_brief: bool) -> Recording {
     t.alloc(2 * GIB, other);
     for step in 0..8 {
         for _ in 0..4 {
-            let h = t.alloc(16 * MIB, other);
-            t.free(h);
+            t.brief(16 * MIB, other);
         }
         if step == 4 {
             let h = t.alloc(size, stack);
-            let i = t.alloc(16 * MIB, other);
-            t.free(i);
+            t.brief(16 * MIB, other);
             if is_brief {
                 t.free(h);
             }
@@ -224,9 +220,9 @@ fn before_a_higher_peak(role: &str) -> Recording {
         })
         .collect();
     held.extend((0..8).map(|_| t.alloc(100 * MIB, work)));
-    held.into_iter().for_each(|h| t.free(h));
+    t.free_all(held);
     let later: Vec<_> = (0..12).map(|_| t.alloc(98 * MIB, work)).collect();
-    later.into_iter().for_each(|h| t.free(h));
+    t.free_all(later);
     t.finish()
 }
 
@@ -553,15 +549,13 @@ fn keys_and_values_that_nothing_uses() {
             kept.push(t.alloc(20 * MIB, keys));
             kept.push(t.alloc(20 * MIB, values));
             for _ in 0..6 {
-                let h = t.alloc(30 * MIB, work);
-                t.free(h);
+                t.brief(30 * MIB, work);
             }
         }
         if trains {
-            let h = t.alloc(30 * MIB, backward);
-            t.free(h);
+            t.brief(30 * MIB, backward);
         }
-        kept.into_iter().for_each(|h| t.free(h));
+        t.free_all(kept);
         t.finish()
     };
     let found = said(&run(12, false), "unused_cache");

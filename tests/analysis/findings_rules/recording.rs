@@ -14,11 +14,9 @@ fn a_recording_heavy_with_frames() {
         let mut t = Tape::new();
         let stack = t.stack(&[(file, "c10::cuda::malloc")]);
         let work = t.stack(&[(file, "torch::forward"), ("/home/me/model.py", "forward")]);
-        let h = t.alloc(12 * MIB, work);
-        t.free(h);
+        t.brief(12 * MIB, work);
         for _ in 0..66_667 {
-            let h = t.alloc(10 * MIB, stack);
-            t.free(h);
+            t.brief(10 * MIB, stack);
         }
         t.source_bytes = 80 * MIB;
         t.finish()
@@ -94,8 +92,7 @@ fn a_workspace_that_was_tried_and_refused_is_no_failure() {
     assert_eq!(t.finish().devices[0].events.ooms().len(), 1000);
     // A block that is freed at once before a request that finds no room is not a trial.
     let mut t = Tape::new();
-    let block = t.alloc(512 * MIB, tries);
-    t.free(block);
+    t.brief(512 * MIB, tries);
     t.oom(4096 * MIB, MIB, tries);
     assert!(t.finish().devices[0].events.granted_trials().is_empty());
     // Thousands of failures are not each searched to their end.

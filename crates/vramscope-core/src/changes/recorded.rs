@@ -40,7 +40,7 @@ impl Recorded {
     pub fn of(device: &DeviceRecording, tables: &DeviceTables, roles: &Roles) -> Self {
         let lifetimes = &tables.lifetimes;
         let older = lifetimes.initial_count();
-        let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
+        let ids = || lifetimes.ids();
         let unneeded = unneeded(device, lifetimes, roles);
         let mut rows: Vec<Row> = ids()
             .map(|id| {

@@ -15,7 +15,7 @@ pub(crate) const NEVER: u32 = u32::MAX;
 /// Blocks kept by a graph that no backward pass uses. For blocks live at a failure that ends the recording, the backward pass may
 /// have been still to come. They count only if an earlier pass of the same line had none either.
 pub(crate) fn unneeded(device: &DeviceRecording, lifetimes: &Lifetimes, roles: &Roles) -> FxHashSet<LifetimeId> {
-    let ids = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.is_kept_by_graph(id));
+    let ids = lifetimes.ids().filter(|&id| roles.is_kept_by_graph(id));
     let Some(failure) = device.events.failure_at_end() else { return ids.collect() };
     let run = roles.anatomy.phases.runs.iter().rfind(|run| run.events.0 <= failure);
     let start = run.map_or(failure, |run| run.events.0);

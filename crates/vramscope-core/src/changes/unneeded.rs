@@ -53,7 +53,7 @@ pub(super) fn fused_attention(draft: &mut Draft<'_>) -> bool {
     let stack = |r: &Draw| program.rows[r.of as usize].stack;
     let size = |r: &Draw| program.rows[r.of as usize].size;
     let function = |stack: StackId| function_of(stacks, stack);
-    let all = || (0..stacks.len() as u32).map(StackId);
+    let all = || stacks.ids();
     let softmaxes: FxHashSet<StackId> = all().filter(|&stack| is_of_scores(draft, stack)).collect();
     let functions: FxHashSet<_> = softmaxes.iter().filter_map(|&stack| function(stack)).collect();
     let is_of_pass = |r: &&Draw| r.born != NEVER && matches!(r.role, Role::Activations | Role::Temporaries);

@@ -55,7 +55,7 @@ fn live_with(
     let lifetimes = &tables.lifetimes;
     let mut changes = vec![0i64; device.events.len()];
     let mut before = 0i64;
-    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+    for id in lifetimes.ids() {
         let bytes = i64::try_from(size(id, lifetimes.block_size(id))).unwrap_or(i64::MAX);
         match changes.get_mut(lifetimes.born(id) as usize) {
             Some(change) => *change = change.saturating_add(bytes),

@@ -1,51 +1,9 @@
-//! The effect of each key of `PYTORCH_CUDA_ALLOC_CONF` on a replay: the model obeys it, it does not concern device memory, or the
-//! answer says that it was not applied. No key is silently ignored.
+//! What the allocator's settings do to a replay beyond what the model obeys: a limit, and what the answer must say it assumed. A test
+//! holds every key of `PYTORCH_CUDA_ALLOC_CONF` to one of these, or to docs/WHATIF.md.
 
 use super::assume::Assumption;
 use super::requests::Requests;
 use crate::model::{AllocConf, TorchVersion};
-
-/// The effect of a key on a replay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// The model obeys it.
-    Obeyed,
-    /// It does not change device memory; the reason in a few words.
-    Elsewhere(&'static str),
-    /// Its effect depends on something no trace records, so the answer has an [`Assumption`].
-    Assumed,
-}
-
-/// Why settings for pinned memory have no effect.
-const PINNED: &str = "host memory only";
-/// Why the size of an address reservation has no effect.
-const RESERVED: &str = "addresses only, not memory";
-
-/// The effect of a key; `None` for one that PyTorch does not know.
-pub fn effect_of(key: &str) -> Option<Effect> {
-    Some(match key {
-        "expandable_segments"
-        | "max_split_size_mb"
-        | "roundup_power2_divisions"
-        | "garbage_collection_threshold"
-        | "max_non_split_rounding_mb"
-        | "large_segment_size_mb"
-        | "per_process_memory_fraction"
-        | "throw_on_cudamalloc_oom" => Effect::Obeyed,
-        "backend" | "graph_capture_record_stream_reuse" => Effect::Assumed,
-        "release_lock_on_cudamalloc" | "release_lock_on_hipmalloc" => Effect::Elsewhere("the order of threads only"),
-        "pinned_use_cuda_host_register"
-        | "pinned_use_hip_host_register"
-        | "pinned_num_register_threads"
-        | "pinned_use_background_threads"
-        | "pinned_free_catch_all"
-        | "pinned_reserve_segment_size_mb"
-        | "pinned_max_round_threshold_mb"
-        | "pinned_max_cached_size_mb" => Effect::Elsewhere(PINNED),
-        "expandable_segments_reserve" | "expandable_segments_reserve_by_class" => Effect::Elsewhere(RESERVED),
-        _ => return None,
-    })
-}
 
 /// The limit that the settings give as a share of the device, if the device's size is known.
 pub(crate) fn share(conf: &AllocConf, capacity: Option<u64>) -> Option<u64> {

@@ -8,7 +8,7 @@ mod assume;
 mod cap;
 mod cap_range;
 mod curve;
-pub mod effects;
+mod effects;
 mod horizon;
 mod own;
 mod questions;

@@ -74,6 +74,16 @@ impl StackTable {
         self.frames.len()
     }
 
+    /// Every stack.
+    pub fn ids(&self) -> impl Iterator<Item = StackId> + use<> {
+        (0..self.len() as u32).map(StackId)
+    }
+
+    /// Every frame.
+    pub fn frame_ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+        (0..self.frame_count() as u32).map(FrameId)
+    }
+
     /// The text of a string id; empty for an id of another table.
     pub fn text(&self, id: StrId) -> &str {
         self.strings.get(id.0 as usize).map_or("", |s| s)

@@ -308,6 +308,16 @@ impl Lifetimes {
         self.initial.len()
     }
 
+    /// Every allocation, in the order of their births; those from before the trace come first.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = LifetimeId> + Clone + use<> {
+        (0..self.len() as u32).map(LifetimeId)
+    }
+
+    /// The allocations that the trace made.
+    pub fn recorded_ids(&self) -> impl DoubleEndedIterator<Item = LifetimeId> + Clone + use<> {
+        (self.initial_count() as u32..self.len() as u32).map(LifetimeId)
+    }
+
     /// True if the trace contains allocations. If not, the recording shows one instant, at most with a few frees before it.
     pub fn has_allocations(&self) -> bool {
         self.len() > self.initial_count()

@@ -20,10 +20,10 @@ pub mod metrics;
 #[cfg(feature = "live")]
 mod nvml;
 mod peer;
-pub mod process;
+mod process;
 mod rates;
-pub mod sampler;
-pub mod session;
+mod sampler;
+mod session;
 pub mod snap;
 pub mod source;
 #[cfg(test)]

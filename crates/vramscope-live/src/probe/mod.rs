@@ -1,14 +1,14 @@
 //! The built-in workload: provokes typical memory problems on this card or on simulated memory, and records them.
 //!
-//! A [`Scenario`] builds a [`Program`] of steps. [`perform()`] runs it on PyTorch's allocator over a [`Card`]: simulated memory, or
-//! a real card through the CUDA driver API (feature `probe`). It reports [`Message`]s in this process or over a pipe from a child
+//! A [`Scenario`] builds a `Program` of steps. `perform` runs it on PyTorch's allocator over a `Card`: simulated memory, or a real
+//! card through the CUDA driver API (feature `probe`). It reports [`Message`]s in this process or over a pipe from a child
 //! process, and a [`Recorder`] makes a [`Recording`](vramscope_core::model::Recording) of them.
 //!
 //! Only child processes open a real card, so that this process never owns a CUDA context and a crash in the driver does not end it.
 
 mod card;
 #[cfg(feature = "probe")]
-pub mod cuda;
+mod cuda;
 mod diagnosis;
 mod following;
 mod handover;
@@ -26,18 +26,15 @@ mod runner;
 mod scenarios;
 mod wire;
 
-pub use card::{Card, CardInfo, Outside, SimulatedCard};
 pub use diagnosis::{Diagnosis, diagnosis};
-pub use live::{LiveBlock, LivePicture, LivePoint, LiveSegment};
-pub use message::{End, Ending, Hello, Message, RawEvent};
-pub use perform::{Options, perform};
-pub use program::{Program, Site, Step};
+pub use live::{LivePicture, LiveSegment};
+pub use message::{End, Ending, Message};
 pub use record::Recorder;
-pub use replay::{Compared, Comparison, ReplayPlan, replay_report};
+pub use replay::{Compared, Comparison, replay_report};
 pub use report::Report;
 pub use runner::{Conditions, Job, Run, Target, child, handed_over, neighbour, run_to_end};
-pub use scenarios::{ALL, Param, Room, Scenario, Unit, Values};
-pub use wire::{read_message, write_message};
+pub use scenarios::{ALL, Scenario, Unit, Values};
+pub use wire::read_message;
 
 /// Whether the CUDA driver's library is installed; `None` when this build cannot tell. Calls nothing in it.
 pub fn has_cuda() -> Option<bool> {

@@ -28,20 +28,6 @@ pub struct Options {
     pub start_us: i64,
 }
 
-impl Options {
-    /// Options to run `scenario` at full speed from now.
-    pub fn new(scenario: &str) -> Self {
-        Options {
-            scenario: scenario.to_owned(),
-            parameters: String::new(),
-            conf: String::new(),
-            limit: None,
-            pace: Duration::ZERO,
-            start_us: now_us(),
-        }
-    }
-}
-
 /// Microseconds since the epoch.
 pub(super) fn now_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_micros()).unwrap_or(i64::MAX))

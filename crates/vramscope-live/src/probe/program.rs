@@ -11,69 +11,26 @@ pub struct Site {
     pub phase: String,
 }
 
-/// A step. Slots are handles chosen by the program; sizes are in bytes.
+/// A step. `slot` is a handle that the program chose, `size` is in bytes before rounding, `stream` a raw handle (0 is the default
+/// stream), `pool` a key (`(0, 0)` is the default pool), and `site` an index in [`Program::sites`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Step {
     /// Request memory from the allocator.
-    Alloc {
-        /// The slot that receives the block.
-        slot: u32,
-        /// Bytes to request, before rounding.
-        size: u64,
-        /// Stream; 0 is the default stream.
-        stream: u64,
-        /// Pool; `(0, 0)` unless a route or a replay sets another.
-        pool: PoolKey,
-        /// Where it is requested: index in [`Program::sites`].
-        site: u32,
-    },
+    Alloc { slot: u32, size: u64, stream: u64, pool: PoolKey, site: u32 },
     /// Repeat a request that failed in the recording, and free it at once if it succeeds now.
-    TryAlloc {
-        /// Bytes to request, before rounding.
-        size: u64,
-        /// Stream; 0 is the default stream.
-        stream: u64,
-        /// Key of the pool; `(0, 0)` is the default pool.
-        pool: PoolKey,
-        /// Where it is requested: index in [`Program::sites`].
-        site: u32,
-    },
+    TryAlloc { size: u64, stream: u64, pool: PoolKey, site: u32 },
     /// Free a slot's block; it is reusable at once unless another stream uses it.
-    Free {
-        /// The slot to free.
-        slot: u32,
-        /// Where it is freed: index in [`Program::sites`].
-        site: u32,
-    },
+    Free { slot: u32, site: u32 },
     /// Free a slot whose memory becomes reusable at [`Complete`](Step::Complete).
-    FreeLater {
-        /// The slot to free.
-        slot: u32,
-        /// Where it is freed: index in [`Program::sites`].
-        site: u32,
-    },
+    FreeLater { slot: u32, site: u32 },
     /// The end of a [`FreeLater`](Step::FreeLater).
-    Complete {
-        /// The slot that was freed later.
-        slot: u32,
-    },
+    Complete { slot: u32 },
     /// Tell the allocator that another stream uses the block, as `record_stream` does.
-    RecordStream {
-        /// The slot of the block.
-        slot: u32,
-        /// The other stream, by its raw handle.
-        stream: u64,
-    },
+    RecordStream { slot: u32, stream: u64 },
     /// Queue work on a stream that runs until [`Release`](Step::Release).
-    Hold {
-        /// The stream to hold, by its raw handle.
-        stream: u64,
-    },
+    Hold { stream: u64 },
     /// End the held work of a stream and wait for the stream.
-    Release {
-        /// The stream to release, by its raw handle.
-        stream: u64,
-    },
+    Release { stream: u64 },
     /// Give free segments back to the device, as `torch.cuda.empty_cache()` does.
     EmptyCache,
     /// Route requests into a private pool from here on.
@@ -81,53 +38,23 @@ pub enum Step {
     /// End the route into a private pool.
     EndPool(PoolKey),
     /// Take memory outside the allocator, as a library does with `cudaMalloc`.
-    Outside {
-        /// Bytes to take.
-        size: u64,
-    },
+    Outside { size: u64 },
     /// Free all memory outside the allocator.
     OutsideGone,
     /// Pin host memory, from PyTorch's cache of pinned memory.
-    Pin {
-        /// The slot that receives it.
-        slot: u32,
-        /// Bytes to request, before rounding.
-        size: u64,
-        /// Where it is requested: index in [`Program::sites`].
-        site: u32,
-    },
+    Pin { slot: u32, size: u64, site: u32 },
     /// Return pinned memory to its cache.
-    Unpin {
-        /// The slot to free.
-        slot: u32,
-        /// Where it is freed: index in [`Program::sites`].
-        site: u32,
-    },
+    Unpin { slot: u32, site: u32 },
     /// Set whether the driver's pool keeps freed memory or releases it at the next synchronisation.
     PoolKeeps(bool),
     /// `cudaMallocAsync`: request memory from the driver's own pool.
-    PoolAlloc {
-        /// The slot that receives the memory.
-        slot: u32,
-        /// Bytes to request.
-        size: u64,
-        /// Where it is requested: index in [`Program::sites`].
-        site: u32,
-    },
+    PoolAlloc { slot: u32, size: u64, site: u32 },
     /// `cudaFreeAsync`: free into the driver's own pool.
-    PoolFree {
-        /// The slot to free.
-        slot: u32,
-        /// Where it is freed: index in [`Program::sites`].
-        site: u32,
-    },
+    PoolFree { slot: u32, site: u32 },
     /// Wait for all work. The driver's pool then releases what it does not keep.
     Synchronise,
     /// Let another process take this many bytes of the card.
-    Neighbour {
-        /// Bytes that the other process takes.
-        size: u64,
-    },
+    Neighbour { size: u64 },
     /// Begin a named range. Without an end it is an instant.
     Begin(String),
     /// End the newest range.
@@ -139,9 +66,7 @@ pub enum Step {
 /// A program that is ready to run.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// The steps, in the order they run.
     pub steps: Vec<Step>,
-    /// The call sites, which steps name by index.
     pub sites: Vec<Site>,
     /// Most bytes that the allocator may reserve.
     pub limit: Option<u64>,
@@ -152,7 +77,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program without steps.
     pub fn new() -> Self {
         Self::default()
     }
@@ -167,7 +91,6 @@ impl Program {
         at as u32
     }
 
-    /// Adds a step at the end.
     pub fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
@@ -188,6 +111,17 @@ impl Program {
     /// Frees a slot at a call site.
     pub fn free(&mut self, slot: u32, site: u32) {
         self.push(Step::Free { slot, site });
+    }
+
+    /// Frees several slots at one call site, in this order.
+    pub(super) fn free_all(&mut self, slots: impl IntoIterator<Item = u32>, site: u32) {
+        slots.into_iter().for_each(|slot| self.free(slot, site));
+    }
+
+    /// Requests memory and frees it at once.
+    pub(super) fn use_once(&mut self, size: u64, site: u32) {
+        let slot = self.alloc(size, site);
+        self.free(slot, site);
     }
 
     /// Opens a named range; [`end`](Self::end) closes it.

@@ -65,7 +65,9 @@ fn other_version() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{CardInfo, End, Ending, Hello, RawEvent, Site};
+    use crate::probe::card::CardInfo;
+    use crate::probe::message::{End, Ending, Hello, RawEvent};
+    use crate::probe::program::Site;
     use vramscope_core::allocator::{HeldBlock, HeldSegment};
     use vramscope_core::model::{Action, BlockState, Sample, SizeClass};
 

@@ -112,7 +112,7 @@ fn weigh(data: &DeviceData, live: &[LifetimeId], names: usize, name_of: impl Fn(
         raise(&held(&tables.states.live_at(lifetimes, event)), 0.5);
     }
     let mut over_time = vec![0u128; names];
-    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+    for id in lifetimes.ids() {
         let (born, gone) = (lifetimes.born(id), lifetimes.gone(id));
         let born = if born == NO_EVENT { 0 } else { born };
         let life = gone.min(events).saturating_sub(born).max(1);

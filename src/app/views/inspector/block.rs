@@ -312,7 +312,7 @@ mod tests {
     fn same_stack_tells_whole_blocks_now_and_over_the_run() {
         let data = samples::device("gpt_train.pickle");
         let (device, lifetimes) = (data.device(), &data.tables.lifetimes);
-        let all: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).collect();
+        let all: Vec<LifetimeId> = lifetimes.ids().collect();
         let rounded = all.iter().find(|&&id| lifetimes.requested(device, id) < lifetimes.block_size(id)).unwrap();
         let stack = lifetimes.stack(device, *rounded);
         let blocks: u64 =
@@ -357,7 +357,7 @@ mod tests {
             let (born, freed) = ends(*id);
             born != NO_EVENT && freed != NO_EVENT && steps.of(born).is_some() && steps.words_at(born) != steps.words_at(freed)
         };
-        let id = (0..lifetimes.len() as u32).map(LifetimeId).find(is_told).unwrap();
+        let id = lifetimes.ids().find(is_told).unwrap();
         let (born, freed) = ends(id);
         let told = card(&data, &data.tables.states.at(data.device(), lifetimes, born), id).unwrap();
         let said: Vec<&str> = told.facts.iter().filter(|f| f.label == "in step").map(|f| f.value.as_str()).collect();

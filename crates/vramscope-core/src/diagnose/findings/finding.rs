@@ -152,19 +152,20 @@ impl Finding {
         self
     }
 
-    pub(super) fn remedy(mut self, line: &str) -> Self {
-        self.remedy = Some(line.to_owned());
+    pub(super) fn remedy(mut self, line: impl Into<String>) -> Self {
+        self.remedy = Some(line.into());
         self
     }
 
-    pub(super) fn advice(mut self, advice: &str) -> Self {
-        self.advice = advice.to_owned();
+    pub(super) fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
         self
     }
 
-    pub(super) fn check(mut self, verify: &str) -> Self {
-        self.verify = verify.to_owned();
-        self
+    /// How to check that the remedy helped. This completes a finding, so it returns what a rule returns.
+    pub(super) fn check(mut self, verify: impl Into<String>) -> Option<Self> {
+        self.verify = verify.into();
+        Some(self)
     }
 }
 

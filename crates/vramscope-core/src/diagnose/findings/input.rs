@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::anatomy::Phase;
 use crate::anatomy::roles::Roles;
 use crate::anatomy::steps::Steps;
+use crate::anatomy::{Phase, Run};
 use crate::changes::{Answer, Change, Recorded};
 use crate::diagnose::counterfactual::Saving;
 use crate::diagnose::leaks::Growth;
@@ -71,9 +71,19 @@ impl RuleInput<'_> {
         Some((Saving { before: peak, after: peak.saturating_add(answer.after).saturating_sub(answer.before) }, answer))
     }
 
+    /// Bytes that an allocation requested.
+    pub(super) fn requested(&self, id: LifetimeId) -> u64 {
+        self.tables.lifetimes.requested(self.device, id)
+    }
+
+    /// The program's passes, in order.
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.roles.anatomy.phases.runs
+    }
+
     /// True if a backward pass was recorded.
     pub(super) fn trains(&self) -> bool {
-        self.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward)
+        self.runs().iter().any(|run| run.phase == Phase::Backward)
     }
 
     pub(super) fn last_event(&self) -> u32 {

@@ -25,6 +25,7 @@ use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 pub use self::finding::{Class, Evidence, Finding, Place};
 pub use self::input::RuleInput;
+use self::rules::Run;
 pub use self::rules::{RULES, Rule, as_table};
 
 /// The result of the rules, and data computed for them.
@@ -115,9 +116,12 @@ pub fn diagnose(
         recorded: OnceLock::new(),
     };
     let mut findings = Vec::new();
-    for rule in RULES {
+    for rule in RULES.iter() {
         progress.check()?;
-        findings.extend((rule.run)(&input));
+        match rule.run {
+            Run::One(find) => findings.extend(find(&input)),
+            Run::Several(find) => findings.extend(find(&input)),
+        }
     }
     // If a more specific rule covers these blocks, do not report them again as short-lived.
     for general in [self::rules::SPIKE, self::rules::TEMPORARIES] {

@@ -379,7 +379,7 @@ fn unmark_replaced(found: &mut [Growth], device: &DeviceRecording, tables: &Devi
     let size = |id: LifetimeId| lifetimes.requested(device, id);
     // By step and size: bytes freed in the step that are older than the two steps before it.
     let mut went: FxHashMap<(usize, u64), u64> = FxHashMap::default();
-    for id in (0..lifetimes.len() as u32).map(LifetimeId) {
+    for id in lifetimes.ids() {
         let (born, freed) = (step_of(bounds, lifetimes.born(id)), freed_at(tables, id));
         if let Some(step) = step_of(bounds, freed)
             && born.is_none_or(|born| born + 2 < step)

@@ -17,7 +17,7 @@ impl Failure<'_> {
         let function = |frame: FrameId| stacks.frame(frame).map(|f| (f.file, f.name));
         let site_of = |id: LifetimeId| phases.called_at(lifetimes.stack(device, id));
         let site = phases.called_at(a.stack)?;
-        let trained = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| roles.lives_to_backward(id));
+        let trained = lifetimes.ids().filter(|&id| roles.lives_to_backward(id));
         let trained: FxHashSet<_> = trained.filter_map(site_of).filter_map(function).collect();
         if trained.is_empty() || function(site).is_none_or(|own| trained.contains(&own)) {
             return None;

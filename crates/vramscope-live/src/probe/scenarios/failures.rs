@@ -66,9 +66,7 @@ fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
     let segments = (memory - left) / SEGMENT;
     let warm: Vec<u32> = (0..segments).map(|_| p.alloc(SEGMENT, batch)).collect();
     p.push(Step::Sample);
-    for slot in warm {
-        p.free(slot, batch);
-    }
+    p.free_all(warm, batch);
     p.end();
     let mut temporary = Vec::new();
     for group in 0..8 {
@@ -81,9 +79,7 @@ fn pieces(v: &Values, room: &Room) -> Result<Program, String> {
         p.end();
     }
     p.begin("requests done");
-    for slot in temporary {
-        p.free(slot, activations);
-    }
+    p.free_all(temporary, activations);
     p.end();
     p.begin("last request");
     let last = p.alloc(request, prompt);

@@ -63,14 +63,11 @@ pub(super) const SAW_TOOTH: Scenario = Scenario {
                 number += 1;
                 for _ in 0..4 {
                     held.push(p.alloc(piece, cycles));
-                    let slot = p.alloc(piece / 2, scratch);
-                    p.free(slot, scratch);
+                    p.use_once(piece / 2, scratch);
                 }
                 if step + 1 == steps {
                     p.begin("gc.collect");
-                    for slot in held.drain(..) {
-                        p.free(slot, cycles);
-                    }
+                    p.free_all(held.drain(..), cycles);
                     p.end();
                 }
                 p.end();

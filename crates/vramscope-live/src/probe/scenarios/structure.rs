@@ -39,8 +39,7 @@ pub(super) const VARIABLE_SIZES: Scenario = Scenario {
             for _ in 0..layers {
                 held.push((p.alloc(length * 8 * KIBIBYTE, hidden), hidden));
                 held.push((p.alloc(length * 28 * KIBIBYTE + 512, wide), wide));
-                let slot = p.alloc(length * length * 4, scores);
-                p.free(slot, scores);
+                p.use_once(length * length * 4, scores);
             }
             let slot = p.alloc(length * 96 * KIBIBYTE, logits);
             for (slot, site) in held.into_iter().rev() {
@@ -77,9 +76,7 @@ pub(super) const PRIVATE_POOLS: Scenario = Scenario {
             p.push(Step::BeginPool((0, graph + 1)));
             p.alloc(size / 16, outputs);
             let held: Vec<u32> = (0..4).map(|_| p.alloc(size / 4, inner)).collect();
-            for slot in held {
-                p.free(slot, inner);
-            }
+            p.free_all(held, inner);
             p.push(Step::EndPool((0, graph + 1)));
             p.end();
         }
@@ -120,8 +117,7 @@ pub(super) const PENDING_FREE: Scenario = Scenario {
             let bucket = p.alloc(size, buckets);
             p.push(Step::RecordStream { slot: bucket, stream: 7 });
             for _ in 0..6 {
-                let slot = p.alloc(size / 8, scratch);
-                p.free(slot, scratch);
+                p.use_once(size / 8, scratch);
             }
             p.free(bucket, buckets);
             p.end();

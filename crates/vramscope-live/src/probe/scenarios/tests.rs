@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
-use crate::probe::card::SIMULATED_TOTAL;
+use crate::probe::card::{Outside, SIMULATED_TOTAL, SimulatedCard};
+use crate::probe::perform::{Options, perform};
 use crate::probe::program::Step;
-use crate::probe::{Options, Outside, Recorder, Report, SimulatedCard, perform};
+use crate::probe::{Recorder, Report};
 use vramscope_core::formats::export::snapshot::DevicePart;
 use vramscope_core::model::{Progress, Recording};
 
@@ -14,9 +15,14 @@ fn run(scenario: &Scenario, values: &Values) -> (Report, Recording) {
     let card = SimulatedCard::open_with(SIMULATED_TOTAL, &mut |stage, sample| opening.push((stage.to_owned(), sample)));
     let room = Room { total: card.info().total, free: card.info().free };
     let program = (scenario.build)(values, &room).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
-    let mut options = Options::new(scenario.name);
-    options.conf = scenario.conf.to_owned();
-    options.start_us = 1_700_000_000_000_000;
+    let options = Options {
+        scenario: scenario.name.to_owned(),
+        parameters: String::new(),
+        conf: scenario.conf.to_owned(),
+        limit: None,
+        pace: std::time::Duration::ZERO,
+        start_us: 1_700_000_000_000_000,
+    };
     let mut recorder = Recorder::default();
     perform(card, &opening, &program, &options, &AtomicBool::new(false), &mut |m| recorder.take(&m));
     Report::of(recorder).unwrap_or_else(|e| panic!("{}: {e}", scenario.name))

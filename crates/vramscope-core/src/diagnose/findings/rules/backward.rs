@@ -51,14 +51,14 @@ fn is_in_hook(p: &RuleInput<'_>, id: LifetimeId) -> bool {
 
 /// True if [`backward_graph`] reports a finding.
 pub(super) fn keeps_backward_graph(p: &RuleInput<'_>) -> bool {
-    !backward_graph(p).is_empty()
+    backward_graph(p).is_some()
 }
 
 /// Reports the graph of a backward pass that no later pass uses.
-pub(super) fn backward_graph(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn backward_graph(p: &RuleInput<'_>) -> Option<Finding> {
     let kept = backward_graphs(p);
-    let Some((blocks, bytes)) = much(p, |b| kept.contains_key(&b.lifetime)) else { return Vec::new() };
-    let (lifetimes, runs) = (&p.tables.lifetimes, &p.roles.anatomy.phases.runs);
+    let (blocks, bytes) = much(p, |b| kept.contains_key(&b.lifetime))?;
+    let (lifetimes, runs) = (&p.tables.lifetimes, p.runs());
     let passes: BTreeSet<(u32, u32)> = kept.values().map(|&at| runs[at].events).collect();
     // Without such a graph, a backward pass frees what the forward pass kept for it.
     let gone = |id: LifetimeId| {
@@ -70,32 +70,29 @@ pub(super) fn backward_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     let size = |id: LifetimeId, size: u64| if kept.contains_key(&id) { 0 } else { size };
     let saving = Saving { before: peak(p), after: peak_if_freed(p.device, p.tables, size, gone) };
     if saving.is_nothing() {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("backward_graph", Class::Peak, "The backward pass keeps a graph of its own", bytes)
-            .says(format!(
-                "{} of the {} at the peak were made by a backward pass and outlive it, as with create_graph=True. No backward pass goes through them.",
-                Bytes(bytes),
-                Bytes(saving.before),
-            ))
-            .saves("Without that graph", saving)
-            .bytes_of("kept by the backward pass", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
-            .remedy("loss.backward()  # without create_graph=True")
-            .advice("create_graph=True, of backward() or torch.autograd.grad(), is for second derivatives, such as a gradient penalty. Where one is needed, let go of the loss and of the gradients at the end of the step.")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    Finding::new("backward_graph", Class::Peak, "The backward pass keeps a graph of its own", bytes)
+        .says(format!(
+            "{} of the {} at the peak were made by a backward pass and outlive it, as with create_graph=True. No backward pass goes through them.",
+            Bytes(bytes),
+            Bytes(saving.before),
+        ))
+        .saves("Without that graph", saving)
+        .bytes_of("kept by the backward pass", bytes)
+        .bytes_of("peak", saving.before)
+        .at(place(p, &blocks))
+        .remedy("loss.backward()  # without create_graph=True")
+        .advice("create_graph=True, of backward() or torch.autograd.grad(), is for second derivatives, such as a gradient penalty. Where one is needed, let go of the loss and of the gradients at the end of the step.")
+        .check(format!("{}.", saving.falls()))
 }
 
 /// Reports per-sample gradients, as for differential privacy: as large as the weights, times the number of samples.
-pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Option<Finding> {
     /// Processing this many samples at once is enough.
     const CHUNK: u64 = 16;
     /// Smaller weights may have the size of rows of activations.
     const LEAST_WEIGHT: u64 = 4096;
-    let lifetimes = &p.tables.lifetimes;
     // Activations of a batch may have such sizes too: [batch, out] is [in, out] times batch / in. vmap makes its gradients in the
     // backward pass, without a stack; hooks, such as those of Opacus, appear in their stacks.
     let has_vmap = has_file(p, "torch/_functorch/vmap.py");
@@ -104,7 +101,7 @@ pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         _ => has_vmap,
     };
     // A Jacobian has the same size, but its program needs it.
-    let steps = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Optimizer) || !p.steps.optimizer.is_empty();
+    let steps = p.runs().iter().any(|run| run.phase == Phase::Optimizer) || !p.steps.optimizer.is_empty();
     let mut weights: FxHashMap<u64, u64> = FxHashMap::default();
     for b in held(p, |b| steps && p.roles.of(b.lifetime) == Role::Weights && b.requested >= LEAST_WEIGHT).0 {
         *weights.entry(b.requested).or_default() += 1;
@@ -123,34 +120,32 @@ pub(super) fn sample_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     let covered = |of: &[u64]| of.iter().fold(0u64, |sum, size| sum.saturating_add(size.saturating_mul(weights[size])));
-    let Some((samples, of)) = tried.into_iter().max_by_key(|(samples, of)| (covered(of), *samples)) else { return Vec::new() };
-    let is_its = |id: LifetimeId| times(lifetimes.requested(p.device, id), samples).is_some() && may_be(id);
-    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime)) else { return Vec::new() };
+    let (samples, of) = tried.into_iter().max_by_key(|(samples, of)| (covered(of), *samples))?;
+    let is_its = |id: LifetimeId| times(p.requested(id), samples).is_some() && may_be(id);
+    let (blocks, bytes) = much(p, |b| is_its(b.lifetime))?;
     let saving = saving(p, |id, size| if is_its(id) { size / samples * CHUNK } else { size });
     if covered(&of).saturating_mul(5) < all.saturating_mul(4) || samples <= CHUNK || saving.is_nothing() {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("sample_gradients", Class::Peak, "Gradients of every sample are held at once", bytes)
-            .says(format!(
-                "{} of the {} at the peak are in blocks {} times as large as weights: a gradient for each sample of the batch.",
-                Bytes(bytes),
-                Bytes(peak(p)),
-                count(samples),
-            ))
-            .saves(&format!("In chunks of {CHUNK} samples"), saving)
-            .bytes_of("gradients of samples", bytes)
-            .shows("samples", count(samples))
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("for chunk in batch.split(16): ...  # clip and add up the gradients of a chunk, then make the next")
-            .advice("Clipping needs the gradients of one sample at a time, and training their sum. vmap(..., chunk_size=16) bounds the temporaries too, but not the result.")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    Finding::new("sample_gradients", Class::Peak, "Gradients of every sample are held at once", bytes)
+        .says(format!(
+            "{} of the {} at the peak are in blocks {} times as large as weights: a gradient for each sample of the batch.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            count(samples),
+        ))
+        .saves(&format!("In chunks of {CHUNK} samples"), saving)
+        .bytes_of("gradients of samples", bytes)
+        .shows("samples", count(samples))
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("for chunk in batch.split(16): ...  # clip and add up the gradients of a chunk, then make the next")
+        .advice("Clipping needs the gradients of one sample at a time, and training their sum. vmap(..., chunk_size=16) bounds the temporaries too, but not the result.")
+        .check(format!("{}.", saving.falls()))
 }
 
 /// Reports the dense gradient of a large embedding table of which a batch reads only a few rows.
-pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Option<Finding> {
     /// The table must have at least this many rows for each row that is read.
     const LARGER: u64 = 8;
     /// Bytes of a row; smaller rows are labels.
@@ -160,8 +155,8 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
     /// Bytes of an index: int64 and int32.
     const INDICES: [u64; 2] = [8, 4];
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let Some(step) = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred()) else { return Vec::new() };
+    let size = |id: LifetimeId| p.requested(id);
+    let step = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred())?;
     let is_lookup = |id: &LifetimeId| {
         let frames = p.stack_of(*id).map_or(&[][..], |stack| stacks.frames(stack));
         frames.iter().any(|&f| stacks.frame(f).is_some_and(|f| stacks.text(f.file).ends_with("nn/modules/sparse.py")))
@@ -188,7 +183,7 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
         (all >= read.saturating_mul(LARGER)).then_some((read, all))
     };
     let found = looked_up.iter().find_map(|&id| tables.iter().find_map(|&table| Some((id, table, rows(size(id), table)?))));
-    let Some((line, table, (read, all))) = found else { return Vec::new() };
+    let (line, table, (read, all)) = found?;
     // An output layer with this weight, or one of equal size, gives every row a gradient. Its scores have a row per id of an input.
     let numbers: BTreeSet<u64> = inputs.iter().flat_map(|ids| INDICES.map(|width| ids / width)).filter(|&n| n > 0).collect();
     let numbers: BTreeSet<u64> = numbers.into_iter().rev().take(MOST_SIZES).collect();
@@ -200,30 +195,28 @@ pub(super) fn dense_embedding(p: &RuleInput<'_>) -> Vec<Finding> {
         .flat_map(|all| numbers.iter().flat_map(move |n| [2, 4].map(|width| n.saturating_mul(all).saturating_mul(width))))
         .collect();
     if number(Role::Weights, table) != 1 || of_step().any(|id| scores.contains(&size(id))) {
-        return Vec::new();
+        return None;
     }
     let is_its = |id: LifetimeId| p.roles.of(id) == Role::Gradients && size(id) == table;
     let saving =
         saving(p, |id, block| if is_its(id) { (u128::from(block) * u128::from(read) / u128::from(all)) as u64 } else { block });
-    let Some((blocks, bytes)) = much(p, |b| is_its(b.lifetime)).filter(|_| !saving.is_nothing()) else { return Vec::new() };
-    vec![
-        Finding::new("dense_embedding", Class::Peak, "A whole table gets a gradient, and few rows are read", bytes)
-            .says(format!(
-                "{} of the {} at the peak is the gradient of an embedding of {} rows. The batch reads at most {} of them, at {}.",
-                Bytes(bytes),
-                Bytes(peak(p)),
-                count(all),
-                count(read),
-                made_at(p, line),
-            ))
-            .saves("With a sparse gradient", saving)
-            .bytes_of("gradient of the table", bytes)
-            .shows("rows of the table", count(all))
-            .shows("rows that are read", count(read))
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("torch.nn.Embedding(rows, width, sparse=True)")
-            .advice("A sparse gradient has the rows that were read. SparseAdam, Adagrad and SGD take it; SGD without momentum, and none with weight decay.")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    let (blocks, bytes) = much(p, |b| is_its(b.lifetime)).filter(|_| !saving.is_nothing())?;
+    Finding::new("dense_embedding", Class::Peak, "A whole table gets a gradient, and few rows are read", bytes)
+        .says(format!(
+            "{} of the {} at the peak is the gradient of an embedding of {} rows. The batch reads at most {} of them, at {}.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            count(all),
+            count(read),
+            made_at(p, line),
+        ))
+        .saves("With a sparse gradient", saving)
+        .bytes_of("gradient of the table", bytes)
+        .shows("rows of the table", count(all))
+        .shows("rows that are read", count(read))
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("torch.nn.Embedding(rows, width, sparse=True)")
+        .advice("A sparse gradient has the rows that were read. SparseAdam, Adagrad and SGD take it; SGD without momentum, and none with weight decay.")
+        .check(format!("{}.", saving.falls()))
 }

@@ -37,8 +37,8 @@ fn by_line(p: &RuleInput<'_>, is_one: impl Fn(LifetimeId) -> bool) -> FxHashMap<
     let mut places: FxHashMap<Option<FrameId>, AllocatingLine> = FxHashMap::default();
     // Few stacks make many blocks, so cache the line of each stack.
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
-    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_one(id)) {
-        let size = lifetimes.requested(p.device, id);
+    for id in lifetimes.recorded_ids().filter(|&id| is_one(id)) {
+        let size = p.requested(id);
         let stack = lifetimes.stack(p.device, id);
         let line = *lines.entry(stack).or_insert_with(|| own_frame(&p.recording.stacks, stack));
         let place = places.entry(line).or_default();
@@ -56,7 +56,7 @@ pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
     const FEWEST: u64 = 8;
     // A layer computes its result anew; if it grows with the input, it is not a copy.
     let is_computed = |id: LifetimeId| p.flags_of(id) & (LINEAR | CONVOLVES) != 0;
-    let mut places = by_line(p, |id| p.tables.lifetimes.requested(p.device, id) >= MEBIBYTE && !is_computed(id));
+    let mut places = by_line(p, |id| p.requested(id) >= MEBIBYTE && !is_computed(id));
     places.retain(|line, x| {
         let differs = x.sizes.len() as u64 * 5 >= x.number().min(MOST_SIZES) * 4;
         line.is_some() && x.number() >= FEWEST && differs && copied(p, &x.ids) * 5 >= x.number() * 4
@@ -65,13 +65,13 @@ pub(super) fn grown(p: &RuleInput<'_>) -> Vec<AllocatingLine> {
 }
 
 /// Reports a place that allocates repeatedly in growing sizes: a buffer that is copied to grow.
-pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn copies(p: &RuleInput<'_>) -> Option<Finding> {
     let with_one_each = left_behind(p);
     let is_one_a_line = with_one_each.is_some();
-    let Some(places) = with_one_each.or_else(|| much_copied(p)) else { return Vec::new() };
+    let places = with_one_each.or_else(|| much_copied(p))?;
     let number: u64 = places.iter().map(AllocatingLine::number).sum();
     let bytes = places.iter().fold(0u64, |sum, x| sum.saturating_add(x.bytes));
-    let Some(top) = places.iter().max_by_key(|x| (x.bytes, x.ids.first())) else { return Vec::new() };
+    let top = places.iter().max_by_key(|x| (x.bytes, x.ids.first()))?;
     let ids: FxHashSet<LifetimeId> = places.iter().flat_map(|x| x.ids.iter().copied()).collect();
     let mut sorted: Vec<LifetimeId> = ids.iter().copied().collect();
     sorted.sort_unstable();
@@ -90,7 +90,7 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     // A buffer made once starts with its final size. If a line makes several, as for many layers, the final sizes are unknown.
     let saving = is_one_a_line.then(|| {
-        let finals = places.iter().filter_map(|x| x.ids.iter().map(|&id| p.tables.lifetimes.requested(p.device, id)).max());
+        let finals = places.iter().filter_map(|x| x.ids.iter().map(|&id| p.requested(id)).max());
         let last = finals.fold(0, u64::saturating_add);
         let others = peak_after(p.device, p.tables, |id, size| if ids.contains(&id) { 0 } else { size });
         Saving { before: peak(p), after: others.saturating_add(last) }
@@ -112,20 +112,18 @@ pub(super) fn copies(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(saving) => finding.saves("Allocated once, with one block for all of it,", saving),
         None => finding,
     };
-    vec![
-        finding
-            .shows("allocations", count(number))
-            .shows("grown by copy", count(copied))
-            .shows("sizes", count(top.sizes.len() as u64))
-            .bytes_of("allocated in all", bytes)
-            .bytes_of("peak", peak(p))
-            .at(Place { event: Some(p.peak_event), stack, ..Place::default() })
-            .remedy("out[n : n + k] = new  # out = torch.empty(...) before the loop")
-            .advice(
-                "Make the buffer once at its final length and write each new part into it; for a KV cache Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.",
-            )
-            .check("The number of sizes falls to a few."),
-    ]
+    finding
+        .shows("allocations", count(number))
+        .shows("grown by copy", count(copied))
+        .shows("sizes", count(top.sizes.len() as u64))
+        .bytes_of("allocated in all", bytes)
+        .bytes_of("peak", peak(p))
+        .at(Place { event: Some(p.peak_event), stack, ..Place::default() })
+        .remedy("out[n : n + k] = new  # out = torch.empty(...) before the loop")
+        .advice(
+            "Make the buffer once at its final length and write each new part into it; for a KV cache Transformers does that with cache_implementation=\"static\". torch.cat holds the old and the new copy at once and leaves a hole of a new size behind each time.",
+        )
+        .check("The number of sizes falls to a few.")
 }
 
 /// The lines that make most of the allocated bytes, in many sizes, copy after copy.
@@ -167,7 +165,7 @@ pub(super) fn is_grown(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool + use<>
 /// large) is freed before they are. Activations behave the opposite way: last made, first freed. O(n log n).
 fn copied(p: &RuleInput<'_>, ids: &[LifetimeId]) -> u64 {
     let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let size = |id: LifetimeId| p.requested(id);
     let freed = |id: LifetimeId| lifetimes.free_requested(id);
     let mut deaths: Vec<LifetimeId> = ids.to_vec();
     deaths.sort_by_key(|&id| freed(id));

@@ -9,16 +9,15 @@ use crate::tables::{LifetimeId, Quantity};
 use crate::units::{Bytes, MEBIBYTE, count};
 
 /// Reports memory that is still live when the program tries again, or seconds later.
-pub(super) fn after_failure(p: &RuleInput<'_>) -> Vec<Finding> {
-    let held = at_retry(p);
-    if held.is_empty() { for_seconds(p) } else { held }
+pub(super) fn after_failure(p: &RuleInput<'_>) -> Option<Finding> {
+    at_retry(p).or_else(|| for_seconds(p))
 }
 
 /// Attempts that were still held when the program tried again. O(blocks live at the examined failures).
-fn at_retry(p: &RuleInput<'_>) -> Vec<Finding> {
+fn at_retry(p: &RuleInput<'_>) -> Option<Finding> {
     let failures: Vec<u32> = p.ooms.iter().map(|a| a.event).collect();
     let held = held_attempts(p.recording, p.device, p.tables, &p.roles, &failures);
-    let Some(last) = held.last() else { return Vec::new() };
+    let last = held.last()?;
     let bytes: u64 = held.iter().map(|attempt| attempt.bytes_at(p.tables, last.again)).sum();
     let failed_by_id: FxHashMap<LifetimeId, u32> =
         held.iter().flat_map(|attempt| attempt.blocks.iter().map(|id| (*id, attempt.failed))).collect();
@@ -45,26 +44,23 @@ fn at_retry(p: &RuleInput<'_>) -> Vec<Finding> {
     let mut blocks: Vec<LifetimeId> = failed_by_id.into_keys().collect();
     blocks.sort_unstable_by_key(|&id| (std::cmp::Reverse(p.tables.lifetimes.block_size(id)), id));
     blocks.truncate(1000);
-    vec![
-        Finding::new(super::HELD, Class::Leak, "A failed attempt was still held", bytes)
-            .says(says)
-            .saves("Without it", saving)
-            .red("held by failed attempts", bytes)
-            .at(Place { event: Some(last.again), stack, lifetimes: blocks, ..Place::default() })
-            .remedy(&p.words.say(LET_GO))
-            .advice(&format!("{LEAVE} A notebook and the interactive interpreter keep the last error too: sys.last_exc = sys.last_value = sys.last_traceback = None, or %reset -f."))
-            .check("Allocated memory falls before the next attempt."),
-    ]
+    Finding::new(super::HELD, Class::Leak, "A failed attempt was still held", bytes)
+        .says(says)
+        .saves("Without it", saving)
+        .red("held by failed attempts", bytes)
+        .at(Place { event: Some(last.again), stack, lifetimes: blocks, ..Place::default() })
+        .remedy(p.words.say(LET_GO))
+        .advice(format!("{LEAVE} A notebook and the interactive interpreter keep the last error too: sys.last_exc = sys.last_value = sys.last_traceback = None, or %reset -f."))
+        .check("Allocated memory falls before the next attempt.")
 }
 
 /// Reports that nothing is freed for seconds after a failure.
-fn for_seconds(p: &RuleInput<'_>) -> Vec<Finding> {
+fn for_seconds(p: &RuleInput<'_>) -> Option<Finding> {
     const WAIT_US: i64 = 5_000_000;
     let events = &p.device.events;
     if !events.has_time {
-        return Vec::new();
+        return None;
     }
-    let mut found = Vec::new();
     for a in &p.ooms {
         let at = a.event as usize;
         let Some(&then) = events.time_us.get(at) else { continue };
@@ -78,22 +74,19 @@ fn for_seconds(p: &RuleInput<'_>) -> Vec<Finding> {
         if a.allocated < 64 * MEBIBYTE || least.saturating_mul(10) < a.allocated.saturating_mul(9) {
             continue;
         }
-        found.push(
-            Finding::new(super::HELD, Class::Leak, "Nothing was freed after the failure", least)
-                .says(format!(
-                    "For 5 s after the request of event {} failed, {} of the {} that were live stayed: the exception keeps the frames of the failed call, and they keep their tensors.",
-                    count(u64::from(a.event)),
-                    Bytes(least),
-                    Bytes(a.allocated)
-                ))
-                .bytes_of("live at the failure", a.allocated)
-                .red("still live 5 s later", least)
-                .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
-                .remedy(&p.words.say("del e; torch.cuda.empty_cache()"))
-                .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
-                .check("Allocated memory falls before the next attempt."),
-        );
-        break;
+        return Finding::new(super::HELD, Class::Leak, "Nothing was freed after the failure", least)
+            .says(format!(
+                "For 5 s after the request of event {} failed, {} of the {} that were live stayed: the exception keeps the frames of the failed call, and they keep their tensors.",
+                count(u64::from(a.event)),
+                Bytes(least),
+                Bytes(a.allocated)
+            ))
+            .bytes_of("live at the failure", a.allocated)
+            .red("still live 5 s later", least)
+            .at(Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() })
+            .remedy(p.words.say("del e; torch.cuda.empty_cache()"))
+            .advice("Leave the except block before trying again. In a notebook clear sys.last_traceback, or run %reset -f.")
+            .check("Allocated memory falls before the next attempt.");
     }
-    found
+    None
 }

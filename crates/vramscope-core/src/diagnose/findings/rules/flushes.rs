@@ -8,7 +8,7 @@ use crate::tables::{Quantity, is_framework};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Reports that the cache is repeatedly emptied and filled again.
-pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Option<Finding> {
     let events = &p.device.events;
     let mut bursts = Vec::<(usize, u64)>::new();
     let mut last = None::<usize>;
@@ -32,12 +32,12 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     let bursts: Vec<(usize, u64)> = bursts.into_iter().zip(causes).filter(|b| is_of_cause(b.1)).map(|b| b.0).collect();
     let (bytes, bursts) = (bursts.iter().map(|b| b.1).sum::<u64>(), bursts.iter().map(|b| b.0).collect::<Vec<_>>());
     let (number, steps) = (bursts.len() as u64, p.steps.len() as u64);
-    let Some(&first) = bursts.first() else { return Vec::new() };
+    let &first = bursts.first()?;
     // A request that found no room matters regardless of the number of steps: memory is nearly used up.
     let is_many = number >= 5 && (cause == Flush::Retry || steps <= number * 2);
     let is_short_of_memory = cause == Flush::Retry && bytes >= 256 * MEBIBYTE;
     if !is_many && !is_short_of_memory {
-        return Vec::new();
+        return None;
     }
     let (times, all) = (counted(number, "time", "times"), Bytes(bytes));
     let again = format!("{all} in all went back to the device and were taken again");
@@ -92,16 +92,14 @@ pub(super) fn cache_flushes(p: &RuleInput<'_>) -> Vec<Finding> {
     // Emptying the cache costs time. Memory is short only if a request found no room.
     let class =
         if matches!(cause, Flush::Capture | Flush::Called(_) | Flush::Search) { Class::Hygiene } else { Class::Structure };
-    vec![
-        Finding::new("cache_flushes", class, title, bytes / number)
-            .says(sentence)
-            .shows("times", count(number))
-            .bytes_of("given back each time, on average", bytes / number)
-            .bytes_of("given back in all", bytes)
-            .at(Place { event: Some(first as u32), stack, ..Place::default() })
-            .advice(&p.words.say(advice))
-            .check("No segment_free after warm-up; steps are faster."),
-    ]
+    Finding::new("cache_flushes", class, title, bytes / number)
+        .says(sentence)
+        .shows("times", count(number))
+        .bytes_of("given back each time, on average", bytes / number)
+        .bytes_of("given back in all", bytes)
+        .at(Place { event: Some(first as u32), stack, ..Place::default() })
+        .advice(p.words.say(advice))
+        .check("No segment_free after warm-up; steps are faster.")
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

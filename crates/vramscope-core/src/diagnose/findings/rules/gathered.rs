@@ -55,29 +55,27 @@ pub(super) fn gathered(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reports gradients that came to the device with a model that is not trained there: at least a tenth of the peak.
-pub(super) fn moved_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn moved_gradients(p: &RuleInput<'_>) -> Option<Finding> {
     let (blocks, bytes) = held(p, |b| p.roles.is_moved_gradient(b.lifetime));
     let peak = peak(p);
-    let trains = p.roles.anatomy.phases.runs.iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer));
+    let trains = p.runs().iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer));
     if trains || bytes < LEAST || bytes.saturating_mul(10) < peak {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("moved_gradients", Class::Peak, "Gradients were moved with the model", bytes)
-            .says(format!(
-                "{} of the {} at the peak is probably gradients, which came with the model when {} moved it.",
-                Bytes(bytes),
-                Bytes(peak),
-                lines(p, &blocks)
-            ))
-            .saves("Without them", saving(p, |id, size| if p.roles.is_moved_gradient(id) { 0 } else { size }))
-            .bytes_of("gradients", bytes)
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .remedy("model.zero_grad(set_to_none=True)  # before model.to(device)")
-            .advice("A model that was trained keeps its gradients, and .to() moves them with the weights.")
-            .check("The model takes as much as its weights."),
-    ]
+    Finding::new("moved_gradients", Class::Peak, "Gradients were moved with the model", bytes)
+        .says(format!(
+            "{} of the {} at the peak is probably gradients, which came with the model when {} moved it.",
+            Bytes(bytes),
+            Bytes(peak),
+            lines(p, &blocks)
+        ))
+        .saves("Without them", saving(p, |id, size| if p.roles.is_moved_gradient(id) { 0 } else { size }))
+        .bytes_of("gradients", bytes)
+        .bytes_of("peak", peak)
+        .at(place(p, &blocks))
+        .remedy("model.zero_grad(set_to_none=True)  # before model.to(device)")
+        .advice("A model that was trained keeps its gradients, and .to() moves them with the weights.")
+        .check("The model takes as much as its weights.")
 }
 
 fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
@@ -94,7 +92,7 @@ fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
         *of_size.entry(b.requested).or_default() += 1;
     }
     let is_gathered = |id: LifetimeId| {
-        let requested = p.tables.lifetimes.requested(p.device, id);
+        let requested = p.requested(id);
         is_its(id) && (gatherer.fewest == 1 || of_size.get(&requested).is_some_and(|&n| n >= gatherer.fewest))
     };
     let (blocks, bytes) = held(p, |b| is_gathered(b.lifetime));
@@ -109,15 +107,13 @@ fn of_gatherer(p: &RuleInput<'_>, gatherer: &Gatherer) -> Option<Finding> {
         counted(blocks.len() as u64, "block", "blocks"),
         gatherer.says
     );
-    let finding = Finding::new(GATHERED, Class::Peak, gatherer.title, bytes).says(says);
-    Some(
-        finding
-            .saves(gatherer.with, saving(p, |id, size| if is_gathered(id) { 0 } else { size }))
-            .bytes_of("gathered", bytes)
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .remedy(gatherer.remedy)
-            .advice(gatherer.advice)
-            .check(gatherer.check),
-    )
+    Finding::new(GATHERED, Class::Peak, gatherer.title, bytes)
+        .says(says)
+        .saves(gatherer.with, saving(p, |id, size| if is_gathered(id) { 0 } else { size }))
+        .bytes_of("gathered", bytes)
+        .bytes_of("peak", peak)
+        .at(place(p, &blocks))
+        .remedy(gatherer.remedy)
+        .advice(gatherer.advice)
+        .check(gatherer.check)
 }

@@ -5,17 +5,17 @@ use rustc_hash::FxHashSet;
 use super::shared::{self, EVALUATION};
 use crate::anatomy::{Phase, Role};
 use crate::diagnose::counterfactual::{Saving, peak_if_freed};
-use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
+use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::diagnose::leaks::{Growth, adding, adds, how_often, pace};
 use crate::model::{StackId, StackTable};
 use crate::tables::{LifetimeId, NO_STACK, Quantity, innermost_operation, place_or_function};
 use crate::units::{Bytes, MEBIBYTE, count, counted};
 
 /// Reports memory that survives its step, step after step.
-pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn leak(p: &RuleInput<'_>) -> Option<Finding> {
     let (grown, bytes) = leaking(p, false);
     if grown.is_empty() {
-        return Vec::new();
+        return None;
     }
     let first = &grown[0];
     let all: Vec<&Growth> = grown.iter().collect();
@@ -23,7 +23,7 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
     let what = "step";
     let has_stacks = grown.iter().any(|g| g.stack.is_some() && !p.recording.stacks.frames(g.stack).is_empty());
     // A loss is one number or a few. If such small tensors stay step after step, so do their graphs.
-    let is_small = |g: &Growth| g.survivors.iter().any(|&id| p.tables.lifetimes.requested(p.device, id) <= LOSS_BYTES);
+    let is_small = |g: &Growth| g.survivors.iter().any(|&id| p.requested(id) <= LOSS_BYTES);
     let kept = if has_stacks { most_kept(p, &grown) } else { of_the_model(p, &grown) };
     let may_keep_losses = has_stacks && (grown.iter().any(is_small) || !kept_numbers(p).is_empty());
     let kept = kept.or_else(|| of_backward(p, &grown));
@@ -56,59 +56,51 @@ pub(super) fn leak(p: &RuleInput<'_>) -> Vec<Finding> {
         }
         None => format!("{} still live at the end", if blocks == 1 { "is" } else { "are" }),
     };
-    let mut evidence = vec![Evidence::bytes(&what_adds, slope).red()];
-    if lines.len() > 1 {
-        let named = lines.iter().take(NAMED).map(|(name, slope)| Evidence::bytes(name, *slope as u64));
-        evidence.extend(named);
+    let sentence = format!(
+        "{} {} {fate}: {}. {}",
+        counted(blocks, "block", "blocks"),
+        match has_stacks {
+            true => format!("allocated {}", at_places(&at, of_backward(p, &grown).is_some())),
+            false => "whose call stacks were not recorded".to_owned(),
+        },
+        pace(&all, what),
+        match kept {
+            Some((what, _)) => what,
+            None if keeps_losses => "Something keeps them, most often a list of losses or outputs with their graphs.",
+            None => "They stay alive; this may be intended, as with a cache.",
+        },
+    );
+    let mut finding = Finding::new("leak", Class::Leak, &title, bytes).says(sentence).red(&what_adds, slope);
+    for (name, slope) in lines.iter().take(NAMED).filter(|_| lines.len() > 1) {
+        finding = finding.bytes_of(name, *slope as u64);
     }
     let (steady, steps) = adding(&all);
     let (change, saving) = freed_with_its_step(p, &grown);
-    let is_graph = kept.is_some() && of_forward(p, &grown).is_some_and(|graph| kept == Some(graph));
+    if !saving.is_nothing() {
+        finding = finding.saves(change, saving);
+        if kept.is_some() && of_forward(p, &grown) == kept {
+            finding.sentence.push_str(" It may fall further: each backward pass then goes through one step only.");
+        }
+    }
+    finding.remedy = keeps_losses.then(|| "total_loss += loss.item()".to_owned());
     let fit = grown.iter().map(|g| g.confidence).fold(1.0, f64::min);
-    evidence.extend([
-        Evidence::text("steps that add", format!("{steady} of {steps}")),
-        Evidence::text("fit of a line", format!("{fit:.3}")),
-        Evidence::text("call stacks", count(grown.len() as u64)),
-    ]);
-    let finding = Finding {
-        rule: "leak",
-        class: Class::Leak,
-        title,
-        bytes,
-        saving: None,
-        sentence: format!(
-            "{} {} {fate}: {}. {}",
-            counted(blocks, "block", "blocks"),
-            if has_stacks { format!("allocated {}", at_places(&at, of_backward(p, &grown).is_some())) } else { "whose call stacks were not recorded".to_owned() },
-            pace(&all, what),
-            match kept {
-                Some((what, _)) => what,
-                None if keeps_losses => "Something keeps them, most often a list of losses or outputs with their graphs.",
-                None => "They stay alive; this may be intended, as with a cache.",
-            },
-        ),
-        evidence,
-        place: Place {
+    finding
+        .shows("steps that add", format!("{steady} of {steps}"))
+        .shows("fit of a line", format!("{fit:.3}"))
+        .shows("call stacks", count(grown.len() as u64))
+        .at(Place {
             event: Some(freed.iter().min().map_or(p.last_event(), |&event| event.saturating_sub(1))),
             range: None,
             stack: Some(first.stack),
             lifetimes: grown.iter().flat_map(|g| g.survivors.iter().copied()).take(1000).collect(),
-        },
-        remedy: keeps_losses.then(|| "total_loss += loss.item()".to_owned()),
-        advice: match (keeps_losses, has_stacks) {
-            _ if kept.is_some() => kept.map_or("", |k| k.1),
-            (true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step. If gc.collect() frees them, only a reference cycle keeps them.",
-            (false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. If gc.collect() frees them, only a reference cycle keeps them. A cache needs a bound.",
-            (false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
-        }
-        .to_owned(),
-        verify: "The slope is zero: memory after each step is the same.".to_owned(),
-    };
-    let mut finding = if saving.is_nothing() { finding } else { finding.saves(change, saving) };
-    if is_graph && !saving.is_nothing() {
-        finding.sentence.push_str(" It may fall further: each backward pass then goes through one step only.");
-    }
-    vec![finding]
+        })
+        .advice(match (kept, keeps_losses, has_stacks) {
+            (Some((_, advice)), ..) => advice,
+            (None, true, _) => "Keep numbers, not tensors: loss.item() or loss.detach(); drop lists of outputs before the next step. If gc.collect() frees them, only a reference cycle keeps them.",
+            (None, false, true) => "If nothing should outlive its step, drop what refers to them: lists, dictionaries, closures, hooks. If gc.collect() frees them, only a reference cycle keeps them. A cache needs a bound.",
+            (None, false, false) => "Record again with call stacks: they name the lines whose blocks stay.",
+        })
+        .check("The slope is zero: memory after each step is the same.")
 }
 
 /// The peak if nothing outlived the step that made it, and words for that change. Of copies of weights or optimizer state, one
@@ -158,7 +150,7 @@ fn most_kept(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'sta
 /// The role of most of the growing memory, if it is weights, optimizer state, KV cache or inputs.
 fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
     let all: Vec<LifetimeId> = grown.iter().flat_map(|g| g.survivors.iter().copied()).collect();
-    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let size = |id: LifetimeId| p.requested(id);
     let bytes = |role: Role| all.iter().filter(|&&id| p.roles.of(id) == role).map(|&id| size(id)).sum::<u64>();
     let of_all: u64 = all.iter().map(|&id| size(id)).sum();
     let is_most = |role: &Role| bytes(*role) * 2 > of_all;
@@ -167,7 +159,7 @@ fn role_of_most(p: &RuleInput<'_>, grown: &[Growth]) -> Option<Role> {
 
 /// Bytes of the growing blocks that pass a test, and of all growing blocks.
 fn bytes_of(p: &RuleInput<'_>, grown: &[Growth], is_one: impl Fn(LifetimeId) -> bool) -> (u64, u64) {
-    let size = |id: &LifetimeId| p.tables.lifetimes.requested(p.device, *id);
+    let size = |id: &LifetimeId| p.requested(*id);
     let all = || grown.iter().flat_map(|g| &g.survivors);
     (all().filter(|&&id| is_one(id)).map(size).sum(), all().map(size).sum())
 }
@@ -190,8 +182,8 @@ fn of_forward(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'st
     let lifetimes = &p.tables.lifetimes;
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
     let (its, all) = bytes_of(p, grown, is_activation);
-    let made = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_activation(id));
-    let made = made.fold(0u64, |sum, id| sum.saturating_add(lifetimes.requested(p.device, id)));
+    let made = lifetimes.ids().filter(|&id| is_activation(id));
+    let made = made.fold(0u64, |sum, id| sum.saturating_add(p.requested(id)));
     (p.trains() && its.saturating_mul(2) > all.max(made)).then_some((
         "They are activations that the backward pass did not free: retain_graph=True, or a state that goes from step to step with its graph.",
         "Detach what one step hands to the next (state = state.detach()), and call backward() without retain_graph.",
@@ -207,12 +199,12 @@ fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'s
     const FEW: u64 = 3;
     let adds = grown.iter().map(|g| g.steps_adding).max().unwrap_or(0) as u64;
     let is_few = grown.iter().map(|g| g.count()).sum::<u64>() <= adds.saturating_mul(FEW);
-    let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
+    let trains = p.trains();
     let is_activation = |id: LifetimeId| p.roles.of(id) == Role::Activations;
     let (kept, all) = bytes_of(p, grown, is_activation);
     // A kept graph keeps most of what its passes made.
     let lifetimes = &p.tables.lifetimes;
-    let activations = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_activation(id));
+    let activations = lifetimes.ids().filter(|&id| is_activation(id));
     let made: u64 = activations.map(|id| lifetimes.block_size(id)).sum();
     (has_stacks && is_few && trains && kept * 2 > all && kept * 2 < made).then_some((
         "Something keeps outputs of each step: a list, an attribute, or a reference cycle.",
@@ -224,8 +216,8 @@ fn outputs(p: &RuleInput<'_>, grown: &[Growth], has_stacks: bool) -> Option<(&'s
 fn of_the_model(p: &RuleInput<'_>, grown: &[Growth]) -> Option<(&'static str, &'static str)> {
     const FEWEST_SIZES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
-    let ids = || (0..lifetimes.len() as u32).map(LifetimeId);
+    let size = |id: LifetimeId| p.requested(id);
+    let ids = || lifetimes.ids();
     let weights: FxHashSet<u64> = ids().filter(|&id| p.roles.of(id) == Role::Weights).map(size).collect();
     // Annotated optimizer steps identify optimizer state.
     if role_of_most(p, grown) == Some(Role::OptimizerState) {
@@ -256,9 +248,9 @@ fn kept_numbers(p: &RuleInput<'_>) -> Vec<Growth> {
 }
 
 /// Reports numbers kept as tensors, if nothing larger grows: `losses.append(loss)`.
-pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn numbers(p: &RuleInput<'_>) -> Option<Finding> {
     let kept = kept_numbers(p);
-    let Some(first) = kept.first().filter(|_| leaking(p, false).0.is_empty()) else { return Vec::new() };
+    let first = kept.first().filter(|_| leaking(p, false).0.is_empty())?;
     let lifetimes = &p.tables.lifetimes;
     let each = first.survivors.first().map_or(0, |&id| lifetimes.block_size(id));
     let number: u64 = kept.iter().map(|g| g.count()).sum();
@@ -266,30 +258,28 @@ pub(super) fn numbers(p: &RuleInput<'_>) -> Vec<Finding> {
     // Each of them takes a whole block.
     let held = number.saturating_mul(each);
     let lines = by_line(p, &kept);
-    vec![
-        Finding::new("kept_numbers", Class::Hygiene, "Numbers of every step stay on the device", held)
-            .says(format!(
-                "{} of {} in all, allocated at {}, still live at the end, about {} a step. They hold {} in blocks, and the graph that computed each of them where it was not detached.",
-                counted(number, "small tensor", "small tensors"),
-                Bytes(asked),
-                places(&lines),
-                counted((number / p.steps.len().max(1) as u64).max(1), "tensor", "tensors"),
-                Bytes(held),
-            ))
-            .shows("tensors", count(number))
-            .shows("steps that add", steps_that_add(&kept))
-            .bytes_of("requested", asked)
-            .bytes_of("in blocks", held)
-            .at(Place {
-                event: Some(p.last_event()),
-                stack: Some(first.stack),
-                lifetimes: first.survivors.iter().copied().take(100).collect(),
-                ..Place::default()
-            })
-            .remedy("losses.append(loss.item())")
-            .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
-            .check("As many blocks live after the last step as after the first."),
-    ]
+    Finding::new("kept_numbers", Class::Hygiene, "Numbers of every step stay on the device", held)
+        .says(format!(
+            "{} of {} in all, allocated at {}, still live at the end, about {} a step. They hold {} in blocks, and the graph that computed each of them where it was not detached.",
+            counted(number, "small tensor", "small tensors"),
+            Bytes(asked),
+            places(&lines),
+            counted((number / p.steps.len().max(1) as u64).max(1), "tensor", "tensors"),
+            Bytes(held),
+        ))
+        .shows("tensors", count(number))
+        .shows("steps that add", steps_that_add(&kept))
+        .bytes_of("requested", asked)
+        .bytes_of("in blocks", held)
+        .at(Place {
+            event: Some(p.last_event()),
+            stack: Some(first.stack),
+            lifetimes: first.survivors.iter().copied().take(100).collect(),
+            ..Place::default()
+        })
+        .remedy("losses.append(loss.item())")
+        .advice("Keep numbers, not tensors: loss.item(), or loss.detach() where it has to stay on the device.")
+        .check("As many blocks live after the last step as after the first.")
 }
 
 /// Number of steps in which any of these stacks adds memory, as in the Leaks view.
@@ -298,35 +288,33 @@ fn steps_that_add(grown: &[Growth]) -> String {
     format!("{} of {}", count(add as u64), count(all as u64))
 }
 
-pub(super) fn evaluation(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn evaluation(p: &RuleInput<'_>) -> Option<Finding> {
     let (grown, bytes) = leaking(p, true);
-    let Some(first) = grown.first() else { return Vec::new() };
+    let first = grown.first()?;
     let what = "step";
-    vec![
-        Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
-            .says(format!(
-                "{} allocated in evaluation at {} are still live {}, {}: predictions are kept on the device, or their graphs are.",
-                counted(grown.iter().map(|g| g.count()).sum(), "block", "blocks"),
-                places(&by_line(p, &grown)),
-                match first.freed {
-                    Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
-                    None => "at the end".to_owned(),
-                },
-                pace(&grown.iter().collect::<Vec<_>>(), what)
-            ))
-            .red("kept from evaluation", bytes)
-            .shows("steps that add", steps_that_add(&grown))
-            .shows("fit of a line", format!("{:.3}", first.confidence))
-            .at(Place {
-                event: Some(p.last_event()),
-                stack: Some(first.stack),
-                lifetimes: first.survivors.iter().copied().take(100).collect(),
-                ..Place::default()
-            })
-            .remedy("with torch.inference_mode():")
-            .advice("Evaluate without gradients, and move predictions to the host as they come: pred.cpu(). With the Transformers Trainer also eval_accumulation_steps=8.")
-            .check("Memory after each evaluation is the same."),
-    ]
+    Finding::new("evaluation_growth", Class::Leak, "Evaluation keeps what it makes", bytes)
+        .says(format!(
+            "{} allocated in evaluation at {} are still live {}, {}: predictions are kept on the device, or their graphs are.",
+            counted(grown.iter().map(|g| g.count()).sum(), "block", "blocks"),
+            places(&by_line(p, &grown)),
+            match first.freed {
+                Some(event) => format!("at event {}", count(u64::from(event.saturating_sub(1)))),
+                None => "at the end".to_owned(),
+            },
+            pace(&grown.iter().collect::<Vec<_>>(), what)
+        ))
+        .red("kept from evaluation", bytes)
+        .shows("steps that add", steps_that_add(&grown))
+        .shows("fit of a line", format!("{:.3}", first.confidence))
+        .at(Place {
+            event: Some(p.last_event()),
+            stack: Some(first.stack),
+            lifetimes: first.survivors.iter().copied().take(100).collect(),
+            ..Place::default()
+        })
+        .remedy("with torch.inference_mode():")
+        .advice("Evaluate without gradients, and move predictions to the host as they come: pred.cpu(). With the Transformers Trainer also eval_accumulation_steps=8.")
+        .check("Memory after each evaluation is the same.")
 }
 
 /// Most lines of code named in a sentence and its evidence; further ones are counted.
@@ -400,28 +388,26 @@ fn leaking(p: &RuleInput<'_>, in_evaluation: bool) -> (Vec<Growth>, u64) {
 }
 
 /// For live data: the level at the quietest moments keeps growing.
-pub(super) fn live_growth(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn live_growth(p: &RuleInput<'_>) -> Option<Finding> {
     if !p.device.events.is_empty() {
-        return Vec::new();
+        return None;
     }
-    let Some(trend) = shared::trend(p, |s| s.allocated) else { return Vec::new() };
+    let trend = shared::trend(p, |s| s.allocated)?;
     if trend.grown < 256 * MEBIBYTE || trend.seconds < 60.0 || trend.rising < 10 || trend.confidence < 0.9 {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("live_growth", Class::Leak, "Tensor memory keeps growing", trend.grown)
-            .says(format!(
-                "At its quietest moments the program holds {} more than {:.0} s before: {} a minute.",
-                Bytes(trend.grown),
-                trend.seconds,
-                Bytes((trend.grown as f64 / trend.seconds * 60.0) as u64)
-            ))
-            .red("grown", trend.grown)
-            .shows("stretches that rise", format!("{} of {}", trend.rising, shared::STRETCHES - 1))
-            .shows("fit of a line", format!("{:.3}", trend.confidence))
-            .advice("Record a snapshot over some steps: it names the lines whose blocks stay. Most often numbers are kept as tensors: loss.item() instead of loss.")
-            .check("The line of allocated memory comes back to the same height."),
-    ]
+    Finding::new("live_growth", Class::Leak, "Tensor memory keeps growing", trend.grown)
+        .says(format!(
+            "At its quietest moments the program holds {} more than {:.0} s before: {} a minute.",
+            Bytes(trend.grown),
+            trend.seconds,
+            Bytes((trend.grown as f64 / trend.seconds * 60.0) as u64)
+        ))
+        .red("grown", trend.grown)
+        .shows("stretches that rise", format!("{} of {}", trend.rising, shared::STRETCHES - 1))
+        .shows("fit of a line", format!("{:.3}", trend.confidence))
+        .advice("Record a snapshot over some steps: it names the lines whose blocks stay. Most often numbers are kept as tensors: loss.item() instead of loss.")
+        .check("The line of allocated memory comes back to the same height.")
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ fn of_older_graph(p: &RuleInput<'_>) -> u64 {
 /// without a graph before the trained one does not count.
 fn only_calls(p: &RuleInput<'_>) -> bool {
     const SEVERAL: usize = 3;
-    let (runs, lifetimes) = (&p.roles.anatomy.phases.runs, &p.tables.lifetimes);
+    let (runs, lifetimes) = (p.runs(), &p.tables.lifetimes);
     let with_graph = || {
-        let kept = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_kept_by_graph(id));
+        let kept = lifetimes.ids().filter(|&id| p.roles.is_kept_by_graph(id));
         kept.filter_map(|id| p.steps.of(lifetimes.born(id))).collect::<FxHashSet<_>>().len()
     };
     matches!(p.steps.source, StepSource::Call(..))
@@ -73,8 +73,8 @@ pub(super) fn keeps_unused_graph(p: &RuleInput<'_>) -> bool {
 }
 
 /// Reports a graph that autograd recorded but no backward pass used.
-pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some((blocks, bytes)) = of_unused_graph(p) else { return Vec::new() };
+pub(super) fn unused_graph(p: &RuleInput<'_>) -> Option<Finding> {
+    let (blocks, bytes) = of_unused_graph(p)?;
     // If the recording ends right after the forward pass, it is unknown what came next.
     let freed: u64 = blocks.iter().filter(|b| p.tables.lifetimes.gone(b.lifetime) != NO_EVENT).map(|b| b.size).sum();
     // If a variable holds the pass's result, its graph lives until the next pass overwrites the variable.
@@ -111,7 +111,7 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
     // The recording of a program that trains may stop before its backward pass.
     let trains = keeps_state(p) || trained_before(p);
     if trains && freed.saturating_mul(10) <= bytes {
-        return vec![ends_before_backward(p, &blocks, bytes, sentence)];
+        return ends_before_backward(p, &blocks, bytes, sentence);
     }
     let is_sure = (is_freed || only_calls(p)) && (!trains || freed.saturating_mul(10) >= bytes.saturating_mul(9));
     let advice = if is_sure { "Run" } else { "If no backward pass follows: run" };
@@ -136,17 +136,15 @@ pub(super) fn unused_graph(p: &RuleInput<'_>) -> Vec<Finding> {
         Some(saving) => finding.saves("Without the graph", saving),
         None => finding,
     };
-    vec![
-        finding
-            .bytes_of("kept for backward", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("with torch.inference_mode():")
-            .advice(&format!(
-                "{advice} evaluation, generation and the pass of a teacher under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
-            ))
-            .check("The forward pass frees each layer's tensors before the next layer ends."),
-    ]
+    finding
+        .bytes_of("kept for backward", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("with torch.inference_mode():")
+        .advice(format!(
+            "{advice} evaluation, generation and the pass of a teacher under torch.no_grad() or torch.inference_mode(); no graph is then recorded."
+        ))
+        .check("The forward pass frees each layer's tensors before the next layer ends.")
 }
 
 /// True for gradients or optimizer state at the peak: the program trains.
@@ -169,7 +167,7 @@ pub(super) fn trained_before(p: &RuleInput<'_>) -> bool {
 }
 
 /// Notes that the program trains: the backward pass comes after the recording.
-fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sentence: String) -> Finding {
+fn ends_before_backward(p: &RuleInput<'_>, blocks: &[&BlockAt], bytes: u64, sentence: String) -> Option<Finding> {
     Finding::new("unused_graph", Class::Hygiene, "The recording ends before the backward pass", bytes)
         .says(sentence)
         .bytes_of("kept for backward", bytes)
@@ -203,7 +201,7 @@ pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId)
     let mut lines: FxHashMap<StackId, Option<FrameId>> = FxHashMap::default();
     // Consecutive blocks of one line, in order.
     let mut groups: Vec<(StackId, FrameId, Vec<LifetimeId>)> = Vec::new();
-    for id in (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_kept(id)) {
+    for id in p.tables.lifetimes.ids().filter(|&id| is_kept(id)) {
         let Some(stack) = p.stack_of(id) else { continue };
         let Some(line) = *lines.entry(stack).or_insert_with(|| line_of(stacks, stack)) else { continue };
         match groups.last_mut().filter(|group| group.0 == stack) {
@@ -224,14 +222,14 @@ pub(super) fn made_by_next_layer(p: &RuleInput<'_>, is_kept: impl Fn(LifetimeId)
 }
 
 /// Reports the last result of the previous step that a variable still holds: it is freed only when this step has made its own.
-pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn last_result(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     if p.steps.len() < 2 || p.steps.is_inferred() || keeps_unused_graph(p) || keeps_backward_graph(p) {
-        return Vec::new();
+        return None;
     }
     // A step begins with a call, so an input made right before the call seems to belong to the previous step.
     let stacks = &p.recording.stacks;
-    let frames = (0..stacks.frame_count() as u32).map(FrameId);
+    let frames = stacks.frame_ids();
     let calls: Option<FxHashSet<FrameId>> = match &p.steps.source {
         StepSource::Call(place, _) => {
             Some(frames.filter(|&f| stacks.frame(f).is_some_and(|f| stacks.location(f) == *place)).collect())
@@ -240,15 +238,15 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let is_in_call = |stack| calls.as_ref().is_none_or(|calls| stacks.frames(stack).iter().any(|f| calls.contains(f)));
     // The line of each stack, if the stack is inside the step's call; computed once per stack because many blocks share one.
-    let all = (0..stacks.len() as u32).map(StackId);
+    let all = stacks.ids();
     let line_in_step: Vec<Option<FrameId>> = all.map(|stack| line_of(stacks, stack).filter(|_| is_in_call(stack))).collect();
     // By step, line and size: when the first such block of a step was made.
     let mut made: FxHashMap<(usize, FrameId, u64), u32> = FxHashMap::default();
     let key = |id: LifetimeId| {
         let line = line_in_step.get(p.stack_of(id)?.0 as usize).copied().flatten()?;
-        Some((p.steps.of(lifetimes.born(id))?, line, lifetimes.requested(p.device, id)))
+        Some((p.steps.of(lifetimes.born(id))?, line, p.requested(id)))
     };
-    let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let ids = || lifetimes.recorded_ids();
     for id in ids() {
         if let Some(key) = key(id) {
             made.entry(key).or_insert(lifetimes.born(id));
@@ -263,63 +261,57 @@ pub(super) fn last_result(p: &RuleInput<'_>) -> Vec<Finding> {
         let is_replaced = made.get(&(step + 1, line, size)).is_some_and(|&other| gone > other);
         (is_replaced && gone != NO_EVENT && p.steps.of(gone) == Some(step + 1)).then_some(next)
     };
-    let Some((blocks, bytes)) = much(p, |b| held_over(b.lifetime).is_some_and(|next| next <= p.peak_event)) else {
-        return Vec::new();
-    };
+    let (blocks, bytes) = much(p, |b| held_over(b.lifetime).is_some_and(|next| next <= p.peak_event))?;
     let after = peak_if_freed(p.device, p.tables, |_, size| size, |id| held_over(id).unwrap_or_else(|| lifetimes.gone(id)));
     let saving = Saving { before: peak(p), after };
     if saving.is_nothing() {
-        return Vec::new();
+        return None;
     }
     let is_one = blocks.len() == 1;
-    vec![
-        Finding::new("last_result", Class::Peak, "The last step's result is held while the next is made", bytes)
-            .says(format!(
-                "{} of the {} at the peak {} made in the step before, at {}, and freed only after this step has made {} own.",
-                Bytes(bytes),
-                Bytes(saving.before),
-                if is_one { "was" } else { "were" },
-                lines(p, &blocks),
-                if is_one { "its" } else { "their" },
-            ))
-            .saves("With a del at the end of each step", saving)
-            .bytes_of("held from the step before", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, &blocks))
-            .remedy("del outputs  # the variable that holds the result")
-            .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    Finding::new("last_result", Class::Peak, "The last step's result is held while the next is made", bytes)
+        .says(format!(
+            "{} of the {} at the peak {} made in the step before, at {}, and freed only after this step has made {} own.",
+            Bytes(bytes),
+            Bytes(saving.before),
+            if is_one { "was" } else { "were" },
+            lines(p, &blocks),
+            if is_one { "its" } else { "their" },
+        ))
+        .saves("With a del at the end of each step", saving)
+        .bytes_of("held from the step before", bytes)
+        .bytes_of("peak", saving.before)
+        .at(place(p, &blocks))
+        .remedy("del outputs  # the variable that holds the result")
+        .advice("A variable holds its value until it gets another, and the other is made first. Delete it at the end of the loop's body, or put the body into a function of its own: its variables go when it returns. What the next step takes as its input has to stay.")
+        .check(format!("{}.", saving.falls()))
 }
 
 /// Reports keys and values that a pass keeps although the program does not generate.
-pub(super) fn unused_cache(p: &RuleInput<'_>) -> Vec<Finding> {
-    if p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Generation) {
-        return Vec::new();
+pub(super) fn unused_cache(p: &RuleInput<'_>) -> Option<Finding> {
+    if p.runs().iter().any(|run| run.phase == Phase::Generation) {
+        return None;
     }
     let is_cache = |id: LifetimeId| {
         let is_of_pass = p.roles.of(id) == Role::KvCache && p.roles.anatomy.phases.of(id) == Some(Phase::Forward);
         // A cache used for generation is extended by more than one pass.
         is_of_pass && p.steps.of(p.tables.lifetimes.born(id)) == p.steps.of(p.tables.lifetimes.gone(id))
     };
-    let Some((blocks, bytes)) = much(p, |b| is_cache(b.lifetime)) else { return Vec::new() };
-    vec![
-        Finding::new("unused_cache", Class::Peak, "A pass keeps keys and values for tokens to come", bytes)
-            .says(format!(
-                "{} of the {} at the peak are {}a KV cache, made at {}, and nothing in this recording generates tokens with it.",
-                Bytes(bytes),
-                Bytes(peak(p)),
-                probably(p, &blocks),
-                lines(p, &blocks),
-            ))
-            .saves("Without it", saving(p, |id, size| if is_cache(id) { 0 } else { size }))
-            .bytes_of("KV cache", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("model(**inputs, use_cache=False)")
-            .advice("Models of Transformers keep keys and values unless they are told not to. Embeddings, scores and a single pass need none.")
-            .check("Each layer frees its keys and values before the next ends."),
-    ]
+    let (blocks, bytes) = much(p, |b| is_cache(b.lifetime))?;
+    Finding::new("unused_cache", Class::Peak, "A pass keeps keys and values for tokens to come", bytes)
+        .says(format!(
+            "{} of the {} at the peak are {}a KV cache, made at {}, and nothing in this recording generates tokens with it.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            probably(p, &blocks),
+            lines(p, &blocks),
+        ))
+        .saves("Without it", saving(p, |id, size| if is_cache(id) { 0 } else { size }))
+        .bytes_of("KV cache", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("model(**inputs, use_cache=False)")
+        .advice("Models of Transformers keep keys and values unless they are told not to. Embeddings, scores and a single pass need none.")
+        .check("Each layer frees its keys and values before the next ends.")
 }
 
 /// True for blocks made by `copy.deepcopy`; a whole model cannot be made in parts.
@@ -331,16 +323,16 @@ fn is_deep_copy(p: &RuleInput<'_>, id: LifetimeId) -> bool {
 
 /// Reports temporaries of one line that make the peak of a program that does not train; a training step always has some.
 /// `diagnose` drops the finding if another rule covers the largest of them.
-pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn temporaries(p: &RuleInput<'_>) -> Option<Finding> {
     /// Less than 1/n of the peak is not reported.
     const SHARE: u64 = 4;
     const CHUNKS: u64 = 4;
     let steps = &p.steps.source;
-    let trains = p.roles.anatomy.phases.runs.iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer))
+    let trains = p.runs().iter().any(|run| matches!(run.phase, Phase::Backward | Phase::Optimizer))
         || steps.is_optimizer()
         || matches!(steps, StepSource::Optimizer(_));
     if trains || !p.ooms.is_empty() {
-        return Vec::new();
+        return None;
     }
     let lifetimes = &p.tables.lifetimes;
     // Blocks still live at the end are not known to be short-lived.
@@ -359,12 +351,10 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_grown = is_grown(p);
     let joins = |id: LifetimeId| p.flags_of(id) & JOINS != 0 || is_grown(id);
     by_line.retain(|_, (_, blocks)| blocks.first().is_some_and(|b| !joins(b.lifetime)));
-    let Some((line, (bytes, blocks))) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0))) else {
-        return Vec::new();
-    };
+    let (line, (bytes, blocks)) = by_line.into_iter().max_by(|a, b| (a.1.0, &b.0).cmp(&(b.1.0, &a.0)))?;
     let peak = peak(p);
     if bytes < LEAST || bytes.saturating_mul(SHARE) < peak {
-        return Vec::new();
+        return None;
     }
     let stacks: FxHashSet<StackId> = blocks.iter().filter_map(|b| p.stack_of(b.lifetime)).collect();
     let is_its = |id: LifetimeId| is_one(id) && p.stack_of(id).is_some_and(|stack| stacks.contains(&stack));
@@ -379,7 +369,7 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
         false => (alone, format!("In {CHUNKS} chunks")),
     };
     if saving.bytes().saturating_mul(10) < peak {
-        return Vec::new();
+        return None;
     }
     let title = match is_most {
         true => "Short-lived tensors of one line make the peak",
@@ -387,27 +377,25 @@ pub(super) fn temporaries(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let is_one = blocks.len() == 1;
     let finding = Finding::new(TEMPORARIES, Class::Peak, title, bytes);
-    vec![
-        finding
-            .says(format!(
-                "{} of the {} at the peak {} in {} of {line} that {} freed soon after.",
-                Bytes(bytes),
-                Bytes(peak),
-                if is_one { "is" } else { "are" },
-                counted(blocks.len() as u64, "tensor", "tensors"),
-                if is_one { "is" } else { "are" }
-            ))
-            .saves(&change, saving)
-            .bytes_of("short-lived", bytes)
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .advice("Compute it in chunks, or let torch.compile fuse what the line computes. Elementwise operations can also work in place (relu_, mul_, out=).")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    finding
+        .says(format!(
+            "{} of the {} at the peak {} in {} of {line} that {} freed soon after.",
+            Bytes(bytes),
+            Bytes(peak),
+            if is_one { "is" } else { "are" },
+            counted(blocks.len() as u64, "tensor", "tensors"),
+            if is_one { "is" } else { "are" }
+        ))
+        .saves(&change, saving)
+        .bytes_of("short-lived", bytes)
+        .bytes_of("peak", peak)
+        .at(place(p, &blocks))
+        .advice("Compute it in chunks, or let torch.compile fuse what the line computes. Elementwise operations can also work in place (relu_, mul_, out=).")
+        .check(format!("{}.", saving.falls()))
 }
 
 /// Reports attention scores (batch × heads × length²), which fused attention never makes.
-pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn attention_scores(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
     // If PyTorch's own attention has no fused kernel, for example with a bias, it keeps scores too; calling it is then no advice.
@@ -416,7 +404,7 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
     // A softmax outside a loss belongs to attention, whatever its function is called. That function makes the scores too.
     let function = |stack: StackId| function_of(&p.recording.stacks, stack);
     let is_softmax = |stack: StackId| p.flags(stack) & (SOFTMAX | LOSS) == SOFTMAX && p.roles.anatomy.phases.is_in_module(stack);
-    let all = (0..p.recording.stacks.len() as u32).map(StackId);
+    let all = p.recording.stacks.ids();
     let of_fused: FxHashSet<_> = all.filter(|&stack| p.flags(stack) & FUSED != 0).filter_map(function).collect();
     let live = p.at_peak.blocks.iter().map(|b| stack_of(b.lifetime));
     let of_softmax: FxHashSet<_> = live.filter(|&stack| is_softmax(stack)).filter_map(function).collect();
@@ -463,40 +451,40 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             stacks_of.keys().map(|&size| (size, FxHashSet::default())).collect();
         let step = p.steps.of(p.peak_event);
         let in_step = |&id: &LifetimeId| p.steps.of(lifetimes.born(id)) == step;
-        for id in (0..lifetimes.len() as u32).map(LifetimeId).filter(in_step) {
-            if let Some(stacks) = stacks_of.get_mut(&lifetimes.requested(p.device, id)).filter(|_| is_attention(id)) {
+        for id in lifetimes.ids().filter(in_step) {
+            if let Some(stacks) = stacks_of.get_mut(&p.requested(id)).filter(|_| is_attention(id)) {
                 stacks.insert(stack_of(id));
             }
         }
         stacks_of
     };
-    let Some(size) = largest(stacks_of.clone()).or_else(|| largest(of_step())) else { return Vec::new() };
+    let size = largest(stacks_of.clone()).or_else(|| largest(of_step()))?;
     // Without autocast, nothing makes copies of half the size; such blocks are tensors of another shape.
     let casts = (0..lifetimes.len() as u32).any(|id| p.roles.of(LifetimeId(id)) == Role::AutocastCopies);
     // If a layer's queries are as large as its scores, only a softmax distinguishes them.
     let mut known: FxHashMap<StackId, bool> = FxHashMap::default();
     let is_layer = |id: LifetimeId| {
         let stack = stack_of(id);
-        lifetimes.requested(p.device, id) == size
+        p.requested(id) == size
             && p.flags(stack) & (LINEAR | CONVOLVES) != 0
             && is_of_pass(id)
             && *known.entry(stack).or_insert_with(|| function(stack).is_some_and(|f| of_softmax.contains(&f)))
     };
-    let is_ambiguous = !of_softmax.is_empty() && (0..lifetimes.len() as u32).map(LifetimeId).any(is_layer);
+    let is_ambiguous = !of_softmax.is_empty() && lifetimes.ids().any(is_layer);
     // The graph of the pass before the recording keeps as many, without a stack.
     let is_score = |id: LifetimeId| {
-        let requested = lifetimes.requested(p.device, id);
+        let requested = p.requested(id);
         if is_ambiguous {
             return requested == size && is_of_pass(id) && is_softmax(stack_of(id));
         }
         let is_older = requested == size && p.roles.is_of_older_graph(id);
         is_older || ((requested == size || (casts && requested == size / 2)) && is_attention(id))
     };
-    let Some((blocks, bytes)) = much(p, |b| is_score(b.lifetime)) else { return Vec::new() };
+    let (blocks, bytes) = much(p, |b| is_score(b.lifetime))?;
     // The backward pass makes blocks of the same size, without a Python stack.
     let is_way_back = |id: LifetimeId| {
         !is_ambiguous
-            && lifetimes.requested(p.device, id) == size
+            && p.requested(id) == size
             && p.roles.of(id) == Role::Temporaries
             && p.roles.anatomy.phases.of(id) == Some(Phase::Backward)
     };
@@ -510,40 +498,38 @@ pub(super) fn attention_scores(p: &RuleInput<'_>) -> Vec<Finding> {
             "Scores are batch times heads times length squared. Fused attention (scaled_dot_product_attention, FlashAttention, attn_implementation=\"sdpa\" in Transformers) computes the same without them; is_causal=True where no position sees a later one.",
         ),
     };
-    vec![
-        Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
-            .says(format!(
-                "{} at the peak {} attention scores, made at {}.{}",
-                match blocks.len() {
-                    1 => format!("1 block of {}", Bytes(size)),
-                    more => format!("{} blocks of up to {} each", count(more as u64), Bytes(size)),
-                },
-                if blocks.len() == 1 { "is" } else { "are" },
-                lines(p, &blocks),
-                match held(p, |b| is_way_back(b.lifetime)).0.len() {
-                    0 => String::new(),
-                    more => format!(" The backward pass holds {} of that size.", counted(more as u64, "block", "blocks")),
-                },
-            ))
-            .saves("With fused attention", saving(p, |id, bytes| if is_score(id) || is_way_back(id) { 0 } else { bytes }))
-            .bytes_of("scores and copies of them", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy(remedy)
-            .advice(advice)
-            .check("No block grows with the square of the length."),
-    ]
+    Finding::new("attention_scores", Class::Peak, "Attention scores take a large share", bytes)
+        .says(format!(
+            "{} at the peak {} attention scores, made at {}.{}",
+            match blocks.len() {
+                1 => format!("1 block of {}", Bytes(size)),
+                more => format!("{} blocks of up to {} each", count(more as u64), Bytes(size)),
+            },
+            if blocks.len() == 1 { "is" } else { "are" },
+            lines(p, &blocks),
+            match held(p, |b| is_way_back(b.lifetime)).0.len() {
+                0 => String::new(),
+                more => format!(" The backward pass holds {} of that size.", counted(more as u64, "block", "blocks")),
+            },
+        ))
+        .saves("With fused attention", saving(p, |id, bytes| if is_score(id) || is_way_back(id) { 0 } else { bytes }))
+        .bytes_of("scores and copies of them", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy(remedy)
+        .advice(advice)
+        .check("No block grows with the square of the length.")
 }
 
 /// Reports a written-out elementwise formula, such as a GELU in Python, that keeps at least three tensors of one size per layer.
-pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn written_out(p: &RuleInput<'_>) -> Option<Finding> {
     // A profiler trace names the line where a function begins, so all its lines look like one. An unused graph has its own rule.
     if p.recording.source.format == Format::KinetoTrace || keeps_unused_graph(p) {
-        return Vec::new();
+        return None;
     }
     let lifetimes = &p.tables.lifetimes;
     let (activations, _) = of_role(p, Role::Activations);
-    let Some(layers) = Layers::of(p, &activations) else { return Vec::new() };
+    let layers = Layers::of(p, &activations)?;
     let stack_of = |id: LifetimeId| lifetimes.stack(p.device, id);
     // Attention and the loss have their own rules.
     let line = |stack: StackId| {
@@ -567,25 +553,23 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let most = by_call.into_iter().filter(|((_, _, runs, _), n)| n / runs >= 3);
     let most = most.max_by_key(|&((call, size, _, step), n)| (n * size, call, step));
-    let Some(((frames, size, runs, step), _)) = most else { return Vec::new() };
+    let ((frames, size, runs, step), _) = most?;
     let is_its = |id: LifetimeId| p.roles.of(id) == Role::Activations && call(stack_of(id)) == Some(frames);
-    let Some((blocks, bytes)) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime)) else {
-        return Vec::new();
-    };
+    let (blocks, bytes) = much(p, |b| step_of(p, b.lifetime) == step && is_its(b.lifetime))?;
     // An elementwise formula has tensors of one size; autocast doubles or halves it. Other sizes, as in attention, exclude one.
     if blocks.iter().any(|b| ![size / 2, size, size * 2].contains(&b.size)) {
-        return Vec::new();
+        return None;
     }
     // A line that makes one tensor per execution, such as `h = F.relu(h)` in a loop over layers, is already a single operation.
     let (mut made, mut executions, mut was_its) = (0, 0, false);
-    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|&id| step_of(p, id) == step) {
+    for id in lifetimes.recorded_ids().filter(|&id| step_of(p, id) == step) {
         let is_line = call(stack_of(id)) == Some(frames);
         executions += usize::from(is_line && !was_its);
         made += usize::from(is_line && is_its(id));
         was_its = is_line;
     }
     if made < 2 * executions {
-        return Vec::new();
+        return None;
     }
     // The layer that runs at that moment may have freed some.
     let tensors = (blocks.len() as u64).div_ceil(runs);
@@ -597,20 +581,18 @@ pub(super) fn written_out(p: &RuleInput<'_>) -> Vec<Finding> {
     // The fused operation keeps only its input.
     let share = (smallest * runs) as f64 / bytes as f64;
     let fused = |id: LifetimeId, block: u64| if is_its(id) { (block as f64 * share) as u64 } else { block };
-    vec![
-        Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors in each layer"), bytes)
-            .says(format!(
-                "{} keeps {} for the backward pass: {tensors} tensors {each} in each of {runs} layers.",
-                made_at(p, blocks[0].lifetime),
-                Bytes(bytes),
-            ))
-            .saves("With one fused operation", saving(p, fused))
-            .bytes_of("kept by the line", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
-            .check("The line keeps one tensor a layer."),
-    ]
+    Finding::new("written_out", Class::Peak, &format!("One line keeps {tensors} tensors in each layer"), bytes)
+        .says(format!(
+            "{} keeps {} for the backward pass: {tensors} tensors {each} in each of {runs} layers.",
+            made_at(p, blocks[0].lifetime),
+            Bytes(bytes),
+        ))
+        .saves("With one fused operation", saving(p, fused))
+        .bytes_of("kept by the line", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .advice("A formula in Python keeps a tensor for each of its operations. Use the operation PyTorch has for it (for a GELU: activation_function=\"gelu_pytorch_tanh\" in Transformers, torch.nn.functional.gelu), or torch.compile.")
+        .check("The line keeps one tensor a layer.")
 }
 
 /// True inside one of PyTorch's activation functions.

@@ -80,7 +80,7 @@ pub(super) fn of_own_code(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<Stri
 /// Blocks allocated in the optimizer's steps.
 fn in_optimizer(p: &RuleInput<'_>) -> impl Iterator<Item = LifetimeId> {
     let phases = &p.roles.anatomy.phases;
-    (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| phases.of(id) == Some(Phase::Optimizer))
+    p.tables.lifetimes.ids().filter(|&id| phases.of(id) == Some(Phase::Optimizer))
 }
 
 /// True if an optimizer step makes its state anew, so that old and new state exist at once.
@@ -89,7 +89,7 @@ pub(super) fn replaces_its_state(p: &RuleInput<'_>) -> bool {
         let freed = p.roles.anatomy.phases.at(p.tables.lifetimes.gone(id));
         p.roles.of(id) == Role::OptimizerState && freed == Some(Phase::Optimizer)
     };
-    (0..p.tables.lifetimes.len() as u32).map(LifetimeId).any(is_replaced)
+    p.tables.lifetimes.ids().any(is_replaced)
 }
 
 /// How to checkpoint the layers of the model that made most of these activations: with the library's own switch if it has one.

@@ -13,7 +13,7 @@ use crate::tables::{BlockAt, LifetimeId};
 use crate::units::{Bytes, count};
 
 /// Reports the loss over a large vocabulary: logits, their fp32 copy, and its softmax.
-pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn logits(p: &RuleInput<'_>) -> Option<Finding> {
     const CHUNKS: u64 = 8;
     // A log-softmax that the program calls itself and then gathers from is also a loss.
     let own = OwnLoss::find(p).filter(|loss| !loss.is_long(p)).map_or(Vec::new(), |loss| loss.made);
@@ -23,7 +23,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     let newest = named.iter().map(|b| step_of(p, b.lifetime)).max().flatten();
     named.retain(|b| step_of(p, b.lifetime) == newest);
     let of_named: u64 = named.iter().map(|b| b.size).sum();
-    let Some(largest) = named.first().map(|b| b.size) else { return Vec::new() };
+    let largest = named.first().map(|b| b.size)?;
     // Its backward pass makes blocks of the same sizes, without a Python stack.
     let sizes: FxHashSet<u64> = named.iter().map(|b| b.size).filter(|&size| size * 2 >= largest).collect();
     let is_its = |id: LifetimeId, size: u64| {
@@ -32,7 +32,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_of_leak = |id: LifetimeId| is_loss(id) && step_of(p, id) != newest;
     let peak = peak(p);
     if of_named.saturating_mul(2) < LEAST {
-        return Vec::new();
+        return None;
     }
     // Remaining results of earlier steps are a leak.
     let is_kept =
@@ -47,7 +47,7 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_in_chunks = |id: LifetimeId| in_chunks.binary_search(&id).is_ok() && step_of(p, id) >= newest;
     let (blocks, bytes) = held(p, |b| (is_its(b.lifetime, b.size) && !is_of_leak(b.lifetime)) || is_in_chunks(b.lifetime));
     if bytes < LEAST || bytes.saturating_mul(5) < peak {
-        return Vec::new();
+        return None;
     }
     // If the logits are not a layer's result but a tensor of the program, they get a gradient, which is not split.
     let is_gradient = |id: LifetimeId| p.roles.of(id) == Role::Gradients;
@@ -58,27 +58,25 @@ pub(super) fn logits(p: &RuleInput<'_>) -> Vec<Finding> {
         true => "What the loss holds shrinks.".to_owned(),
         false => format!("{}.", saving.falls()),
     };
-    vec![
-        Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
-            .says(format!(
-                "{} of the {} at the peak {} the loss at {} and its backward pass.",
-                Bytes(bytes),
-                Bytes(peak),
-                if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
-                made_at(p, named[0].lifetime)
-            ))
-            .saves(&format!("In {CHUNKS} chunks"), saving)
-            .bytes_of("made by the loss", bytes)
-            .bytes_of("largest of them", largest)
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .advice(match rows_of_pairs(named[0].requested) {
-                _ if !own.is_empty() => "They are as large as the scores of all rows. Compute the loss in chunks of rows, each checkpointed. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.",
-                Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
-                None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
-            })
-            .check(&check),
-    ]
+    Finding::new("logits", Class::Peak, &format!("The loss holds {}", Bytes(bytes)), bytes)
+        .says(format!(
+            "{} of the {} at the peak {} the loss at {} and its backward pass.",
+            Bytes(bytes),
+            Bytes(peak),
+            if in_chunks.is_empty() { "were made by" } else { "are the logits, or were made by" },
+            made_at(p, named[0].lifetime)
+        ))
+        .saves(&format!("In {CHUNKS} chunks"), saving)
+        .bytes_of("made by the loss", bytes)
+        .bytes_of("largest of them", largest)
+        .bytes_of("peak", peak)
+        .at(place(p, &blocks))
+        .advice(match rows_of_pairs(named[0].requested) {
+            _ if !own.is_empty() => "They are as large as the scores of all rows. Compute the loss in chunks of rows, each checkpointed. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.",
+            Some(_) => "A block of this size is a square matrix, as of the similarities of all pairs in a contrastive loss. Compute it in chunks of rows, each checkpointed, or use a smaller batch.",
+            None => "They are batch times positions times vocabulary. Use a fused linear cross entropy (Liger, Cut Cross Entropy), compute the loss in chunks, keep logits only where they are needed (logits_to_keep), and do not call .float() on all of them.",
+        })
+        .check(&check)
 }
 
 /// The rows of a square matrix of fp32 or bf16 numbers. Without powers of two, because batch, positions and vocabulary often are.
@@ -105,9 +103,9 @@ impl OwnLoss {
         /// Without its last position, a sequence is shorter by at most 1/n.
         const SHORTER: u64 = 16;
         let lifetimes = &p.tables.lifetimes;
-        let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+        let size = |id: LifetimeId| p.requested(id);
         let step = p.steps.of(p.peak_event).filter(|_| p.trains() && !p.steps.is_inferred())?;
-        let ids = (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+        let ids = lifetimes.recorded_ids();
         let is_forward = |id: &LifetimeId| p.roles.anatomy.phases.of(*id) == Some(Phase::Forward);
         let forward: Vec<LifetimeId> =
             ids.filter(|&id| p.steps.of(lifetimes.born(id)) == Some(step)).filter(is_forward).collect();
@@ -138,12 +136,12 @@ impl OwnLoss {
 }
 
 /// Reports a cross entropy written out in the program: softmax, logarithm and gather each make a tensor of the scores' size.
-pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
-    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
-    let Some(loss) = OwnLoss::find(p).filter(|loss| loss.is_long(p)) else { return Vec::new() };
+pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Option<Finding> {
+    let size = |id: LifetimeId| p.requested(id);
+    let loss = OwnLoss::find(p).filter(|loss| loss.is_long(p))?;
     let (blocks, bytes) = loss.held(p);
     if bytes < LEAST || bytes.saturating_mul(5) < peak(p) {
-        return Vec::new();
+        return None;
     }
     // All of them except the last, which the backward pass reads, in every step.
     let but_last = loss.made.split_last().map_or(&[][..], |(_, others)| others);
@@ -151,21 +149,19 @@ pub(super) fn loss_by_hand(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_spared = |id: LifetimeId| p.stack_of(id).is_some_and(|stack| spared.contains(&(stack, size(id))));
     let saving = saving(p, |id, block| if is_spared(id) { 0 } else { block });
     let own: Vec<&BlockAt> = blocks.iter().filter(|b| b.lifetime != loss.scores).copied().collect();
-    vec![
-        Finding::new("loss_by_hand", Class::Peak, "The loss is computed by hand", bytes)
-            .says(format!(
-                "{} of the {} at the peak are the scores and {} more tensors as large, made at {}. They end in one number for each row, as a cross entropy does.",
-                Bytes(bytes),
-                Bytes(peak(p)),
-                count(own.len() as u64),
-                lines(p, &own),
-            ))
-            .saves("With F.cross_entropy", saving)
-            .bytes_of("scores and what is made of them", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("loss = torch.nn.functional.cross_entropy(logits, targets)")
-            .advice("It keeps one such tensor for the backward pass. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.")
-            .check(&format!("{}.", saving.falls())),
-    ]
+    Finding::new("loss_by_hand", Class::Peak, "The loss is computed by hand", bytes)
+        .says(format!(
+            "{} of the {} at the peak are the scores and {} more tensors as large, made at {}. They end in one number for each row, as a cross entropy does.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            count(own.len() as u64),
+            lines(p, &own),
+        ))
+        .saves("With F.cross_entropy", saving)
+        .bytes_of("scores and what is made of them", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("loss = torch.nn.functional.cross_entropy(logits, targets)")
+        .advice("It keeps one such tensor for the backward pass. -F.cross_entropy(logits, tokens, reduction=\"none\") gives the log-probabilities of chosen tokens.")
+        .check(format!("{}.", saving.falls()))
 }

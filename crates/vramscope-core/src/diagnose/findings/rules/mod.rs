@@ -35,6 +35,8 @@ pub use self::list::RULES;
 pub(super) use self::oom::prescribe;
 pub(super) use self::settings::{by_settings, in_code};
 pub(super) use self::shared::marks;
+pub(super) use self::table::Run;
+use self::table::rule;
 pub use self::table::{Rule, as_table};
 
 /// The rule whose finding comes first, because it puts all others in doubt.

@@ -36,7 +36,7 @@ pub(super) fn out_of_memory(p: &RuleInput<'_>) -> Vec<Finding> {
         }
     }
     let all = All { ooms: p.device.events.ooms(), last_alloc: p.device.events.action.iter().rposition(|&a| a == Action::Alloc) };
-    let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).map(|kind| failure(&kind.2, &all)).collect();
+    let mut found: Vec<Finding> = kinds.iter().take(1 + OTHER_KINDS).filter_map(|kind| failure(&kind.2, &all)).collect();
     // For a full device, advise on what takes most of it instead of on blocks that are in the way.
     if let (Some(last), Some(a)) = (found.first_mut(), p.ooms.last().filter(|a| !a.holders().is_empty())) {
         let held = Composition::at(p.recording, p.device, p.tables, p.names, &p.roles, a.event, |_| true);
@@ -125,17 +125,16 @@ fn unexamined(p: &RuleInput<'_>) -> Vec<Finding> {
             }
             _ => "See what was live at that instant in Allocations; a memory snapshot of the same run tells why it failed.",
         };
-        let mut finding = Finding::new("out_of_memory", Class::OutOfMemory, "Out of memory", requested)
+        Finding::new("out_of_memory", Class::OutOfMemory, "Out of memory", requested)
             .says(sentence)
             .red("request", requested)
             .bytes_of("live then", live)
             .shows("free on the device", "not in this file".to_owned())
             .at(Place { event: Some(event), stack: stack.is_some().then_some(stack), ..Place::default() })
-            .check("Run to the same step: no out-of-memory event is recorded.");
-        finding.advice = advice.to_owned();
-        finding
+            .advice(advice)
+            .check("Run to the same step: no out-of-memory event is recorded.")
     };
-    places.into_iter().map(finding).collect()
+    places.into_iter().filter_map(finding).collect()
 }
 
 /// All failures of a device, and its last allocation.
@@ -153,7 +152,7 @@ impl All {
 }
 
 /// The finding for failures of one kind, latest first.
-fn failure(failures: &[&Autopsy], all: &All) -> Finding {
+fn failure(failures: &[&Autopsy], all: &All) -> Option<Finding> {
     let a = failures[0];
     let title = match a.verdict {
         Verdict::Fragmentation if a.is_full_in_pieces() && a.is_under_cap() => "Out of memory: the process's own cap is used up",
@@ -199,9 +198,9 @@ fn failure(failures: &[&Autopsy], all: &All) -> Finding {
         finding = finding.shows("failures of this kind", count(failures.len() as u64));
     }
     let place = Place { event: Some(a.event), stack: a.stack.is_some().then_some(a.stack), ..Place::default() };
-    let mut finding = finding.at(place).check("Run to the same step: no out-of-memory event is recorded.");
+    let mut finding = finding.at(place).check("Run to the same step: no out-of-memory event is recorded.")?;
     prescribe(&mut finding, a, None);
-    finding
+    Some(finding)
 }
 
 /// Which of several failures a finding is about, and what became of the others; begins with a space.
@@ -231,10 +230,10 @@ fn which(failures: &[&Autopsy], all: &All) -> String {
 }
 
 /// Reports refused requests whose calls continued with less. The program has not failed, even if it logs them or counts `num_ooms`.
-pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn refused_trial(p: &RuleInput<'_>) -> Option<Finding> {
     let events = &p.device.events;
     let trials = events.refused_trials();
-    let Some(&last) = trials.last() else { return Vec::new() };
+    let &last = trials.last()?;
     let largest = trials.iter().map(|&event| events.size[event as usize]).max().unwrap_or(0);
     let got = trials.iter().filter_map(|&event| events.got_instead(event)).map(|event| events.size[event as usize]).max();
     let (requests, were, calls) = match trials.len() as u64 {
@@ -249,16 +248,13 @@ pub(super) fn refused_trial(p: &RuleInput<'_>) -> Vec<Finding> {
     );
     let stack = events.stack[last as usize];
     let place = Place { event: Some(last), stack: stack.is_some().then_some(stack), ..Place::default() };
-    let mut finding = Finding::new("refused_trial", Class::Hygiene, "A larger workspace was tried and refused", largest)
+    Finding::new("refused_trial", Class::Hygiene, "A larger workspace was tried and refused", largest)
         .says(sentence)
         .bytes_of("largest request", largest)
         .shows("requests", count(trials.len() as u64))
         .at(place)
-        .check("With more memory free fewer such requests are refused.");
-    finding.advice = "Nothing has to change. Where memory is short cuDNN may take a slower algorithm; a smaller batch leaves it more room, and \
-                      with torch.backends.cudnn.benchmark = False it tries fewer."
-        .to_owned();
-    vec![finding]
+        .advice("Nothing has to change. Where memory is short cuDNN may take a slower algorithm; a smaller batch leaves it more room, and with torch.backends.cudnn.benchmark = False it tries fewer.")
+        .check("With more memory free fewer such requests are refused.")
 }
 
 /// Beginning of the advice on a pass that may need no graph.

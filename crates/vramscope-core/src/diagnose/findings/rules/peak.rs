@@ -17,22 +17,22 @@ use crate::tables::{BlockAt, LifetimeId, NO_EVENT};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, capital, count, counted};
 
 /// Reports short-lived blocks of one size at the peak: a single one, or several at once that are each made from the previous one.
-pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn spike(p: &RuleInput<'_>) -> Option<Finding> {
     const CHUNKS: u64 = 4;
     let n = p.device.events.len() as u32;
     let typical = if p.steps.is_empty() { n } else { n / p.steps.len() as u32 };
     let life = |id: LifetimeId| p.tables.lifetimes.get(p.device, id).filter(|l| l.born != NO_EVENT && l.gone != NO_EVENT);
     let is_short = |id: LifetimeId| life(id).is_some_and(|l| (l.gone - l.born) * 10 <= typical);
     let (live, _) = held(p, |_| true);
-    let Some(largest) = live.first().filter(|b| is_short(b.lifetime)) else { return Vec::new() };
+    let largest = live.first().filter(|b| is_short(b.lifetime))?;
     let peak = peak(p);
     if let Some(finding) = search(p, largest) {
-        return vec![finding];
+        return Some(finding);
     }
     let blocks: Vec<&BlockAt> = live.iter().copied().filter(|b| b.size == largest.size && is_short(b.lifetime)).collect();
     let bytes = largest.size * blocks.len() as u64;
     if largest.size < 256 * MEBIBYTE || (largest.size * 3 < peak && bytes * 2 < peak) {
-        return Vec::new();
+        return None;
     }
     let line = |id: LifetimeId| p.stack_of(id).and_then(|stack| line_of(&p.recording.stacks, stack));
     let made_by: FxHashSet<FrameId> = blocks.iter().filter_map(|b| line(b.lifetime)).collect();
@@ -41,7 +41,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
     let in_chunks = saving(p, |id, size| if is_its(id) && is_short(id) { size / CHUNKS } else { size });
     // Report several blocks, each a small share of the peak, only if smaller ones would lower it.
     if largest.size * 3 < peak && in_chunks.bytes() * 10 < peak {
-        return Vec::new();
+        return None;
     }
     // A block that is freed right after it is made, without a line of the program, most likely belongs to a library.
     let is_like_one = |id: LifetimeId| line(id).is_none() && life(id).is_some_and(|l| l.gone - l.born <= 2);
@@ -83,14 +83,14 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
         .at(place(p, &blocks));
     // Only the program's own tensors can be split.
     if is_workspace {
-        return vec![finding
+        return finding
             .advice("cuDNN or cuBLAS takes it for one operation and gives it back. A smaller batch or tile needs less; with torch.backends.cudnn.benchmark = True other algorithms may be chosen.")
-            .check("The workspace is smaller, or gone.")];
+            .check("The workspace is smaller, or gone.");
     }
     if p.flags_of(largest.lifetime) & JOINS != 0 || is_grown(p)(largest.lifetime) {
-        return vec![finding
+        return finding
             .advice("It joins tensors into one, and they and the result are there at once. Make the result first and write each part into it, or move each part to the CPU when it is made.")
-            .check("The parts are not held beside the result.")];
+            .check("The parts are not held beside the result.");
     }
     let check = match in_chunks.is_nothing() {
         true => "The block is smaller.".to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn spike(p: &RuleInput<'_>) -> Vec<Finding> {
             "Compute in chunks. Where the operation is elementwise, let it work in place (relu_, mul_, out=): the next then needs no block of its own."
         }
     };
-    vec![finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)]
+    finding.saves(&format!("In {CHUNKS} chunks"), in_chunks).advice(advice).check(&check)
 }
 
 /// Reports scratch memory with which cuDNN tries algorithms, if the peak is lower without these trials.
@@ -131,31 +131,29 @@ fn search(p: &RuleInput<'_>, largest: &BlockAt) -> Option<Finding> {
         .at(place(p, &[largest]))
         .remedy("torch.backends.cudnn.benchmark = False");
     let check = format!("{}.", without.falls());
-    Some(finding.saves("Without the trials", without).advice(advice).check(&check))
+    finding.saves("Without the trials", without).advice(advice).check(check)
 }
 
 /// Reports the decoder of an image model that processes the whole image at once.
-pub(super) fn image_decoder(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn image_decoder(p: &RuleInput<'_>) -> Option<Finding> {
     let (blocks, bytes) = held(p, |b| p.flags_of(b.lifetime) & VAE != 0);
     if blocks.first().is_none_or(|b| b.size < GIBIBYTE) {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("image_decoder", Class::Peak, "Decoding the image makes the peak", bytes)
-            .says(format!(
-                "{} of the {} at the peak are held by the decoder that turns latents into the image, the largest block {}.",
-                Bytes(bytes),
-                Bytes(peak(p)),
-                Bytes(blocks[0].size)
-            ))
-            .bytes_of("held by the decoder", bytes)
-            .bytes_of("largest block", blocks[0].size)
-            .bytes_of("peak", peak(p))
-            .at(place(p, &blocks))
-            .remedy("pipe.enable_vae_tiling()")
-            .advice("Decode in tiles, and one image at a time: enable_vae_slicing(). In ComfyUI use VAE Decode (Tiled).")
-            .check("The peak falls to that of the denoising steps."),
-    ]
+    Finding::new("image_decoder", Class::Peak, "Decoding the image makes the peak", bytes)
+        .says(format!(
+            "{} of the {} at the peak are held by the decoder that turns latents into the image, the largest block {}.",
+            Bytes(bytes),
+            Bytes(peak(p)),
+            Bytes(blocks[0].size)
+        ))
+        .bytes_of("held by the decoder", bytes)
+        .bytes_of("largest block", blocks[0].size)
+        .bytes_of("peak", peak(p))
+        .at(place(p, &blocks))
+        .remedy("pipe.enable_vae_tiling()")
+        .advice("Decode in tiles, and one image at a time: enable_vae_slicing(). In ComfyUI use VAE Decode (Tiled).")
+        .check("The peak falls to that of the denoising steps.")
 }
 
 /// A loss makes its other blocks within this many events of its first.
@@ -185,7 +183,7 @@ fn summed_losses(p: &RuleInput<'_>, blocks: &[&BlockAt]) -> Option<(StackId, u64
 /// The peak if a backward pass followed each loss that this line computes, so that each graph is freed before the next is made.
 fn backward_each(p: &RuleInput<'_>, loss: StackId) -> Saving {
     let lifetimes = &p.tables.lifetimes;
-    let ids = || (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId);
+    let ids = || lifetimes.recorded_ids();
     let losses: Vec<u32> = ids().filter(|&id| p.stack_of(id) == Some(loss)).map(|id| lifetimes.born(id)).collect();
     let is_kept = |id: LifetimeId| p.roles.of(id) == Role::Activations;
     let kept: Vec<u32> = ids().filter(|&id| is_kept(id)).map(|id| lifetimes.born(id)).collect();
@@ -206,13 +204,13 @@ fn backward_each(p: &RuleInput<'_>, loss: StackId) -> Saving {
 
 /// Reports activations kept for the backward pass: at least a third of the peak, if checkpointing would lower the peak by a fifth;
 /// at least half, if memory is short; or at least 60 % (75 % without stacks), if the saving is unknown.
-pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn activations(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let (blocks, bytes) = of_role(p, Role::Activations);
     let peak = peak(p);
     // An unused graph has its own rule: it should not be made at all, instead of being checkpointed.
     if bytes.saturating_mul(3) < peak || bytes < LEAST || keeps_unused_graph(p) {
-        return Vec::new();
+        return None;
     }
     let is_half = bytes.saturating_mul(2) >= peak;
     // Operators that a trace names without Python lines are not layers.
@@ -231,8 +229,8 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         Some((saving, format!("With the {} called at {line} checkpointed", counted(times as u64, "layer", "layers"))))
     });
     // Layers that are already checkpointed keep only their inputs.
-    let again = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.is_recomputed(id));
-    let is_checkpointed = again.map(|id| lifetimes.requested(p.device, id)).sum::<u64>() >= bytes;
+    let again = lifetimes.ids().filter(|&id| p.roles.is_recomputed(id));
+    let is_checkpointed = again.map(|id| p.requested(id)).sum::<u64>() >= bytes;
     // A trace's stacks number every module, so its layers do not look alike.
     let is_trace = p.recording.source.format == Format::KinetoTrace;
     let by_layers = || Layers::of(p, &blocks).filter(|_| !is_trace && !is_checkpointed).as_ref().map(of_layers);
@@ -250,7 +248,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
     let of_lines: u64 = blocks.iter().filter(|b| p.stack_of(b.lifetime).is_some()).map(|b| b.size).sum();
     // A guess without a figure helps only after a failure.
     if saving.is_none() && p.ooms.is_empty() && !probably(p, &blocks).is_empty() {
-        return Vec::new();
+        return None;
     }
     // If layers differ or no stacks were recorded, it is unknown what would stay; a large share is still worth mentioning.
     let is_most = match has_lines {
@@ -261,7 +259,7 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
         if is_most { (change.filter(|c| !c.0.is_nothing()), saving.filter(|s| !s.is_nothing())) } else { (change, saving) };
     let is_much = is_most || saving.is_some_and(|saving| saving.bytes().saturating_mul(5) >= peak);
     if !is_much && !(is_half && p.is_short()) {
-        return Vec::new();
+        return None;
     }
     let origin = match () {
         () if from.is_empty() => "; their call stacks were not recorded".to_owned(),
@@ -309,19 +307,17 @@ pub(super) fn activations(p: &RuleInput<'_>) -> Vec<Finding> {
             false => "Use a smaller micro-batch with accumulation, or smaller inputs.",
         }),
     };
-    vec![
-        finding
-            .bytes_of("activations", bytes)
-            .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))
-            .bytes_of("peak", peak)
-            .at(place(p, &blocks))
-            .check(&check),
-    ]
+    finding
+        .bytes_of("activations", bytes)
+        .shows("of the peak", format!("{:.0} %", bytes as f64 / peak.max(1) as f64 * 100.0))
+        .bytes_of("peak", peak)
+        .at(place(p, &blocks))
+        .check(&check)
 }
 
 /// Reports that activations and temporaries are most of the peak of a training program. `diagnose` drops the finding if another
 /// rule explains the peak, which is more informative.
-pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn batch(p: &RuleInput<'_>) -> Option<Finding> {
     let mut parts = [Role::Activations, Role::Temporaries].map(|role| (role, of_role(p, role))).to_vec();
     let bytes = parts.iter().map(|(_, (_, bytes))| bytes).sum::<u64>();
     let peak = peak(p);
@@ -331,7 +327,7 @@ pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
         None => p.steps.source.is_optimizer() && parts[0].1.1.saturating_mul(2) >= bytes,
     };
     if bytes < LEAST || bytes.saturating_mul(5) < peak.saturating_mul(3) || !is_in_pass {
-        return Vec::new();
+        return None;
     }
     parts.retain(|(_, (_, part))| part.saturating_mul(20) >= bytes);
     parts.sort_by_key(|(_, (_, part))| std::cmp::Reverse(*part));
@@ -346,13 +342,11 @@ pub(super) fn batch(p: &RuleInput<'_>) -> Vec<Finding> {
         from if from.is_empty() => "their call stacks were not recorded".to_owned(),
         from => format!("those with a call stack are mostly from {from}"),
     };
-    vec![
-        Finding::new(super::BATCH, Class::Peak, &format!("{} make the peak", capital(&names.join(" and "))), bytes)
-            .says(format!("Of the {} at the peak {}; {from}.", Bytes(peak), told.join(" and ")))
-            .bytes_of("activations and temporaries", bytes)
-            .bytes_of("peak", peak)
-            .at(place(p, &held))
-            .advice("They grow with the batch: use a smaller micro-batch with accumulation, or smaller inputs.")
-            .check("The peak falls with the batch."),
-    ]
+    Finding::new(super::BATCH, Class::Peak, &format!("{} make the peak", capital(&names.join(" and "))), bytes)
+        .says(format!("Of the {} at the peak {}; {from}.", Bytes(peak), told.join(" and ")))
+        .bytes_of("activations and temporaries", bytes)
+        .bytes_of("peak", peak)
+        .at(place(p, &held))
+        .advice("They grow with the batch: use a smaller micro-batch with accumulation, or smaller inputs.")
+        .check("The peak falls with the batch.")
 }

@@ -22,7 +22,7 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
     let lifetimes = &p.tables.lifetimes;
     type Made = FxHashMap<(StackId, u64), u64>;
     let mut by_step: BTreeMap<usize, (u32, Made)> = BTreeMap::new();
-    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId) {
+    for id in lifetimes.recorded_ids() {
         let (Some(key), Some(step)) = (key(id), p.steps.of(lifetimes.born(id))) else { continue };
         let (begins, made) = by_step.entry(step).or_insert_with(|| (lifetimes.born(id), Made::default()));
         *begins = lifetimes.born(id).min(*begins);
@@ -50,7 +50,7 @@ fn made_again(p: &RuleInput<'_>, key: impl Fn(LifetimeId) -> Option<(StackId, u6
 /// over widths, other ones. Empty if a backward pass also goes through the earlier ones, because they are parts of a growing model.
 fn models(p: &RuleInput<'_>) -> Vec<u32> {
     let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let size = |id: LifetimeId| p.requested(id);
     let line = |id: LifetimeId| p.stack_of(id).filter(|_| p.roles.of(id) == Role::Weights);
     let mut begins = made_again(p, |id| Some((line(id)?, size(id))));
     if begins.is_empty() {
@@ -58,7 +58,7 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
     }
     // For each model, numbered from 1: the bytes of its weights, and by step the bytes of gradients made while it is the newest.
     let (mut weights, mut gradients) = (vec![0u64; begins.len() + 1], BTreeMap::<(usize, usize), u64>::new());
-    for id in (lifetimes.initial_count() as u32..lifetimes.len() as u32).map(LifetimeId).filter(|_| !begins.is_empty()) {
+    for id in lifetimes.recorded_ids().filter(|_| !begins.is_empty()) {
         let born = lifetimes.born(id);
         let model = begins.partition_point(|&begin| begin <= born);
         let bytes = match p.roles.of(id) {
@@ -78,20 +78,20 @@ fn models(p: &RuleInput<'_>) -> Vec<u32> {
 
 /// The events at which the program makes a new optimizer's state for the same weights. LBFGS makes two tensors per iteration.
 fn optimizers(p: &RuleInput<'_>) -> Vec<u32> {
-    let states = (0..p.tables.lifetimes.len() as u32).map(LifetimeId).filter(|&id| p.roles.of(id) == Role::OptimizerState);
+    let states = p.tables.lifetimes.ids().filter(|&id| p.roles.of(id) == Role::OptimizerState);
     if optimizer(p, states) == Some("LBFGS") {
         return Vec::new();
     }
     made_again(p, |id| {
         let is_state = p.roles.of(id) == Role::OptimizerState;
-        is_state.then(|| (StackId::NONE, p.tables.lifetimes.requested(p.device, id)))
+        is_state.then(|| (StackId::NONE, p.requested(id)))
     })
 }
 
 /// True for optimizer state of a size of which the peak has more than two blocks per weight, so that some are unused. Layers that
 /// are unfrozen one after the other get their state late, with two blocks per weight.
 fn is_spare_state(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
-    let size = |id: LifetimeId| p.tables.lifetimes.requested(p.device, id);
+    let size = |id: LifetimeId| p.requested(id);
     let number = |role: Role| {
         let mut number: FxHashMap<u64, u64> = FxHashMap::default();
         held(p, |b| p.roles.of(b.lifetime) == role).0.iter().for_each(|b| *number.entry(size(b.lifetime)).or_default() += 1);
@@ -117,7 +117,7 @@ pub(super) fn is_left_over(p: &RuleInput<'_>) -> impl Fn(LifetimeId) -> bool {
     }
 }
 
-/// The finding about memory held needlessly at the peak; `after` is the peak without it. Empty if the peak stays. `says` is its
+/// The finding about memory held needlessly at the peak; `after` is the peak without it. `None` if the peak stays. `says` is its
 /// first sentence, `change` what to do, `remedy` a line that does it.
 fn needless(
     p: &RuleInput<'_>,
@@ -126,28 +126,26 @@ fn needless(
     after: u64,
     (says, change): (String, &str),
     (remedy, advice): (&str, &str),
-) -> Vec<Finding> {
+) -> Option<Finding> {
     let saving = Saving { before: peak(p), after };
     if saving.is_nothing() {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new(rule, Class::Peak, title, bytes)
-            .says(says)
-            .saves(change, saving)
-            .bytes_of("held without need", bytes)
-            .bytes_of("peak", saving.before)
-            .at(place(p, blocks))
-            .remedy(remedy)
-            .advice(advice)
-            .check(&format!("{}.", saving.falls())),
-    ]
+    Finding::new(rule, Class::Peak, title, bytes)
+        .says(says)
+        .saves(change, saving)
+        .bytes_of("held without need", bytes)
+        .bytes_of("peak", saving.before)
+        .at(place(p, blocks))
+        .remedy(remedy)
+        .advice(advice)
+        .check(format!("{}.", saving.falls()))
 }
 
 /// Reports weights, gradients and optimizer state of models made before the one that is trained at the peak.
-pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn earlier_model(p: &RuleInput<'_>) -> Option<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
-        return Vec::new();
+        return None;
     }
     let begins = models(p);
     let lifetimes = &p.tables.lifetimes;
@@ -159,7 +157,7 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let next = |id: LifetimeId| begins.get(model_of(id)?).copied();
     let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
-    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
+    let (blocks, bytes) = much(p, |b| is_earlier(b.lifetime))?;
     let weights: Vec<_> = blocks.iter().copied().filter(|b| p.roles.of(b.lifetime) == Role::Weights).collect();
     let of_model = [Role::Weights, Role::Gradients, Role::OptimizerState].into_iter();
     let kinds: Vec<&str> =
@@ -167,7 +165,7 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
     let held = weights.iter().filter_map(|b| model_of(b.lifetime)).collect::<FxHashSet<_>>().len();
     let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
     if held == 0 {
-        return Vec::new();
+        return None;
     }
     let says = format!(
         "The lines at {} made a model {}, with training in between. {held} of the earlier ones {} still held at the peak: {} of {}.",
@@ -187,19 +185,19 @@ pub(super) fn earlier_model(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reports the state of a replaced optimizer that a scheduler or a list still holds.
-pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Option<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() || !models(p).is_empty() {
-        return Vec::new();
+        return None;
     }
     let lifetimes = &p.tables.lifetimes;
     let is_state = |id: LifetimeId| p.roles.of(id) == Role::OptimizerState;
     let begins = optimizers(p);
     let (Some(&first), Some(&last)) = (begins.first(), begins.iter().rfind(|&&begin| begin <= p.peak_event)) else {
-        return Vec::new();
+        return None;
     };
     let is_earlier = |id: LifetimeId| is_state(id) && (first..last).contains(&lifetimes.born(id));
     let is_spare = is_spare_state(p);
-    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime) && is_spare(b.lifetime)) else { return Vec::new() };
+    let (blocks, bytes) = much(p, |b| is_earlier(b.lifetime) && is_spare(b.lifetime))?;
     let gone = |id: LifetimeId| if is_earlier(id) { lifetimes.gone(id).min(last) } else { lifetimes.gone(id) };
     let says = format!(
         "Optimizer state for the same weights was made {}, with training in between. {} of what is held at the peak is from before the last time.",
@@ -216,14 +214,14 @@ pub(super) fn earlier_optimizer(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reports a checkpoint loaded to the GPU, besides the weights and states that it was copied into.
-pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Option<Finding> {
     let (lifetimes, stacks) = (&p.tables.lifetimes, &p.recording.stacks);
     let made_in = |id: LifetimeId, files: &[&str]| {
         let is_in = |f: &FrameId| stacks.frame(*f).is_some_and(|f| files.iter().any(|file| stacks.text(f.file).ends_with(file)));
         p.stack_of(id).is_some_and(|stack| stacks.frames(stack).iter().any(is_in))
     };
     let is_loaded = |id: LifetimeId| made_in(id, &["torch/serialization.py", "safetensors/torch.py"]);
-    let Some((mut blocks, all)) = much(p, |b| is_loaded(b.lifetime)) else { return Vec::new() };
+    let (mut blocks, all) = much(p, |b| is_loaded(b.lifetime))?;
     blocks.sort_by_key(|b| b.lifetime);
     // A model loaded as a whole is not a copy; what the program copies from it is a second model.
     let is_own = |id: LifetimeId| {
@@ -232,10 +230,10 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let mut own: FxHashMap<u64, u64> = FxHashMap::default();
     for b in held(p, |b| is_own(b.lifetime)).0 {
-        *own.entry(lifetimes.requested(p.device, b.lifetime)).or_default() += 1;
+        *own.entry(p.requested(b.lifetime)).or_default() += 1;
     }
     let mut is_copied = |b: &&BlockAt| {
-        let left = own.get_mut(&lifetimes.requested(p.device, b.lifetime)).filter(|left| **left > 0);
+        let left = own.get_mut(&p.requested(b.lifetime)).filter(|left| **left > 0);
         left.map(|left| *left -= 1).is_some()
     };
     let copied: FxHashSet<LifetimeId> = blocks.iter().copied().filter(&mut is_copied).map(|b| b.lifetime).collect();
@@ -245,13 +243,13 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
     let is_about = |times: u64| rest.abs_diff(bytes.saturating_mul(times)) <= bytes / 10;
     let is_rest_states = bytes >= LEAST && bytes.saturating_mul(20) >= peak(p) && (is_about(1) || is_about(2));
     if !is_rest_states && bytes.saturating_mul(5) < all.saturating_mul(4) {
-        return Vec::new();
+        return None;
     }
     let is_needless = |id: LifetimeId| is_loaded(id) && (!is_rest_states || copied.contains(&id));
     blocks.retain(|b| is_needless(b.lifetime));
     let bytes = if is_rest_states { bytes } else { all };
     let loaded = blocks.iter().map(|b| lifetimes.born(b.lifetime)).filter(|&born| born != NO_EVENT).max();
-    let passes = p.roles.anatomy.phases.runs.iter().filter(|run| matches!(run.phase, Phase::Forward | Phase::Evaluation));
+    let passes = p.runs().iter().filter(|run| matches!(run.phase, Phase::Forward | Phase::Evaluation));
     let pass = passes.map(|run| run.events.0).find(|&begin| loaded.is_some_and(|loaded| begin > loaded));
     let says = format!(
         "{} of the {} at the peak was loaded from a file, as large as weights and states that the program has beside it",
@@ -274,9 +272,9 @@ pub(super) fn loaded_copy(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reports copies of a model, or of its state, that one line made in several steps, such as the best weights. The last is in use.
-pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn kept_copies(p: &RuleInput<'_>) -> Option<Finding> {
     if p.steps.len() < 2 || p.steps.is_inferred() {
-        return Vec::new();
+        return None;
     }
     let lifetimes = &p.tables.lifetimes;
     let is_weight = |id: LifetimeId| p.roles.of(id) == Role::Weights;
@@ -309,7 +307,7 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
         made.get(made.partition_point(|&first| first <= lifetimes.born(id))).copied()
     };
     let is_earlier = |id: LifetimeId| next(id).is_some_and(|next| next <= p.peak_event);
-    let Some((blocks, bytes)) = much(p, |b| is_earlier(b.lifetime)) else { return Vec::new() };
+    let (blocks, bytes) = much(p, |b| is_earlier(b.lifetime))?;
     let gone = |id: LifetimeId| next(id).map_or(lifetimes.gone(id), |next| lifetimes.gone(id).min(next));
     let number = copies.values().map(Vec::len).max().unwrap_or(0) as u64;
     let says = format!(
@@ -328,11 +326,11 @@ pub(super) fn kept_copies(p: &RuleInput<'_>) -> Vec<Finding> {
 }
 
 /// Reports batches that were moved to the GPU long before their step.
-pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Option<Finding> {
     /// Fewer batches may be a loader's prefetching.
     const FEWEST: usize = 8;
     if p.steps.len() < 2 || p.steps.is_inferred() || !p.trains() {
-        return Vec::new();
+        return None;
     }
     let mut of_line: FxHashMap<(StackId, u64), Vec<LifetimeId>> = FxHashMap::default();
     for b in held(p, |b| p.roles.of(b.lifetime) == Role::Inputs).0 {
@@ -344,11 +342,10 @@ pub(super) fn waiting_batches(p: &RuleInput<'_>) -> Vec<Finding> {
     // One batch of each line is that of the current step.
     let own = of_line.keys().fold(0u64, |sum, &(_, size)| sum.saturating_add(size));
     let waiting: FxHashSet<LifetimeId> = of_line.values().flat_map(|batches| batches.iter().skip(1)).copied().collect();
-    let Some((blocks, bytes)) = much(p, |b| waiting.contains(&b.lifetime)) else { return Vec::new() };
+    let (blocks, bytes) = much(p, |b| waiting.contains(&b.lifetime))?;
     // If new batches replace the used ones, as many wait in every step.
     let is_one = |id: LifetimeId, size: u64| p.stack_of(id).is_some_and(|stack| of_line.contains_key(&(stack, size)));
-    let after =
-        peak_after(p.device, p.tables, |id, size| if is_one(id, p.tables.lifetimes.requested(p.device, id)) { 0 } else { size });
+    let after = peak_after(p.device, p.tables, |id, size| if is_one(id, p.requested(id)) { 0 } else { size });
     let after = after.saturating_add(own);
     let says = format!(
         "{} of the {} at the peak {} {}batches that wait for their step, made at {}.",

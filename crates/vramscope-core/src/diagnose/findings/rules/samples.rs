@@ -11,53 +11,49 @@ fn outside(s: &Sample) -> Option<u64> {
 }
 
 /// Reports memory that is cached for long and unused.
-pub(super) fn idle(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn idle(p: &RuleInput<'_>) -> Option<Finding> {
     let cached = |s: &Sample| Some(s.reserved?.saturating_sub(s.active.or(s.allocated)?));
     let is_idle = |s: &Sample| cached(s).is_some_and(|k| k > GIBIBYTE && k * 2 > s.reserved.unwrap_or(u64::MAX));
-    let Some(run) = lasts(p, is_idle).filter(|r| r.seconds >= 30.0 && r.is_last) else { return Vec::new() };
+    let run = lasts(p, is_idle).filter(|r| r.seconds >= 30.0 && r.is_last)?;
     let bytes = cached(&run.sample).unwrap_or(0);
-    vec![
-        Finding::new("idle_cache_live", Class::Structure, "Reserved and not used", bytes)
-            .says(format!(
-                "For {:.0} s more than half of the {} that PyTorch reserves has been free. {} counts it, memory_allocated does not; nothing is leaked.",
-                run.seconds,
-                Bytes(run.sample.reserved.unwrap_or(0)),
-                p.words.tool
-            ))
-            .bytes_of("free inside", bytes)
-            .bytes_of("reserved", run.sample.reserved.unwrap_or(0))
-            .remedy(&p.words.say("torch.cuda.empty_cache()"))
-            .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
-            .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
-    ]
+    Finding::new("idle_cache_live", Class::Structure, "Reserved and not used", bytes)
+        .says(format!(
+            "For {:.0} s more than half of the {} that PyTorch reserves has been free. {} counts it, memory_allocated does not; nothing is leaked.",
+            run.seconds,
+            Bytes(run.sample.reserved.unwrap_or(0)),
+            p.words.tool
+        ))
+        .bytes_of("free inside", bytes)
+        .bytes_of("reserved", run.sample.reserved.unwrap_or(0))
+        .remedy(p.words.say("torch.cuda.empty_cache()"))
+        .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
+        .check(p.words.say("Memory in nvidia-smi falls by the segments that are wholly free."))
 }
 
 /// Reports memory outside PyTorch that grows while PyTorch's does not.
-pub(super) fn outside_growth(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(g) = trend(p, outside) else { return Vec::new() };
-    let Some(r) = trend(p, |s| s.reserved) else { return Vec::new() };
+pub(super) fn outside_growth(p: &RuleInput<'_>) -> Option<Finding> {
+    let g = trend(p, outside)?;
+    let r = trend(p, |s| s.reserved)?;
     let is_steady = g.last_half * 10 >= g.grown * 3;
     if g.seconds < 60.0 || g.grown < 256 * MEBIBYTE || g.confidence < 0.8 || !is_steady || r.grown * 4 > g.grown {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("outside_growth", Class::Leak, "Memory outside PyTorch grows", g.grown)
-            .says(format!(
-                "In {:.0} s the process took {} that PyTorch's allocator knows nothing of, while what PyTorch reserves changed by {}.",
-                g.seconds,
-                Bytes(g.grown),
-                Bytes(r.grown)
-            ))
-            .red("grown outside PyTorch", g.grown)
-            .bytes_of("grown inside", r.grown)
-            .shows("fit of a line", format!("{:.3}", g.confidence))
-            .advice(&p.words.say("Look for extensions that call cudaMalloc, library handles made by every thread, captured graphs and NCCL communicators that are never destroyed."))
-            .check("What the process holds less what PyTorch reserves stays the same."),
-    ]
+    Finding::new("outside_growth", Class::Leak, "Memory outside PyTorch grows", g.grown)
+        .says(format!(
+            "In {:.0} s the process took {} that PyTorch's allocator knows nothing of, while what PyTorch reserves changed by {}.",
+            g.seconds,
+            Bytes(g.grown),
+            Bytes(r.grown)
+        ))
+        .red("grown outside PyTorch", g.grown)
+        .bytes_of("grown inside", r.grown)
+        .shows("fit of a line", format!("{:.3}", g.confidence))
+        .advice(p.words.say("Look for extensions that call cudaMalloc, library handles made by every thread, captured graphs and NCCL communicators that are never destroyed."))
+        .check("What the process holds less what PyTorch reserves stays the same.")
 }
 
 /// Reports a jump of memory outside PyTorch: communicators, graphs, raw allocations.
-pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn outside_jump(p: &RuleInput<'_>) -> Option<Finding> {
     const WITHIN_US: i64 = 2_000_000;
     let read: Vec<(&Sample, u64)> = p
         .device
@@ -89,7 +85,7 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
             }
         }
     }
-    let Some((jump, early, late, before)) = best else { return Vec::new() };
+    let (jump, early, late, before) = best?;
     // Name a communicator only if the recording shows collectives.
     let stacks = &p.recording.stacks;
     let is_of_collectives =
@@ -102,116 +98,102 @@ pub(super) fn outside_jump(p: &RuleInput<'_>) -> Vec<Finding> {
     let finding = Finding::new("outside_jump", Class::Structure, "A jump outside PyTorch", jump);
     let finding = match has_collectives {
         true => finding
-            .remedy(&p.words.say("NCCL_BUFFSIZE=1048576"))
-            .advice(&p.words.say("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0.")),
-        false => finding.advice(&p.words.say("Run the first step under a debugger or with prints to see which call takes it. CUDA_MODULE_LOADING=LAZY, the default since CUDA 12, loads only kernels that run.")),
+            .remedy(p.words.say("NCCL_BUFFSIZE=1048576"))
+            .advice(p.words.say("If it came with init_process_group or the first collective: fewer process groups, fewer channels (NCCL_MAX_CTAS). With captured graphs NCCL_CUMEM_ENABLE=0.")),
+        false => finding.advice(p.words.say("Run the first step under a debugger or with prints to see which call takes it. CUDA_MODULE_LOADING=LAZY, the default since CUDA 12, loads only kernels that run.")),
     };
-    vec![
-        finding
-            .says(format!(
-                "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: {source} calls {} itself.",
-                (late.time_us - early.time_us) as f64 / 1e6,
-                Bytes(jump),
-                Bytes(before),
-                p.words.malloc
-            ))
-            .red("taken at once", jump)
-            .bytes_of("outside before", before)
-            .check("The jump is smaller."),
-    ]
+    finding
+        .says(format!(
+            "Within {:.1} s the process took {} outside PyTorch's allocator, on top of {}: {source} calls {} itself.",
+            (late.time_us - early.time_us) as f64 / 1e6,
+            Bytes(jump),
+            Bytes(before),
+            p.words.malloc
+        ))
+        .red("taken at once", jump)
+        .bytes_of("outside before", before)
+        .check("The jump is smaller.")
 }
 
 /// Reports memory that belongs to no listed process.
-pub(super) fn unattributed(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn unattributed(p: &RuleInput<'_>) -> Option<Finding> {
     let nobody = |s: &Sample| {
         // Without a list of processes, there is nothing to compare with.
         let listed = s.process?.saturating_add(s.others.unwrap_or(0));
         Some(s.used?.saturating_sub(s.driver.unwrap_or(0)).saturating_sub(listed))
     };
-    let Some(run) = lasts(p, |s| nobody(s).is_some_and(|u| u > 300 * MEBIBYTE)).filter(|r| r.seconds > 10.0) else {
-        return Vec::new();
-    };
+    let run = lasts(p, |s| nobody(s).is_some_and(|u| u > 300 * MEBIBYTE)).filter(|r| r.seconds > 10.0)?;
     let bytes = nobody(&run.sample).unwrap_or(0);
-    vec![
-        Finding::new("unattributed", Class::Structure, "Memory that no process owns", bytes)
-            .says(format!(
-                "{} are used on the device and belong to no listed process, for {:.0} s: a process that died and was not cleaned up, one in another container, or managed memory.",
-                Bytes(bytes),
-                run.seconds
-            ))
-            .bytes_of("used by nobody listed", bytes)
-            .bytes_of("used in all", run.sample.used.unwrap_or(0))
-            .remedy(p.words.holders)
-            .advice(&p.words.say("End the processes it names; children of a killed launcher often stay. nvidia-smi --gpu-reset is the last resort."))
-            .check("The sum over processes is what is used."),
-    ]
+    Finding::new("unattributed", Class::Structure, "Memory that no process owns", bytes)
+        .says(format!(
+            "{} are used on the device and belong to no listed process, for {:.0} s: a process that died and was not cleaned up, one in another container, or managed memory.",
+            Bytes(bytes),
+            run.seconds
+        ))
+        .bytes_of("used by nobody listed", bytes)
+        .bytes_of("used in all", run.sample.used.unwrap_or(0))
+        .remedy(p.words.holders)
+        .advice(p.words.say("End the processes it names; children of a killed launcher often stay. nvidia-smi --gpu-reset is the last resort."))
+        .check("The sum over processes is what is used.")
 }
 
 /// Reports other processes that hold a share of the device.
-pub(super) fn other_processes(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
-    let Some(run) = lasts(p, |s| s.others.is_some_and(|o| o.saturating_mul(10) >= total)).filter(|r| r.seconds >= 5.0) else {
-        return Vec::new();
-    };
+pub(super) fn other_processes(p: &RuleInput<'_>) -> Option<Finding> {
+    let total = p.device.capacity.filter(|&t| t > 0)?;
+    let run = lasts(p, |s| s.others.is_some_and(|o| o.saturating_mul(10) >= total)).filter(|r| r.seconds >= 5.0)?;
     let bytes = run.sample.others.unwrap_or(0);
-    vec![
-        Finding::new("other_processes", Class::Structure, "Others hold part of the device", bytes)
-            .says(format!(
-                "Other processes hold {} of the device's {}, {:.0} %, for {:.0} s.",
-                Bytes(bytes),
-                Bytes(total),
-                bytes as f64 / total as f64 * 100.0,
-                run.seconds
-            ))
-            .bytes_of("other processes", bytes)
-            .bytes_of("the device", total)
-            .remedy(p.words.list)
-            .advice("Stop them, or ask for less: servers take a share of the whole device (--gpu-memory-utilization), not of what is free.")
-            .check("What others hold falls."),
-    ]
+    Finding::new("other_processes", Class::Structure, "Others hold part of the device", bytes)
+        .says(format!(
+            "Other processes hold {} of the device's {}, {:.0} %, for {:.0} s.",
+            Bytes(bytes),
+            Bytes(total),
+            bytes as f64 / total as f64 * 100.0,
+            run.seconds
+        ))
+        .bytes_of("other processes", bytes)
+        .bytes_of("the device", total)
+        .remedy(p.words.list)
+        .advice("Stop them, or ask for less: servers take a share of the whole device (--gpu-memory-utilization), not of what is free.")
+        .check("What others hold falls.")
 }
 
 /// Reports a device that is nearly full.
-pub(super) fn nearly_full(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
+pub(super) fn nearly_full(p: &RuleInput<'_>) -> Option<Finding> {
+    let total = p.device.capacity.filter(|&t| t > 0)?;
     let is_full = |s: &Sample| s.used.is_some_and(|u| u as f64 >= 0.97 * total as f64);
-    let Some(run) = lasts(p, is_full).filter(|r| r.seconds > 5.0) else { return Vec::new() };
+    let run = lasts(p, is_full).filter(|r| r.seconds > 5.0)?;
     let used = run.sample.used.unwrap_or(0);
-    vec![
-        Finding::new("nearly_full", Class::Structure, "The device is full to the brim", used)
-            .says(format!(
-                "For {:.0} s {} of {} were used. On Windows the driver then moves memory to the host without a word, and everything is many times slower.",
-                run.seconds,
-                Bytes(used),
-                Bytes(total)
-            ))
-            .bytes_of("used", used)
-            .bytes_of("the device", total)
-            .advice("Leave a tenth free: a smaller batch. On Windows set CUDA - Sysmem Fallback Policy to Prefer No Sysmem Fallback, so that it fails instead of crawling.")
-            .check("At least 3 % stay free."),
-    ]
+    Finding::new("nearly_full", Class::Structure, "The device is full to the brim", used)
+        .says(format!(
+            "For {:.0} s {} of {} were used. On Windows the driver then moves memory to the host without a word, and everything is many times slower.",
+            run.seconds,
+            Bytes(used),
+            Bytes(total)
+        ))
+        .bytes_of("used", used)
+        .bytes_of("the device", total)
+        .advice("Leave a tenth free: a smaller batch. On Windows set CUDA - Sysmem Fallback Policy to Prefer No Sysmem Fallback, so that it fails instead of crawling.")
+        .check("At least 3 % stay free.")
 }
 
 /// Reports a cap on the allocator that the whole process exceeds, because the cap does not include the context.
-pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(limit) = p.device.limit else { return Vec::new() };
+pub(super) fn cap_without_context(p: &RuleInput<'_>) -> Option<Finding> {
+    let limit = p.device.limit?;
     let passes = |s: &Sample| s.reserved.is_some_and(|r| r <= limit) && s.process.is_some_and(|n| n > limit);
-    let Some(run) = lasts(p, passes).filter(|r| r.seconds >= 5.0) else { return Vec::new() };
+    let run = lasts(p, passes).filter(|r| r.seconds >= 5.0)?;
     let (process, reserved) = (run.sample.process.unwrap_or(0), run.sample.reserved.unwrap_or(0));
-    vec![
-        Finding::new("cap_without_context", Class::Hygiene, "The cap leaves the context out", process - limit)
-            .says(format!(
-                "The process may reserve {} and holds {}: the cap covers PyTorch's {} only, not context and libraries.",
-                Bytes(limit),
-                Bytes(process),
-                Bytes(reserved)
-            ))
-            .bytes_of("the cap", limit)
-            .bytes_of("the process", process)
-            .bytes_of("outside PyTorch", process.saturating_sub(reserved))
-            .advice("Take what is outside PyTorch off the fraction: (limit - outside) / total.")
-            .check("The process stays below the limit."),
-    ]
+    Finding::new("cap_without_context", Class::Hygiene, "The cap leaves the context out", process - limit)
+        .says(format!(
+            "The process may reserve {} and holds {}: the cap covers PyTorch's {} only, not context and libraries.",
+            Bytes(limit),
+            Bytes(process),
+            Bytes(reserved)
+        ))
+        .bytes_of("the cap", limit)
+        .bytes_of("the process", process)
+        .bytes_of("outside PyTorch", process.saturating_sub(reserved))
+        .advice("Take what is outside PyTorch off the fraction: (limit - outside) / total.")
+        .check("The process stays below the limit.")
 }
 
 /// The processes on a device at the end, each with its bytes, and PyTorch's reserved bytes in it if known.
@@ -224,7 +206,7 @@ fn processes(device: &DeviceRecording) -> impl Iterator<Item = (&ProcessTrack, u
 }
 
 /// Reports a context on an unused device: of the watched process, or of any that the driver lists on two devices.
-pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn stray_context(p: &RuleInput<'_>) -> Option<Finding> {
     let is_band = |n: u64| (200 * MEBIBYTE..=1200 * MEBIBYTE).contains(&n);
     let others = || p.recording.devices.iter().filter(|d| d.id != p.device.id);
     let is_stray = |s: &Sample| s.reserved.is_none_or(|r| r == 0) && s.process.is_some_and(is_band);
@@ -243,31 +225,29 @@ pub(super) fn stray_context(p: &RuleInput<'_>) -> Vec<Finding> {
     let number = listed.len().max(usize::from(watched.is_some())) as u64;
     let bytes = listed.iter().sum::<u64>().max(watched.and_then(|r| r.sample.process).unwrap_or(0));
     if number == 0 {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("stray_context", Class::Structure, "A context on a GPU that is not used", bytes)
-            .says(format!(
-                "{} on {} and {} no tensor there: they work on another GPU, and something touched this one first.",
-                if number == 1 {
-                    format!("One process holds {}", Bytes(bytes))
-                } else {
-                    format!("{} hold {}", counted(number, "process", "processes"), Bytes(bytes))
-                },
-                p.device.id,
-                if number == 1 { "has" } else { "have" }
-            ))
-            .bytes_of("held here", bytes)
-            .shows("processes", count(number))
-            .remedy(&p.words.say("torch.cuda.set_device(local_rank)"))
-            .advice(&p.words.say("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...)."))
-            .check("They are gone from this GPU."),
-    ]
+    Finding::new("stray_context", Class::Structure, "A context on a GPU that is not used", bytes)
+        .says(format!(
+            "{} on {} and {} no tensor there: they work on another GPU, and something touched this one first.",
+            if number == 1 {
+                format!("One process holds {}", Bytes(bytes))
+            } else {
+                format!("{} hold {}", counted(number, "process", "processes"), Bytes(bytes))
+            },
+            p.device.id,
+            if number == 1 { "has" } else { "have" }
+        ))
+        .bytes_of("held here", bytes)
+        .shows("processes", count(number))
+        .remedy(p.words.say("torch.cuda.set_device(local_rank)"))
+        .advice(p.words.say("Before any other CUDA call and in every thread; or CUDA_VISIBLE_DEVICES for each rank, torch.load(map_location=...), init_process_group(device_id=...)."))
+        .check("They are gone from this GPU.")
 }
 
 /// Reports many processes that hold little more than a context each.
-pub(super) fn many_contexts(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(total) = p.device.capacity.filter(|&t| t > 0) else { return Vec::new() };
+pub(super) fn many_contexts(p: &RuleInput<'_>) -> Option<Finding> {
+    let total = p.device.capacity.filter(|&t| t > 0)?;
     let small: Vec<u64> = processes(p.device)
         .filter(|&(_, used, reserved)| {
             (200 * MEBIBYTE..=1536 * MEBIBYTE).contains(&used) && reserved.is_none_or(|r| r < 64 * MEBIBYTE)
@@ -276,24 +256,22 @@ pub(super) fn many_contexts(p: &RuleInput<'_>) -> Vec<Finding> {
         .collect();
     let bytes: u64 = small.iter().sum();
     if small.len() < 3 || bytes.saturating_mul(10) < total {
-        return Vec::new();
+        return None;
     }
     let number = small.len() as u64;
-    vec![
-        Finding::new("many_contexts", Class::Structure, "Many processes, each with a context", bytes)
-            .says(format!(
-                "{} hold {} of the device's {}, {} each: little more than their {}s.",
-                counted(number, "process", "processes"),
-                Bytes(bytes),
-                Bytes(total),
-                Bytes(bytes / number),
-                p.words.context
-            ))
-            .shows("processes", count(number))
-            .bytes_of("held by them", bytes)
-            .bytes_of("the device", total)
-            .remedy("nvidia-cuda-mps-control -d")
-            .advice("Use no CUDA in DataLoader workers and fewer processes on one GPU; under MPS they share a context.")
-            .check("The sum over processes falls by a context for each that is gone."),
-    ]
+    Finding::new("many_contexts", Class::Structure, "Many processes, each with a context", bytes)
+        .says(format!(
+            "{} hold {} of the device's {}, {} each: little more than their {}s.",
+            counted(number, "process", "processes"),
+            Bytes(bytes),
+            Bytes(total),
+            Bytes(bytes / number),
+            p.words.context
+        ))
+        .shows("processes", count(number))
+        .bytes_of("held by them", bytes)
+        .bytes_of("the device", total)
+        .remedy("nvidia-cuda-mps-control -d")
+        .advice("Use no CUDA in DataLoader workers and fewer processes on one GPU; under MPS they share a context.")
+        .check("The sum over processes falls by a context for each that is gone.")
 }

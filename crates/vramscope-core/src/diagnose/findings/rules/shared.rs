@@ -1,7 +1,7 @@
 //! Helpers for several rules: marks on stacks, stretches and trends of samples.
 
 use crate::diagnose::findings::RuleInput;
-use crate::model::{Sample, StackTable};
+use crate::model::{FrameId, Sample, StackTable};
 
 /// A frame computes a loss over classes.
 pub(super) const LOSS: u16 = 1;
@@ -38,15 +38,10 @@ pub(super) const MULTIPLIES: u16 = 1 << 11;
 pub(super) const OPERAND: u16 = CLONES | MULTIPLIES;
 
 pub(in crate::diagnose::findings) fn marks(stacks: &StackTable) -> Vec<u16> {
-    let of_frame: Vec<u16> = (0..stacks.frame_count())
-        .map(|i| stacks.frame(crate::model::FrameId(i as u32)).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file))))
-        .collect();
-    (0..stacks.len())
-        .map(|i| {
-            let frames = stacks.frames(crate::model::StackId(i as u32));
-            frames.iter().fold(0, |sum, f| sum | of_frame.get(f.0 as usize).copied().unwrap_or(0))
-        })
-        .collect()
+    let of = |f| stacks.frame(f).map_or(0, |f| mark(stacks.text(f.name), stacks.text(f.file)));
+    let of_frame: Vec<u16> = stacks.frame_ids().map(of).collect();
+    let mark_of = |f: &FrameId| of_frame.get(f.0 as usize).copied().unwrap_or(0);
+    stacks.ids().map(|stack| stacks.frames(stack).iter().fold(0, |sum, f| sum | mark_of(f))).collect()
 }
 
 fn mark(name: &str, file: &str) -> u16 {

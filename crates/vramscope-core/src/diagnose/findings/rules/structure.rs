@@ -2,9 +2,8 @@
 
 use super::copies::left_behind;
 use super::kept::ends_with_graph;
-use crate::anatomy::Phase;
 use crate::anatomy::roles::Role;
-use crate::diagnose::findings::{Class, Evidence, Finding, Place, RuleInput};
+use crate::diagnose::findings::{Class, Finding, Place, RuleInput};
 use crate::model::{Action, BlockState, DeviceKind};
 use crate::tables::{LifetimeId, NO_EVENT, Quantity, SegmentAt};
 use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, count, counted};
@@ -21,20 +20,20 @@ fn free_in_private_pools(p: &RuleInput<'_>, event: u32) -> u64 {
 }
 
 /// Reports that reserved memory is far above the most ever in use, because requests keep coming in new sizes.
-pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(found) = NeverUsed::of(p).filter(|f| f.is_by_sizes(p) && left_behind(p).is_none()) else { return Vec::new() };
+pub(super) fn variable_sizes(p: &RuleInput<'_>) -> Option<Finding> {
+    let found = NeverUsed::of(p).filter(|f| f.is_by_sizes(p) && left_behind(p).is_none())?;
     let sizes = &found.sizes;
     let (many, behind) = (counted(sizes.seen.len() as u64, "size", "sizes"), sizes.behind_most_segments());
-    vec![found.finding("variable_sizes", &format!("requests came in {many} over 1 MiB{behind}"))]
+    found.finding("variable_sizes", &format!("requests came in {many} over 1 MiB{behind}"))
 }
 
 /// The same with few sizes: freed memory left gaps that later requests did not fit into.
-pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Vec<Finding> {
-    let Some(found) = NeverUsed::of(p).filter(|f| !f.is_by_sizes(p)) else { return Vec::new() };
-    if found.unused < 2 * GIBIBYTE || !slivers(p).is_empty() {
-        return Vec::new();
+pub(super) fn unfilled_gaps(p: &RuleInput<'_>) -> Option<Finding> {
+    let found = NeverUsed::of(p).filter(|f| !f.is_by_sizes(p))?;
+    if found.unused < 2 * GIBIBYTE || slivers(p).is_some() {
+        return None;
     }
-    vec![found.finding("unfilled_gaps", "the rest is gaps that later requests did not fit into")]
+    found.finding("unfilled_gaps", "the rest is gaps that later requests did not fit into")
 }
 
 /// Reserved memory at its peak, compared with the most ever in use.
@@ -64,7 +63,7 @@ impl NeverUsed {
 
     fn is_by_sizes(&self, p: &RuleInput<'_>) -> bool {
         // Few sizes can cause it too, if each is larger than the last.
-        let is_most = || self.unused >= GIBIBYTE && self.unused * 2 >= self.reserved && slivers(p).is_empty();
+        let is_most = || self.unused >= GIBIBYTE && self.unused * 2 >= self.reserved && slivers(p).is_none();
         self.sizes.vary() || !self.sizes.seen.is_empty() && is_most()
     }
 
@@ -79,7 +78,7 @@ impl NeverUsed {
         format!("At most {reserved} was reserved, and at most {active} of it was ever in use")
     }
 
-    fn finding(&self, rule: &'static str, why: &str) -> Finding {
+    fn finding(&self, rule: &'static str, why: &str) -> Option<Finding> {
         Finding::new(rule, Class::Structure, "Reserved and never used", self.bytes())
             .says(format!("{}: {why}.", self.says()))
             .bytes_of("peak reserved", self.reserved)
@@ -88,7 +87,7 @@ impl NeverUsed {
             .shows("segments after the first third", count(self.sizes.late_segments))
             .shows("segments for a size not seen before", self.sizes.for_new())
             .at(Place { event: Some(self.event), ..Place::default() })
-            .advice(&super::settings::untried(rule))
+            .advice(super::settings::untried(rule))
             .check("Peak reserved comes down to peak active; segment_alloc events stop after warm-up.")
     }
 }
@@ -147,7 +146,7 @@ impl Sizes {
 }
 
 /// Reports segments that are nearly empty except for small long-lived blocks.
-pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn slivers(p: &RuleInput<'_>) -> Option<Finding> {
     const FAILURES: usize = 8;
     let (_, at) = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
     let end = p.device.events.len().saturating_sub(1) as u32;
@@ -178,42 +177,33 @@ pub(super) fn slivers(p: &RuleInput<'_>) -> Vec<Finding> {
             best = Some((pinned, live, segments, event, lifetimes));
         }
     }
-    let Some((pinned, live, segments, event, lifetimes)) = best else { return Vec::new() };
+    let (pinned, live, segments, event, lifetimes) = best?;
     let reserved = p.tables.curves.peak(Quantity::Reserved).0;
     // If the peak uses that room again, and failed requests found it in use, it costs nothing.
     let costs_nothing = at_peak * 4 < pinned && at_failure * 4 < pinned;
     if pinned < 128 * MEBIBYTE || pinned * 10 < reserved * 3 || costs_nothing {
-        return Vec::new();
+        return None;
     }
     let stack = lifetimes.first().map(|&l| p.tables.lifetimes.stack(p.device, l)).filter(|s| s.is_some());
-    vec![Finding {
-        rule: "pinned_segments",
-        class: Class::Structure,
-        title: "Small tensors keep large segments reserved".to_owned(),
-        bytes: pinned,
-        saving: None,
-        sentence: format!(
+    Finding::new("pinned_segments", Class::Structure, "Small tensors keep large segments reserved", pinned)
+        .says(format!(
             "At event {}, {} of live blocks keep {} of free memory from going back to the device: {} less than a fifth full.",
             count(u64::from(event)),
             Bytes(live),
             Bytes(pinned),
             counted(segments as u64, "segment is", "segments are"),
-        ),
-        evidence: vec![
-            Evidence::bytes("live in them", live),
-            Evidence::bytes("free in them", pinned),
-            Evidence::text("segments", count(segments as u64)),
-            Evidence::text("live blocks", count(lifetimes.len() as u64)),
-        ],
-        place: Place { event: Some(event), stack, lifetimes, ..Place::default() },
-        remedy: None,
-        advice: super::settings::untried("pinned_segments"),
-        verify: "Free memory inside reserved memory falls at the same instant.".to_owned(),
-    }]
+        ))
+        .bytes_of("live in them", live)
+        .bytes_of("free in them", pinned)
+        .shows("segments", count(segments as u64))
+        .shows("live blocks", count(lifetimes.len() as u64))
+        .at(Place { event: Some(event), stack, lifetimes, ..Place::default() })
+        .advice(super::settings::untried("pinned_segments"))
+        .check("Free memory inside reserved memory falls at the same instant.")
 }
 
 /// Reports private pools: memory that only a CUDA graph or a MemPool can use.
-pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn private_pools(p: &RuleInput<'_>) -> Option<Finding> {
     let state = p.tables.states.at(p.device, &p.tables.lifetimes, p.device.events.len().saturating_sub(1) as u32);
     let mut bytes = 0u64;
     let mut free = 0u64;
@@ -231,7 +221,7 @@ pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
     let share = p.device.capacity.map_or(bytes * 5 >= reserved, |all| bytes * 20 >= all);
     let is_many = number >= MANY_POOLS && bytes >= 256 * MEBIBYTE && share;
     if !is_idle && !is_many {
-        return Vec::new();
+        return None;
     }
     let held = format!(
         "{} {} {}, of which {} is free",
@@ -248,23 +238,21 @@ pub(super) fn private_pools(p: &RuleInput<'_>) -> Vec<Finding> {
             format!("{held}; each stays with the CUDA graphs captured into it. That is no leak: it ends with the last capture.");
         ("Private pools of captured graphs", sentence)
     };
-    vec![
-        Finding::new("private_pools", Class::Structure, title, if is_idle { free } else { bytes })
-            .says(sentence)
-            .shows("private pools", count(number))
-            .bytes_of("in private pools", bytes)
-            .bytes_of("free in them", free)
-            .at(Place { event: Some(state.event), ..Place::default() })
-            .advice("Capture fewer sizes (cudagraph_capture_sizes in vLLM), let graphs share a pool, or use mode=\"default\" with torch.compile.")
-            .check("Bytes in private pools fall."),
-    ]
+    Finding::new("private_pools", Class::Structure, title, if is_idle { free } else { bytes })
+        .says(sentence)
+        .shows("private pools", count(number))
+        .bytes_of("in private pools", bytes)
+        .bytes_of("free in them", free)
+        .at(Place { event: Some(state.event), ..Place::default() })
+        .advice("Capture fewer sizes (cudagraph_capture_sizes in vLLM), let graphs share a pool, or use mode=\"default\" with torch.compile.")
+        .check("Bytes in private pools fall.")
 }
 
 /// Number of private pools that is reported even if nothing in them is free, for example one graph per batch size.
 const MANY_POOLS: u64 = 8;
 
 /// Reports memory that the program has freed but another stream still uses.
-pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn pending(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
     // A free completes in the next event unless something delays it.
@@ -287,41 +275,34 @@ pub(super) fn pending(p: &RuleInput<'_>) -> Vec<Finding> {
     }
     let peak = p.tables.curves.peak(Quantity::Active).0;
     if waiting < 64 * MEBIBYTE || waiting * 20 < peak {
-        return Vec::new();
+        return None;
     }
-    vec![Finding {
-        rule: "pending_free",
-        class: Class::Structure,
-        title: "Freed, but waiting for a stream".to_owned(),
-        bytes: waiting,
-        saving: None,
-        sentence: format!(
+    Finding::new("pending_free", Class::Structure, "Freed, but waiting for a stream", waiting)
+.says(format!(
             "{} had been freed by the program and could not be reused yet, because another stream might still read it (record_stream).",
             Bytes(waiting)
-        ),
-        evidence: vec![Evidence::bytes("waiting at most", waiting), Evidence::bytes("peak active", peak)],
-        place: Place { event: Some(at), ..Place::default() },
-        remedy: Some(p.words.say("TORCH_NCCL_AVOID_RECORD_STREAMS=1").into_owned()),
-        advice: "For FSDP1 also limit_all_gathers=True; FSDP2 does not need it.".to_owned(),
-        verify: "Active and allocated memory stay together.".to_owned(),
-    }]
+        ))
+.bytes_of("waiting at most", waiting)
+.bytes_of("peak active", peak)
+.at(Place { event: Some(at), ..Place::default() })
+.remedy(p.words.say("TORCH_NCCL_AVOID_RECORD_STREAMS=1"))
+.advice("For FSDP1 also limit_all_gathers=True; FSDP2 does not need it.")
+.check("Active and allocated memory stay together.")
 }
 
 /// Reports reserved but unused memory: the difference between nvidia-smi and `memory_allocated`.
-pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn idle_cache(p: &RuleInput<'_>) -> Option<Finding> {
     let n = p.device.events.len() as u32;
-    let Some((idle, reserved, used, range)) = (match n {
+    let (idle, reserved, used, range) = (match n {
         0 => idle_in_state(p),
         n if n >= 100 && p.ooms.is_empty() && !ends_with_graph(p) => idle_for_good(p, n),
         _ => None,
-    }) else {
-        return Vec::new();
-    };
+    })?;
     // Memory that was never in use at once is a matter of sizes, not of a cache that was needed before.
     let was_used = range.is_none() || p.tables.curves.peak(Quantity::Active).0.saturating_mul(2) > reserved;
     let is_much = idle.saturating_mul(2) >= reserved || (idle >= 2 * GIBIBYTE && idle.saturating_mul(4) >= reserved);
     if idle < GIBIBYTE || !is_much || !was_used {
-        return Vec::new();
+        return None;
     }
     let (title, when) = match range {
         Some(_) => (
@@ -337,16 +318,14 @@ pub(super) fn idle_cache(p: &RuleInput<'_>) -> Vec<Finding> {
             format!("When the file was written PyTorch held {} and used {}", Bytes(reserved), Bytes(used)),
         ),
     };
-    vec![
-        Finding::new("idle_cache", Class::Structure, title, idle)
-            .says(format!("{when}. {} counts the first, memory_allocated the second; nothing is leaked.", p.words.tool))
-            .bytes_of(if range.is_some() { "reserved at least" } else { "reserved" }, reserved)
-            .bytes_of(if range.is_some() { "used at most" } else { "used" }, used)
-            .at(Place { event: range.map(|r| r.1), range, ..Place::default() })
-            .remedy(&p.words.say("torch.cuda.empty_cache()"))
-            .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
-            .check(&p.words.say("Memory in nvidia-smi falls by the segments that are wholly free.")),
-    ]
+    Finding::new("idle_cache", Class::Structure, title, idle)
+        .says(format!("{when}. {} counts the first, memory_allocated the second; nothing is leaked.", p.words.tool))
+        .bytes_of(if range.is_some() { "reserved at least" } else { "reserved" }, reserved)
+        .bytes_of(if range.is_some() { "used at most" } else { "used" }, used)
+        .at(Place { event: range.map(|r| r.1), range, ..Place::default() })
+        .remedy(p.words.say("torch.cuda.empty_cache()"))
+        .advice("Only to hand the memory to another process: PyTorch itself uses its cache again.")
+        .check(p.words.say("Memory in nvidia-smi falls by the segments that are wholly free."))
 }
 
 /// Idle, reserved and used bytes, and the range of events (`None` for a state without history).
@@ -355,7 +334,7 @@ type Idle = (u64, u64, u64, Option<(u32, u32)>);
 /// Memory idle over the whole second half, because between steps part of the cache is unused in every run. In training the range
 /// begins at a step boundary: what only the first part of a step uses, the next step uses again.
 fn idle_for_good(p: &RuleInput<'_>, n: u32) -> Option<Idle> {
-    let trains = p.roles.anatomy.phases.runs.iter().any(|run| run.phase == Phase::Backward);
+    let trains = p.trains();
     let from = p.steps.of(n / 2).filter(|_| trains).map_or(n / 2, |step| p.steps.bounds[step].min(n / 2));
     let used = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Active, &[from, n]);
     let reserved = p.tables.curves.columns(p.device, &p.tables.lifetimes, Quantity::Reserved, &[from, n]);
@@ -372,7 +351,7 @@ fn idle_in_state(p: &RuleInput<'_>) -> Option<Idle> {
 }
 
 /// Reports a few huge equal blocks held from the start to the end: a key-value cache reserved by design.
-pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn preallocated(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
     let n = p.device.events.len() as u32;
     let peak = p.tables.curves.peak(Quantity::Active).0;
@@ -388,44 +367,39 @@ pub(super) fn preallocated(p: &RuleInput<'_>) -> Vec<Finding> {
             by_size.entry(block.size).or_default().push(block.lifetime);
         }
     }
-    let Some((size, ids)) =
-        by_size.into_iter().filter(|(_, ids)| ids.len() >= 2).max_by_key(|(size, ids)| size * ids.len() as u64)
-    else {
-        return Vec::new();
-    };
+    let several = by_size.into_iter().filter(|(_, ids)| ids.len() >= 2);
+    let (size, ids) = several.max_by_key(|(size, ids)| size * ids.len() as u64)?;
     let bytes = size * ids.len() as u64;
     let births: Vec<u32> = ids.iter().map(|&id| lifetimes.born(id)).filter(|&b| b != NO_EVENT).collect();
     let time = |e: u32| times.get(e as usize).copied().unwrap_or(0);
     let (first, last) = (births.iter().min().copied().unwrap_or(0), births.iter().max().copied().unwrap_or(0));
     let is_quick = !p.device.events.has_time || time(last) - time(first) <= 5_000_000;
     if bytes < 2 * GIBIBYTE || bytes * 10 < peak * 6 || ids.len() > 200 || !is_quick {
-        return Vec::new();
+        return None;
     }
     let number = ids.len() as u64;
-    vec![
-        Finding::new("preallocated_cache", Class::Structure, "Most of it is a KV cache, taken whole", bytes)
-            .says(format!(
-                "{} of {} each {}. That is how servers reserve their KV cache, by design.",
-                counted(number, "block", "blocks"),
-                Bytes(size),
-                match n {
-                    0 => format!("are a KV cache: {} of the {} that were live", Bytes(bytes), Bytes(peak)),
-                    _ => format!("were taken at once and never freed: {} of the {} at the peak", Bytes(bytes), Bytes(peak)),
-                }
-            ))
-            .shows("blocks", count(number))
-            .bytes_of("each", size)
-            .bytes_of("peak", peak)
-            .at(Place { event: Some(last), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
-            .advice("Set the share of the device that it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
-            .check("Allocated memory is the chosen share."),
-    ]
+    Finding::new("preallocated_cache", Class::Structure, "Most of it is a KV cache, taken whole", bytes)
+        .says(format!(
+            "{} of {} each {}. That is how servers reserve their KV cache, by design.",
+            counted(number, "block", "blocks"),
+            Bytes(size),
+            match n {
+                0 => format!("are a KV cache: {} of the {} that were live", Bytes(bytes), Bytes(peak)),
+                _ => format!("were taken at once and never freed: {} of the {} at the peak", Bytes(bytes), Bytes(peak)),
+            }
+        ))
+        .shows("blocks", count(number))
+        .bytes_of("each", size)
+        .bytes_of("peak", peak)
+        .at(Place { event: Some(last), stack: p.stack_of(ids[0]), lifetimes: ids, ..Place::default() })
+        .advice("Set the share of the device that it takes: gpu_memory_utilization in vLLM, --mem-fraction-static in SGLang.")
+        .check("Allocated memory is the chosen share.")
 }
 
 /// Reports pinned host memory rounded far above the requested size.
-pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn pinned_host(p: &RuleInput<'_>) -> Option<Finding> {
     if p.device.id.kind != DeviceKind::Host {
-        return Vec::new();
+        return None;
     }
     let in_use = p.tables.curves.peak(Quantity::Active);
     let reserved = p.tables.curves.settled_peak(p.device, Quantity::Reserved);
@@ -433,21 +407,19 @@ pub(super) fn pinned_host(p: &RuleInput<'_>) -> Vec<Finding> {
     let asked = p.tables.curves.peak(Quantity::Requested).0;
     let lost = held.saturating_sub(asked);
     if asked == 0 || lost < 256 * MEBIBYTE || held.saturating_mul(10) < asked.saturating_mul(13) {
-        return Vec::new();
+        return None;
     }
-    vec![
-        Finding::new("pinned_rounding", Class::Structure, "Pinned memory is rounded up", lost)
-            .says(format!(
-                "{} of pinned host memory is held for {} requested, {:.1} times as much: sizes are rounded up to powers of two and kept.",
-                Bytes(held),
-                Bytes(asked),
-                held as f64 / asked as f64
-            ))
-            .bytes_of("held", held)
-            .bytes_of("requested", asked)
-            .at(Place { event: (at != NO_EVENT).then_some(at), ..Place::default() })
-            .remedy("PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True")
-            .advice("Also a smaller prefetch_factor and fewer workers; newer releases have pinned_max_round_threshold_mb.")
-            .check("What is held comes down to what is requested."),
-    ]
+    Finding::new("pinned_rounding", Class::Structure, "Pinned memory is rounded up", lost)
+        .says(format!(
+            "{} of pinned host memory is held for {} requested, {:.1} times as much: sizes are rounded up to powers of two and kept.",
+            Bytes(held),
+            Bytes(asked),
+            held as f64 / asked as f64
+        ))
+        .bytes_of("held", held)
+        .bytes_of("requested", asked)
+        .at(Place { event: (at != NO_EVENT).then_some(at), ..Place::default() })
+        .remedy("PYTORCH_ALLOC_CONF=pinned_use_cuda_host_register:True")
+        .advice("Also a smaller prefetch_factor and fewer workers; newer releases have pinned_max_round_threshold_mb.")
+        .check("What is held comes down to what is requested.")
 }

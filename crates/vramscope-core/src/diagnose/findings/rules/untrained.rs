@@ -42,9 +42,9 @@ struct Gradients {
 fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> {
     const MOST_STATES: usize = 3;
     let lifetimes = &p.tables.lifetimes;
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let size = |id: LifetimeId| p.requested(id);
     let live = |role: Role| {
-        let ids = (0..lifetimes.len() as u32).map(LifetimeId);
+        let ids = lifetimes.ids();
         ids.filter(move |&id| p.roles.of(id) == role && lifetimes.gone(id) >= after)
     };
     // Gradients that were zeroed in place are older than the pass.
@@ -101,22 +101,20 @@ fn gradients(p: &RuleInput<'_>, (from, after): (u32, u32)) -> Option<Gradients> 
 }
 
 /// Reports gradients that nothing uses, plus the activations that only they need, if their own backward pass comes last.
-pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
+pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Option<Finding> {
     let lifetimes = &p.tables.lifetimes;
-    let runs = &p.roles.anatomy.phases.runs;
+    let runs = p.runs();
     // State must exist already: use a backward pass after an optimizer step, at the peak or the first after it.
-    let Some(first_step) = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events.1) else {
-        return Vec::new();
-    };
+    let first_step = runs.iter().find(|run| run.phase == Phase::Optimizer).map(|run| run.events.1)?;
     let is_one =
         |run: &&crate::anatomy::Run| run.phase == Phase::Backward && run.events.0 >= first_step && run.events.1 > p.peak_event;
-    let Some((from, to)) = runs.iter().find(is_one).map(|run| run.events) else { return Vec::new() };
+    let (from, to) = runs.iter().find(is_one).map(|run| run.events)?;
     // The optimizer keeps state for the fp32 copies, which have other sizes.
     if p.at_peak.blocks.iter().any(|b| p.roles.is_master_copy(b.lifetime)) {
-        return Vec::new();
+        return None;
     }
-    let Some(found) = gradients(p, (from, to)) else { return Vec::new() };
-    let size = |id: LifetimeId| lifetimes.requested(p.device, id);
+    let found = gradients(p, (from, to))?;
+    let size = |id: LifetimeId| p.requested(id);
     let bytes = found.bytes;
     let sizes: FxHashSet<u64> = found.untrained.iter().map(|&id| size(id)).collect();
     let is_untrained = |id: LifetimeId| p.roles.of(id) == Role::Gradients && sizes.contains(&size(id));
@@ -124,7 +122,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
         let gone = lifetimes.gone(id);
         p.roles.of(id) == Role::Activations && gone != NO_EVENT && gone > found.last_trained.max(from) && gone < to
     };
-    let graph: Vec<LifetimeId> = (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| of_graph(id)).collect();
+    let graph: Vec<LifetimeId> = lifetimes.ids().filter(|&id| of_graph(id)).collect();
     let held = |is_counted: &dyn Fn(LifetimeId) -> bool| -> u64 {
         graph.iter().filter(|&&id| is_counted(id)).map(|&id| lifetimes.block_size(id)).sum()
     };
@@ -156,13 +154,13 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let saving = if is_apart {
         // Every step makes the same blocks.
-        let all = (0..lifetimes.len() as u32).map(LifetimeId);
+        let all = lifetimes.ids();
         let stacks: FxHashSet<StackId> = all.filter(|&id| of_graph(id)).filter_map(|id| p.stack_of(id)).collect();
         let is_of_graph = |id| p.roles.of(id) == Role::Activations && p.stack_of(id).is_some_and(|s| stacks.contains(&s));
         let of_next = made_by_next_layer(p, is_of_graph);
         // Blocks of the last layers are freed at the end of their pass.
         let mut pass_ends: FxHashMap<Option<usize>, u32> = FxHashMap::default();
-        for id in (0..lifetimes.len() as u32).map(LifetimeId).filter(|&id| is_of_graph(id)) {
+        for id in lifetimes.ids().filter(|&id| is_of_graph(id)) {
             pass_ends.insert(p.steps.of(lifetimes.born(id)), lifetimes.born(id) + 1);
         }
         let gone = |id: LifetimeId| {
@@ -175,7 +173,7 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let total = bytes + kept;
     if !is_apart && bytes < LEAST_ALONE {
-        return Vec::new();
+        return None;
     }
     let sentence = format!(
         "{} of gradients, in {}, are probably for weights that nothing updates: the optimizer keeps no state for them.{}",
@@ -198,15 +196,13 @@ pub(super) fn untrained_gradients(p: &RuleInput<'_>) -> Vec<Finding> {
     };
     let place = Place { event: Some(p.peak_event), lifetimes: found.untrained, ..Place::default() };
     let finding = Finding::new(super::UNTRAINED, Class::Peak, "Gradients are computed for weights that nothing updates", total);
-    vec![
-        finding
-            .says(sentence)
-            .saves(with, saving)
-            .bytes_of("gradients without state", bytes)
-            .bytes_of("peak", peak(p))
-            .at(place)
-            .remedy("frozen.requires_grad_(False)  # the model, or the layers, that no optimizer updates")
-            .advice(advice)
-            .check("The backward pass makes gradients of the trained weights only."),
-    ]
+    finding
+        .says(sentence)
+        .saves(with, saving)
+        .bytes_of("gradients without state", bytes)
+        .bytes_of("peak", peak(p))
+        .at(place)
+        .remedy("frozen.requires_grad_(False)  # the model, or the layers, that no optimizer updates")
+        .advice(advice)
+        .check("The backward pass makes gradients of the trained weights only.")
 }

@@ -523,6 +523,19 @@ fn right_sizes_of_the_corpus_are_not_doubted() {
     assert_eq!(plan_of(&wrong).unwrap().doubts().len(), 1);
 }
 
+/// Twice the batch and twice the length, each from one base: two of the three recordings have equal sizes, as batch × length is the
+/// same in both, and the third shows what each quantity does.
+#[test]
+fn a_base_and_twice_each_quantity_are_one_program() {
+    let Some(corpus) = corpus() else { return };
+    let file = |name: &str, at: &str| (corpus.join("plan_open").join(name), at.to_owned());
+    let base = file("gpt2_b4_s256.pickle", "batch=4,seq=256");
+    let twice = [file("gpt2_b8_s256.pickle", "batch=8,seq=256"), file("gpt2_b4_s512.pickle", "batch=4,seq=512")];
+    let plan = plan_of(&[base, twice[0].clone(), twice[1].clone()]).unwrap();
+    assert_eq!(plan.doubts(), &[] as &[String]);
+    assert!(plan_of(&twice).is_err(), "without the base nothing tells batch and length apart");
+}
+
 /// The folder of the corpus, and its real runs without cap and checkpointing.
 fn runs_of_corpus() -> Option<(PathBuf, Vec<serde_json::Value>)> {
     let corpus = corpus()?;

@@ -62,6 +62,11 @@ pub(super) struct Decisions {
 }
 
 impl Decisions {
+    /// Takes inferred activations for temporaries, where the source itself names every activation.
+    pub(super) fn without_activations(&mut self) {
+        self.of.iter_mut().filter(|of| of.0 == Role::Activations).for_each(|of| of.0 = Role::Temporaries);
+    }
+
     /// The role of a block and the reason; unknown for a row of another table.
     pub(super) fn of(&self, row: u32) -> (Role, Because) {
         self.of.get(row as usize).copied().unwrap_or_default()

@@ -212,13 +212,12 @@ fn blocks_a_gradient(stays: &Stays, gradients: &Sizes) -> usize {
 /// models take turns, as in a GAN. Explained are the blocks whose number is the same multiple of the gradients.
 pub(super) fn of_all_passes(case: &Case<'_>, of_one: Sizes, mut of_step: Sizes) -> Sizes {
     let mut older = Sizes::default();
-    let is_older = |id: &LifetimeId| case.stays(*id) && case.size(*id) >= LEAST && !is_workspace_size(case.size(*id));
-    for id in (0..case.phases.first_row).map(LifetimeId).filter(is_older) {
+    for id in (0..case.phases.first_row).map(LifetimeId).filter(|&id| case.stays(id) && case.size(id) >= LEAST) {
         *older.entry(case.size(id)).or_default() += 1;
     }
     let explained = |gradients: &Sizes| {
         let mut of: FxHashMap<u32, u64> = FxHashMap::default();
-        for (size, all) in &older {
+        for (size, all) in older.iter().filter(|(size, _)| !is_workspace_size(**size)) {
             if let Some(&g) = gradients.get(size).filter(|&&g| g > 0 && all.is_multiple_of(g)) {
                 *of.entry(all / g).or_default() += size * u64::from(*all);
             }

@@ -51,6 +51,11 @@ impl Given {
         Given { rules: rules.clone(), by_stack, noted, annotated: read_annotations(recording, device) }
     }
 
+    /// True if the profiler names activations, as it does in a memory timeline.
+    pub(super) fn names_activations(&self) -> bool {
+        self.noted.values().any(|note| note.is_profiler && note.role == Role::Activations)
+    }
+
     /// The role that the user's rules give to an allocation.
     pub(super) fn by_rule(&self, device: &DeviceRecording, tables: &DeviceTables, id: LifetimeId) -> Option<(Role, Source)> {
         let stack = tables.lifetimes.stack(device, id);

@@ -101,9 +101,12 @@ impl Roles {
         progress.check()?;
         // The anatomy applies only to PyTorch programs; in JAX, names and sizes have other meanings.
         let is_jax = recording.source.format == Format::JaxMemoryProfile;
-        let decisions = if is_jax { Decisions::default() } else { anatomy.decide(device, tables) };
+        let mut decisions = if is_jax { Decisions::default() } else { anatomy.decide(device, tables) };
         progress.check()?;
         let given = Given::read(recording, device, tables, rules);
+        if given.names_activations() {
+            decisions.without_activations();
+        }
         let mut of = vec![Role::default(); tables.lifetimes.len()];
         let mut whole = Roles {
             of: Vec::new(),

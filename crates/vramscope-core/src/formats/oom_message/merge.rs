@@ -164,6 +164,7 @@ fn is_same(a: &OomMessage, b: &OomMessage) -> bool {
     let is_of_one = (a.dialect.writer == b.dialect.writer || is_killer(a) && is_killer(b))
         && (platforms.0 == platforms.1 || platforms.0 == Platform::Unknown || platforms.1 == Platform::Unknown)
         && (a.is_warning, a.is_failure()) == (b.is_warning, b.is_failure())
+        && !(a.is_absurd_request && g.requested.is_some() || b.is_absurd_request && f.requested.is_some())
         && (a.gpu == b.gpu || a.gpu.is_none() || b.gpu.is_none())
         && (a.killed == b.killed || a.killed.is_none() || b.killed.is_none());
     if !is_of_one {

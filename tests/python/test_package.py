@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -169,11 +170,55 @@ class Catching(InAFolder):
                                  "print([r.get('enabled') for r in torch.RECORDED])")
         self.assertEqual(out, "['all']\n")
 
-    def test_secrets_of_the_command_line_are_left_out(self):
-        self.run_python("import vramscope\nvramscope.on_oom('a')\nimport torch\n" + self.FAILS, "--hub_token", "abc", "--api-key=def", "--tokenizer", "gpt2", code=1)
-        text = json.dumps(self.pages("a"))
-        self.assertNotIn("abc", text)
-        self.assertIn('"--hub_token", "***", "--api-key=***", "--tokenizer", "gpt2"', text)
+    def test_secrets_are_left_out_of_the_whole_page(self):
+        fails = "vramscope.on_oom('a')\nprint('WANDB_API_KEY=abc')\nimport torch\ntry:\n    kept = []\n    while True: kept.append(torch.empty(1 << 30))\n" \
+            "except RuntimeError: raise ValueError('cannot reach https://me:abc@host/')\n"
+        words = ["--hub_token", "-abc", "wandb.api_key=abc", "--tokenizer", "gpt2"]
+        with open("log", "w") as log:
+            subprocess.run([sys.executable, "-c", "import vramscope\n" + fails, *words], stdout=log, stderr=log,
+                           env=dict(os.environ, PYTORCH_INDEX="https://me:abc@host/", NCCL_AUTH="abc"))
+        found = self.pages("a")
+        self.assertEqual([p["why"] for p in found], ["exception", "oom"])
+        self.assertNotIn("abc", json.dumps(found))
+        self.assertEqual(found[0]["command"][-5:], ["--hub_token", "***", "wandb.api_key=***", "--tokenizer", "gpt2"])
+        self.assertEqual(found[0]["output"]["stdout"][0], "WANDB_API_KEY=***")
+        self.assertEqual(found[0]["error"]["message"], "cannot reach https://***@host/")
+
+
+class Secrets(unittest.TestCase):
+    S = "s3cr3tS3cr3t"
+    LINES = ("wandb.api_key=S", "+hf.token=S", "++env.secret=S", "--key S", "--pw S", "--pass S", "--bearer S", "--token -S", "--token=S",
+             "--hub_token S", "--apiKey S", "--hftoken S", "--auth S", "--env HF_TOKEN=S", "-eHF_TOKEN=S", "https://user:S@host/x",
+             "git+https://S@github.com/a", "x?token=S&y=1", '{"token":"S","x":1}', '--config={"key":"S"}', "wandb={api_key:S,name:a}")
+    TEXTS = ("hf_abcDEF1234567890", "sk-proj-abcDEF123456", "ghp_abcdefDEF0123456789", "eyJhbGciOiJI.eyJzdWIi.abcDEF", "AKIA" + "ABCDEFGH12345678",
+             "Authorization: Bearer S", "-H 'Authorization: Basic S'", "password: S", "HF_TOKEN=S", "os.environ['HF_TOKEN'] = 'S'",
+             '{"token": "S"}', '"{\\"token\\": \\"S\\"}"', '{"token": "S', "+ python train.py --hub-token S --lr 1", "https://user:S@host",
+             "-----BEGIN RSA PRIVATE KEY-----\nS\nabcDEF")
+    HARMLESS = ("--tokenizer gpt2", "--max-tokens 5", "--max_new_tokens=5", "--author me", "--num-key-value-heads 8", "--fp16 --lr 1e-4",
+                "--use_auth_token --fp16", "--passes 3", "--bypass x", "-m sk-learn", "hf_hub_download", "/a/b=c/d", "user@host.org")
+    PLAIN = ("Time per token: 5.2 ms", "KeyError: 'model.weight'", "missing key: foo", "sorted(x, key=len)", "torch::jit::token::x",
+             "CUDA out of memory. Tried to allocate 2.00 GiB.", '  File "/a/auth.py", line 3, in authorize', "bearer of news")
+
+    def test_what_looks_like_one_is_hidden_and_nothing_else(self):
+        from vramscope._secrets import hidden, hidden_words
+        for line in self.LINES:
+            words = hidden_words(line.replace("S", self.S).split(" "))
+            self.assertTrue("***" in " ".join(words) and self.S not in " ".join(words), words)
+        for text in self.TEXTS:
+            shown = hidden(text.replace("S", self.S) if "PRIVATE" not in text else text)
+            self.assertTrue("***" in shown and self.S not in shown and "abcDEF" not in shown and "\nS" not in shown, shown)
+        for line in self.HARMLESS:
+            self.assertEqual(" ".join(hidden_words(line.split(" "))), line)
+        for text in self.PLAIN:
+            self.assertEqual(hidden(text), text)
+
+    def test_no_text_takes_long(self):
+        from vramscope._secrets import hidden, hidden_words
+        begun = time.monotonic()
+        for part in ("a", "token", "--a-", "://", "'token':'", "token=", "\\", "sk-", "hf_", "eyJ", "[\\", "authorization:", "a_"):
+            text = part * (65536 // len(part))
+            hidden(text), hidden_words([text])
+        self.assertLess(time.monotonic() - begun, 20)
 
 
 class Callbacks(InAFolder):

@@ -17,6 +17,8 @@ from ._secrets import hidden, hidden_words, is_secret
 APART = 1.0
 # Limits: frames of a traceback, lines of output, bytes of either.
 MOST_FRAMES, MOST_LINES, MOST_OUTPUT = 100, 40, 65536
+# Why snapshots are written that are no failure: `vramscope snap`, and the steps of a callback.
+WANTED = ("asked", "steps")
 ENVIRONMENT = re.compile(
     r"(PYTORCH|TORCH|CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|GLOO|ACCELERATE|DEEPSPEED|FSDP|SLURM_(JOB_ID|PROCID|LOCALID|NTASKS|NODEID|NNODES)|OMP)_?"
     r"|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$|LD_PRELOAD$")
@@ -69,7 +71,7 @@ class Keeper:
         page = {"vramscope": 1, "run": self.run, "why": why}
         start = time.perf_counter()
         try:
-            most = self._room()
+            most = self._room(why)
             self.count += 1
             _agent.write_snapshot(self.torch, stem + ".pickle", most)
             page["snapshot"] = os.path.basename(stem) + ".pickle"
@@ -88,10 +90,13 @@ class Keeper:
             save(page)
         return page
 
-    def _room(self):
+    def _room(self, why):
         """The size limit of the next snapshot, in bytes."""
         if self.count >= self.max_snapshots:
             raise NotKept("this process has written its %d snapshots; a larger max_snapshots allows more" % self.count)
+        if why in WANTED and self.count == self.max_snapshots - 1:
+            raise NotKept("the last of this process's %d snapshots is kept for a failure; a larger max_snapshots allows more"
+                          % self.max_snapshots)
         used = 0
         for entry in os.scandir(self.folder):
             if entry.name.endswith((".pickle", ".part", ".about.json")):

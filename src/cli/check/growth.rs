@@ -498,7 +498,8 @@ mod tests {
             }
         }
         let roles = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
-        AtPeak { bytes: 0, event: 0, lines, roles, functions, caveat: None, before: 0 }
+        let sizes = BTreeMap::new();
+        AtPeak { bytes: 0, event: 0, lines, roles, sizes, functions, caveat: None, before: 0, earlier: None }
     }
 
     fn grown(old: &[(&str, u64)], new: &[(&str, u64)]) -> Vec<(String, u64, u64)> {

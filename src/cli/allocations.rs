@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::values::{one_of, parse_rows};
 use super::oom::frames;
+use super::opening::{of_device, others};
 use super::rules::RulesArgs;
 use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
@@ -106,7 +107,8 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
         });
         return print_json(out, &report);
     }
-    let mut answer = format!("{} allocations", of_text(matching.len(), tables.lifetimes.len()));
+    let mut answer = of_device(recording, device);
+    answer += &format!("{} allocations", of_text(matching.len(), tables.lifetimes.len()));
     if !matching.is_empty() {
         let when = event(peak_event)
             .map_or_else(|| "before the first event".to_owned(), |e| format!("after event {}", count(u64::from(e))));
@@ -155,6 +157,7 @@ pub fn run(args: &AllocationsArgs, out: &mut dyn Write) -> Result<(), String> {
     if listed.len() < matching.len() {
         answer += &format!("{} shown, by {}; --limit shows more\n", of_text(listed.len(), matching.len()), order.name());
     }
+    answer += &others(recording, device);
     print_of(out, &[opened.about()], &answer)
 }
 

@@ -48,10 +48,10 @@ impl Check {
         Check { device: Some(device), name, passed, value, limit, reason, role: None, more: None }
     }
 
-    /// A failed check because the file itself is not reliable.
+    /// An undecided check because the file itself is not reliable.
     fn of_file(name: &'static str, why: &str) -> Self {
         let reason = Some(why.to_owned());
-        Check { device: None, name, passed: Some(false), value: json!(false), limit: json!(true), reason, role: None, more: None }
+        Check { device: None, name, passed: None, value: json!(false), limit: json!(true), reason, role: None, more: None }
     }
 
     fn has_passed(&self) -> bool {
@@ -108,7 +108,7 @@ impl Verdict {
     /// The verdict when the recording or the baseline cannot be read.
     fn of_nothing(args: &CheckArgs, why: &str) -> Self {
         let file = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy().into_owned();
-        let check = Check { passed: None, value: Value::Null, ..Check::of_file("could be checked", why) };
+        let check = Check { value: Value::Null, ..Check::of_file("could be checked", why) };
         Verdict { file, baseline: None, checks: vec![check], grown: Vec::new() }
     }
 }
@@ -138,6 +138,7 @@ fn judge(args: &CheckArgs) -> Result<Verdict, String> {
         // A mix of an old and a new file proves nothing.
         checks.push(Check::of_file(UNCHANGED, &changed.text));
     }
+    args.rules.check_named()?;
     let rules = if args.max_role.is_empty() && args.baseline.is_none() { Rules::default() } else { args.rules.read()? };
     let baseline = args.baseline.as_deref().map(|old| Baseline::open(old, &args.tolerance, &rules)).transpose()?;
     let limits_allocated = args.max_allocated.is_some() || !args.max_role.is_empty() || baseline.is_some();
@@ -204,7 +205,9 @@ fn reserved(
                 sentence += &format!("; {} was allocated {}{who}", Bytes(held.bytes), held.when());
             }
         }
-        check("max_peak", Some(peak <= most), json!(peak), json!(most), sentence);
+        let cut_off = cut_off(device).filter(|_| peak <= most);
+        let sentence = cut_off.map_or(sentence, |why| format!("whether more than {limit} would be reserved is unknown: {why}"));
+        check("max_peak", cut_off.is_none().then_some(peak <= most), json!(peak), json!(most), sentence);
     }
     if let Some(most) = args.max_fragmentation.filter(|_| is_told) {
         // The share of reserved memory that no tensor used, at the peak of reserved memory. The block for which the peak was
@@ -263,6 +266,12 @@ fn no_oom(device: &DeviceRecording, is_instant: bool) -> Check {
     };
     let sentence = format!("{failed}{at} (vramscope oom says why)");
     Check::of(device.id, "no_oom", Some(ooms.is_empty()), json!(ooms.len()), json!(0), sentence)
+}
+
+/// Why the peak of a run that ran out of memory proves nothing.
+fn cut_off(device: &DeviceRecording) -> Option<&'static str> {
+    let why = "a request failed for lack of memory, so the peak is where the program was stopped and not what it needs";
+    (!device.events.ooms().is_empty()).then_some(why)
 }
 
 /// Writes the answer. The error names the checks that did not pass.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::args::DiffArgs;
+use super::opening::of_device;
 use super::{Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::roles::Roles;
 use vramscope_core::compare::diff::{Comparison, Group, Held, Instant, Reserve, Row, compare, purposes_text};
@@ -30,7 +31,9 @@ pub fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         return print_json(out, &as_json(&c, &groups, sides));
     }
-    let text = as_text(&c, &groups, sides) + &table(&groups, c.stacks(&b.recording.stacks));
+    let devices = if a.device().id == b.device().id { of_device(&b.recording, b.device()) } else { String::new() };
+    let devices = if devices.is_empty() { of_device(&a.recording, a.device()) } else { devices };
+    let text = devices + &as_text(&c, &groups, sides) + &table(&groups, c.stacks(&b.recording.stacks));
     print_of(out, &[a.about(), b.about()], &text)
 }
 
@@ -61,7 +64,7 @@ fn as_json(c: &Comparison, groups: &[Group], [a, b]: [(&Side, u32); 2]) -> Value
     let blocks = c.blocks.map(|x| json!({"only_a": held(x.only_a), "both": held(x.both), "only_b": held(x.only_b)}));
     let side = |(s, event): (&Side, u32), h: Held, r: Reserve| {
         json!({
-            "file": s.recording.source.name, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
+            "file": s.recording.source.name, "device": s.device().id.index, "event": (event != NO_EVENT).then_some(event), "bytes": h.bytes, "requested_bytes": h.requested, "count": h.count,
             "reserved_bytes": r.totals[0], "free_inside_bytes": r.free, "segments": r.segments, "largest_hole_bytes": r.largest_hole,
             "truncated": s.is_truncated(), "contradiction": s.tables.disagreement,
         })

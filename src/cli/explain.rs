@@ -38,7 +38,7 @@ pub fn run(file: Option<&Path>, json: bool, out: &mut dyn Write) -> Result<(), S
             ));
         }
         if let Some(page) = log.page() {
-            return Err(format!("{name}: the program's last lines in it hold no out-of-memory message; {}", page.sentence()));
+            return Err(format!("{name}: the program's last lines in it hold no out-of-memory message; {}", page.origin()));
         }
         return Err(format!(
             "{name} holds no out-of-memory message that vramscope knows: of PyTorch, JAX, TensorFlow, servers and libraries on GPUs, drivers, or what killed a program for the machine's memory"

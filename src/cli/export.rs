@@ -13,7 +13,8 @@ use vramscope_core::diagnose::export::{counters, curves, lifetimes, places, trim
 use vramscope_core::formats::export::WriteError;
 use vramscope_core::formats::export::new_file::{NewFile, refusal};
 use vramscope_core::formats::export::{
-    ExportTable, Names, OfFile, blocks, categories, csv, events, parquet, perfetto, redact, samples, snapshot, speedscope, stacks,
+    ExportTable, Joined, Names, OfFile, blocks, categories, csv, events, jsonl, parquet, perfetto, redact, samples, snapshot,
+    speedscope, stacks,
 };
 use vramscope_core::formats::folder;
 use vramscope_core::model::{DeviceKind, Progress, Recording, StackId};
@@ -51,7 +52,7 @@ struct Source<'a> {
 
 /// Names the stacks while full paths still show whose code they are, and then shortens the paths if requested.
 fn prepare(args: &ExportArgs, recording: &mut Recording) -> Vec<String> {
-    let is_table = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
+    let is_table = args.to.of_tables().is_some();
     let mut places = if is_table { places(recording) } else { Vec::new() };
     if args.redact {
         redact::redact(recording);
@@ -108,7 +109,12 @@ fn check_out(args: &ExportArgs) -> Result<(), Failure> {
             "-: export writes files, not to standard output; name a file, or ./- if that is its name".to_owned(),
         ));
     }
-    let is_tables = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet);
+    if let Some(job) = args.job.as_ref().filter(|job| !ranks::is_job_name(job)) {
+        return Err(Failure::Usage(format!(
+            "--job {job}: a job's name is part of a folder's name; write it with letters, digits, \"-\", \"_\" and \".\""
+        )));
+    }
+    let is_tables = args.to.of_tables().is_some();
     if !is_tables || args.is_table_file() {
         return Ok(refusal(&args.out, &[&args.file], args.force).map_or(Ok(()), Err)?);
     }
@@ -119,10 +125,10 @@ fn check_out(args: &ExportArgs) -> Result<(), Failure> {
     if args.out.exists() {
         return Err(Failure::NotPossible(format!("{out} is a file and not a folder; name a folder for the tables")));
     }
-    const OTHERS: [&str; 10] = ["csv", "parquet", "json", "pickle", "pkl", "gz", "zst", "svg", "png", "txt"];
+    const OTHERS: [&str; 11] = ["csv", "parquet", "jsonl", "json", "pickle", "pkl", "gz", "zst", "svg", "png", "txt"];
     let ending = args.out.extension().map(|e| e.to_string_lossy().to_lowercase()).unwrap_or_default();
     if OTHERS.contains(&ending.as_str()) {
-        let format = if args.to == ExportFormat::Parquet { "parquet" } else { "csv" };
+        let format = args.to.of_tables().unwrap_or_default();
         let sentence =
             format!("{out}: --to {format} writes a file ending in .{format}, or a folder of all tables; name one of these");
         return Err(Failure::Usage(sentence));
@@ -166,7 +172,7 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
             source.path.display()
         ));
     }
-    let takes_samples = matches!(args.to, ExportFormat::Csv | ExportFormat::Parquet | ExportFormat::Perfetto);
+    let takes_samples = args.to.of_tables().is_some() || args.to == ExportFormat::Perfetto;
     if !has_events && !(has_samples && takes_samples) {
         let name = args.to.to_possible_value().map_or_else(String::new, |v| v.get_name().to_owned());
         let rest = if has_samples {
@@ -180,7 +186,7 @@ fn export(args: &ExportArgs, source: &Source<'_>, recording: &Recording, out: &m
         ));
     }
     let written = match args.to {
-        ExportFormat::Csv | ExportFormat::Parquet => tables(args, source, recording)?,
+        ExportFormat::Csv | ExportFormat::Parquet | ExportFormat::Jsonl => tables(args, source, recording)?,
         ExportFormat::Speedscope => vec![to_speedscope(args, recording)?],
         ExportFormat::Perfetto => vec![to_perfetto(args, recording)?],
         ExportFormat::Snapshot => vec![to_snapshot(args, recording)?],
@@ -228,37 +234,10 @@ fn stem_of(file: &str) -> String {
     if shown.is_empty() { "recording".to_owned() } else { shown.to_owned() }
 }
 
-/// Writes one table into OUT, or all tables into the folder OUT as `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`. Exports of
-/// many recordings into one folder then form one partitioned data set.
+/// Writes one table of all devices into OUT, or all tables into the folder OUT as `OUT/events/job=ddp/rank=0/NAME.cuda-0.parquet`.
+/// Exports of many recordings into one folder then form one partitioned data set.
 fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Result<Vec<Written>, String> {
-    let is_parquet = args.to == ExportFormat::Parquet;
-    let extension = if is_parquet { "parquet" } else { "csv" };
-    let is_file = args.is_table_file();
-    let place_names = &source.places;
-    let Partition { job, rank, step } = &source.partition;
-    let rank = rank.map_or_else(|| NO_RANK.to_owned(), |rank| rank.to_string());
-    let stem = &source.stem;
-    let mut written = Vec::new();
-    let mut write = |table: &dyn ExportTable, part: &str| -> Result<(), String> {
-        if table.is_empty() && is_file {
-            return Err(format!("{}: it has no {}, so no table was written", source.path.display(), table.name()));
-        }
-        let path = if is_file {
-            args.out.clone()
-        } else {
-            let folder = args.out.join(table.name()).join(format!("job={job}")).join(format!("rank={rank}"));
-            std::fs::create_dir_all(&folder).map_err(|e| {
-                let why = vramscope_core::formats::why_not_written(&e);
-                format!("{}: this folder cannot be made: {why}; name another one", folder.display())
-            })?;
-            folder.join(format!("{stem}{part}.{extension}"))
-        };
-        let table: &dyn ExportTable = &OfFile::new(table, &source.file, *step);
-        new_file(args, &path, |file| if is_parquet { parquet::write(table, file) } else { csv::write(table, file) })?;
-        written.push((path, format!("{} rows of {}", count(table.len() as u64), table.name())));
-        Ok(())
-    };
-    let chosen = if is_file { vec![choose_device(recording, args.device)?] } else { devices(args, recording)? };
+    let chosen = devices(args, recording)?;
     // A live session has only samples, and a plotted memory timeline only sums by category.
     let has_events = chosen.iter().any(|&i| recording.devices[i].has_blocks());
     let has_bands = chosen.iter().any(|&i| !recording.devices[i].bands.is_empty());
@@ -267,43 +246,108 @@ fn tables(args: &ExportArgs, source: &Source<'_>, recording: &Recording) -> Resu
         (false, true) => ExportTableName::Categories,
         (false, false) => ExportTableName::Samples,
     };
-    let beside = [ExportTableName::Samples, ExportTableName::Categories];
-    let wanted = |name: ExportTableName| match args.table {
-        Some(table) => table == name,
-        None if is_file => name == usual,
-        None => has_events || beside.contains(&name),
-    };
-    for index in chosen {
+    if args.is_table_file() {
+        return one_table(args, source, recording, &chosen, args.table.unwrap_or(usual));
+    }
+    let mut written = Vec::new();
+    for &index in &chosen {
         let device = &recording.devices[index];
-        let names = Names::new(device, place_names);
         let ordinal = if device.id.index < 0 { String::new() } else { format!("-{}", device.id.index) };
         let part = format!(".{}{ordinal}", device.id.kind.name());
-        if wanted(ExportTableName::Samples) && (args.table.is_some() || !device.samples.is_empty()) {
-            write(&samples(&names), &part)?;
-        }
-        if wanted(ExportTableName::Categories) && (args.table.is_some() || !device.bands.is_empty()) {
-            write(&categories(&names), &part)?;
-        }
-        if wanted(ExportTableName::Events) {
-            write(&events(recording, &names), &part)?;
-        }
-        if wanted(ExportTableName::Blocks) {
-            write(&blocks(&names), &part)?;
-        }
-        if wanted(ExportTableName::Lifetimes) || wanted(ExportTableName::Curves) {
-            let tables = build(recording, index)?;
-            if wanted(ExportTableName::Lifetimes) {
-                write(&lifetimes(recording, &names, &tables), &part)?;
-            }
-            if wanted(ExportTableName::Curves) {
-                write(&curves(&names, &tables), &part)?;
-            }
+        let names = Names::new(device, &source.places);
+        let wanted: Vec<ExportTableName> = ExportTableName::value_variants()
+            .iter()
+            .copied()
+            .filter(|&name| match (args.table, name) {
+                (_, ExportTableName::Stacks) => false,
+                (Some(table), _) => table == name,
+                (None, ExportTableName::Samples) => !device.samples.is_empty(),
+                (None, ExportTableName::Categories) => !device.bands.is_empty(),
+                (None, _) => has_events,
+            })
+            .collect();
+        let derived = wanted.iter().any(|name| is_derived(*name)).then(|| build(recording, index)).transpose()?;
+        for name in wanted {
+            let Some(table) = table(name, recording, &names, derived.as_ref()) else { continue };
+            written.push(to_folder(args, source, table.as_ref(), &part)?);
         }
     }
-    if wanted(ExportTableName::Stacks) {
-        write(&stacks(recording), "")?;
+    if args.table == Some(ExportTableName::Stacks) || (args.table.is_none() && has_events) {
+        written.push(to_folder(args, source, &stacks(recording), "")?);
     }
     Ok(written)
+}
+
+/// True for tables that are made of a device's tables.
+fn is_derived(name: ExportTableName) -> bool {
+    matches!(name, ExportTableName::Lifetimes | ExportTableName::Curves)
+}
+
+/// A table of one device; `None` for the table of stacks, which is of the recording.
+fn table<'a>(
+    name: ExportTableName,
+    recording: &Recording,
+    names: &'a Names<'_>,
+    tables: Option<&'a DeviceTables>,
+) -> Option<Box<dyn ExportTable + 'a>> {
+    Some(match name {
+        ExportTableName::Events => Box::new(events(recording, names)),
+        ExportTableName::Lifetimes => Box::new(lifetimes(recording, names, tables?)),
+        ExportTableName::Blocks => Box::new(blocks(names)),
+        ExportTableName::Curves => Box::new(curves(names, tables?)),
+        ExportTableName::Samples => Box::new(samples(names)),
+        ExportTableName::Categories => Box::new(categories(names)),
+        ExportTableName::Stacks => return None,
+    })
+}
+
+/// Writes the rows of all chosen devices into the file OUT.
+fn one_table(
+    args: &ExportArgs,
+    source: &Source<'_>,
+    recording: &Recording,
+    chosen: &[usize],
+    name: ExportTableName,
+) -> Result<Vec<Written>, String> {
+    let names: Vec<Names<'_>> = chosen.iter().map(|&i| Names::new(&recording.devices[i], &source.places)).collect();
+    let derived: Vec<Option<DeviceTables>> =
+        chosen.iter().map(|&i| is_derived(name).then(|| build(recording, i)).transpose()).collect::<Result<_, _>>()?;
+    let of_devices = names.iter().zip(&derived).filter_map(|(names, derived)| table(name, recording, names, derived.as_ref()));
+    let joined = Joined::new(of_devices.collect());
+    let of_recording = stacks(recording);
+    let table: &dyn ExportTable = joined.as_ref().map_or(&of_recording, |joined| joined);
+    if table.is_empty() {
+        return Err(format!("{}: it has no {}, so no table was written", source.path.display(), table.name()));
+    }
+    let mut written = write_table(args, source, table, args.out.clone())?;
+    if chosen.len() > 1 && joined.is_some() {
+        let devices: Vec<String> = chosen.iter().map(|&i| recording.devices[i].id.to_string()).collect();
+        written.1 += &format!(" of {}", devices.join(", "));
+    }
+    Ok(vec![written])
+}
+
+/// Writes a table into its place below the folder OUT.
+fn to_folder(args: &ExportArgs, source: &Source<'_>, table: &dyn ExportTable, part: &str) -> Result<Written, String> {
+    let Partition { job, rank, .. } = &source.partition;
+    let rank = rank.map_or_else(|| NO_RANK.to_owned(), |rank| rank.to_string());
+    let folder = args.out.join(table.name()).join(format!("job={job}")).join(format!("rank={rank}"));
+    std::fs::create_dir_all(&folder).map_err(|e| {
+        let why = vramscope_core::formats::why_not_written(&e);
+        format!("{}: this folder cannot be made: {why}; name another one", folder.display())
+    })?;
+    let path = folder.join(format!("{}{part}.{}", source.stem, args.to.of_tables().unwrap_or_default()));
+    write_table(args, source, table, path)
+}
+
+fn write_table(args: &ExportArgs, source: &Source<'_>, table: &dyn ExportTable, path: PathBuf) -> Result<Written, String> {
+    let table: &dyn ExportTable = &OfFile::new(table, &source.file, source.partition.step);
+    new_file(args, &path, |file| match args.to {
+        ExportFormat::Parquet => parquet::write(table, file),
+        ExportFormat::Jsonl => jsonl::write(table, file),
+        _ => csv::write(table, file),
+    })?;
+    Ok((path, format!("{} rows of {}", count(table.len() as u64), table.name())))
 }
 
 fn to_speedscope(args: &ExportArgs, recording: &Recording) -> Result<Written, String> {

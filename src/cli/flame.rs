@@ -5,6 +5,7 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::args::FlameArgs;
+use super::opening::{of_device, others};
 use super::terminal::say;
 use super::{Opened, cut_note, print, print_json};
 use vramscope_core::compare::flame::{By, Entry, Flame, Measure, Root, Shape, Size, What, node_name, weigh};
@@ -13,6 +14,7 @@ use vramscope_core::tables::NO_EVENT;
 
 /// Runs the subcommand.
 pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
+    args.rules.check_named()?;
     let opened = Opened::blocks(&args.file, args.device)?;
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let last = opened.last_event();
@@ -54,6 +56,10 @@ pub fn run(args: &FlameArgs, out: &mut dyn Write) -> Result<(), String> {
     let flame = Flame::build(&recording.stacks, &entries, Shape { root, by, folds_framework });
     if !args.json {
         // Another program reads collapsed stacks, so the note goes to standard error.
+        let others = others(recording, device);
+        if !others.is_empty() {
+            say(&format!("{}this graph is of one device. {}", of_device(recording, device), others.trim_end()));
+        }
         if let Some(note) = cut_note(recording) {
             say(&note);
         }

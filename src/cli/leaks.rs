@@ -7,22 +7,27 @@ use serde_json::json;
 
 use super::args::LeaksArgs;
 use super::oom::frames;
-use super::{Opened, Table, print_json, print_of};
+use super::opening::{of_device, others};
+use super::{Failure, Opened, Table, print_json, print_of};
 use vramscope_core::anatomy::steps::Steps;
 use vramscope_core::diagnose::leaks::{Growth, between, cannot_tell, floors, growth, leaking, no_leak, saw_tooth};
-use vramscope_core::model::{DeviceRecording, Recording};
 use vramscope_core::tables::{StackNames, named_by, tell_apart};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
 const LISTED: usize = 15;
 
 /// Runs the subcommand.
-pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), String> {
+pub fn run(args: &LeaksArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && to < from
+    {
+        return Err(Failure::Usage(format!("--to {to} comes before --from {from}; give the earlier event first")));
+    }
     let opened = Opened::blocks(&args.of.file, args.of.device)?;
-    match args.from {
+    Ok(match args.from {
         Some(from) => survivors(args, &opened, from, out),
         None => over_steps(args, &opened, out),
-    }
+    }?)
 }
 
 fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<(), String> {
@@ -105,25 +110,10 @@ fn over_steps(args: &LeaksArgs, opened: &Opened, out: &mut dyn Write) -> Result<
     print_of(out, &[opened.about()], &text)
 }
 
-/// How to see the other devices; empty when no other has events.
-fn others(recording: &Recording, shown: &DeviceRecording) -> String {
-    let others = recording.devices.iter().filter(|d| d.id != shown.id && !d.events.is_empty());
-    let named: Vec<String> = others.map(|d| format!("--device {}", d.id.index)).take(8).collect();
-    if named.is_empty() { String::new() } else { format!("Other devices of this recording: {}\n", named.join(", ")) }
-}
-
-/// `GPU 1: ` when the recording has several devices, otherwise empty.
-fn of_device(recording: &Recording, device: &DeviceRecording) -> String {
-    if recording.devices.len() == 1 { String::new() } else { format!("{}: ", device.id) }
-}
-
 /// Memory allocated after `from` that is still live at `--to`.
 fn survivors(args: &LeaksArgs, opened: &Opened, from: u32, out: &mut dyn Write) -> Result<(), String> {
     let (recording, device, tables) = (&opened.recording, opened.device(), &opened.tables);
     let (from, to) = (opened.event(from)?, opened.event(args.to.unwrap_or(opened.last_event()))?);
-    if to < from {
-        return Err(format!("--to {to} comes before --from {from}; give the earlier event first"));
-    }
     let found = between(device, tables, from, to);
     let (bytes, blocks) = found.iter().fold((0, 0), |(b, n), s| (b + s.bytes, n + s.count));
     if args.of.json {

@@ -116,7 +116,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
 
 fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     let answered = match command {
-        Command::Summary(a) => summary::run(&a, out),
+        Command::Summary(a) => return summary::run(&a, out),
         Command::State(a) => state::run(&a, out),
         Command::Oom(a) => print(out, &oom::run(&a)?),
         Command::Whatif(a) => whatif::run(&a, out),
@@ -124,7 +124,7 @@ fn run_on(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Explain(a) => explain::run(a.file.as_deref(), a.json, out),
         Command::Findings(a) => print(out, &findings::run(&a)?),
         Command::Allocations(a) => allocations::run(&a, out),
-        Command::Leaks(a) => leaks::run(&a, out),
+        Command::Leaks(a) => return leaks::run(&a, out),
         Command::Flame(a) => flame::run(&a, out),
         Command::Diff(a) => diff::run(&a, out),
         Command::Ranks(a) => ranks::run(&a, out),

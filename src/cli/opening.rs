@@ -139,6 +139,18 @@ pub fn choose_device(recording: &Recording, wanted: Option<i32>) -> Result<usize
     recording.device_numbered(wanted).map_err(|e| e.to_string())
 }
 
+/// How to see the other devices; empty when no other has events.
+pub(super) fn others(recording: &Recording, shown: &DeviceRecording) -> String {
+    let others = recording.devices.iter().filter(|d| d.id != shown.id && !d.events.is_empty());
+    let named: Vec<String> = others.map(|d| format!("--device {}", d.id.index)).take(8).collect();
+    if named.is_empty() { String::new() } else { format!("Other devices of this recording: {}\n", named.join(", ")) }
+}
+
+/// `GPU 1: ` when the recording has several devices, otherwise empty.
+pub(super) fn of_device(recording: &Recording, device: &DeviceRecording) -> String {
+    if recording.devices.len() == 1 { String::new() } else { format!("{}: ", device.id) }
+}
+
 /// A recording, the chosen device, and that device's tables.
 pub(super) struct Opened {
     pub(super) recording: Recording,

@@ -91,6 +91,13 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), Failure> {
     for file in &args.files {
         let recording = open_blocks(file)?;
         let device = choose_device(&recording, args.device)?;
+        if recording.source.format == Format::JaxMemoryProfile {
+            return Err(format!(
+                "{}: JAX's profile has no requests to plan from, only what was held at one instant; a plan is of PyTorch programs",
+                file.display()
+            )
+            .into());
+        }
         if let Some(why) = super::whatif::without_requests(&recording.devices[device]) {
             return Err(format!("{}: {why}", file.display()).into());
         }

@@ -15,6 +15,11 @@ pub struct RulesArgs {
 }
 
 impl RulesArgs {
+    /// Fails like [`read`](Self::read) when the user named a file of rules, for commands that do not always need rules.
+    pub fn check_named(&self) -> Result<(), String> {
+        if self.rules.is_some() { self.read().map(drop) } else { Ok(()) }
+    }
+
     /// Reads the rules. The window's own file may be missing. Fails with one sentence that names the file, the rule and the
     /// mistake.
     pub fn read(&self) -> Result<Rules, String> {
@@ -34,7 +39,10 @@ fn read(path: &Path) -> Result<Rules, String> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         named(format!(
             "the rules cannot be read: {}; name a file of rules after --rules, or none",
-            vramscope_core::formats::why(&e)
+            match e.kind() {
+                std::io::ErrorKind::InvalidData => "this is no text".to_owned(),
+                _ => vramscope_core::formats::why(&e),
+            }
         ))
     })?;
     let (rules, errors) = Rules::new(&rules_from_text(&text).map_err(|e| named(e.to_string()))?);

@@ -146,6 +146,7 @@ struct LiveRow {
 
 /// Writes the state.
 pub fn run(args: &StateArgs, out: &mut dyn Write) -> Result<(), String> {
+    args.rules.check_named()?;
     let recording = open_blocks(&args.file)?;
     let index = device_for(&recording, args)?;
     let opened = Opened::of(recording, index)?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::doing::Doing;
 use super::args::SummaryArgs;
 use super::watched::{Watched, watched};
-use super::{not_written, open_stats, open_with, print, print_json};
+use super::{Failure, not_written, open_stats, open_with, print, print_json};
 use vramscope_core::compare::join::Join;
 use vramscope_core::diagnose::counted::counted_sentence;
 use vramscope_core::diagnose::oom::examine;
@@ -238,21 +238,22 @@ pub(super) struct Oom {
 #[derive(Debug, Serialize)]
 struct Many {
     files: Vec<Summary>,
-    errors: Vec<Failure>,
+    errors: Vec<NotRead>,
 }
 
 #[derive(Debug, Serialize)]
-struct Failure {
+struct NotRead {
     file: String,
     error: String,
 }
 
 /// Writes a summary of each file. A file that fails does not affect the others. The error has one sentence and one line per
 /// failed file.
-pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
+pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let (files, json) = (&args.files, args.json);
     if files.len() > 1 && !(args.with.is_empty() && args.stats.is_empty()) {
-        return Err("--with and --stats go with one recording: name the snapshot they belong to alone".to_owned());
+        let why = "--with and --stats go with one recording: name the snapshot they belong to alone";
+        return Err(Failure::Usage(why.to_owned()));
     }
     let mut many = Many { files: Vec::new(), errors: Vec::new() };
     for path in files {
@@ -265,7 +266,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
                 out.flush().map_err(|e| not_written(&e))?;
                 many.files.push(summary);
             }
-            Err(error) => many.errors.push(Failure { file: path.display().to_string(), error }),
+            Err(error) => many.errors.push(NotRead { file: path.display().to_string(), error }),
         }
     }
     if json {
@@ -278,7 +279,7 @@ pub fn run(args: &SummaryArgs, out: &mut dyn Write) -> Result<(), String> {
     if many.errors.is_empty() {
         return Ok(());
     }
-    Err(many.errors.into_iter().map(|f| f.error).collect::<Vec<_>>().join("\n"))
+    Err(many.errors.into_iter().map(|f| f.error).collect::<Vec<_>>().join("\n").into())
 }
 
 /// What a device held at its peak, as a sentence without a full stop; `None` when no block is known.

@@ -45,6 +45,22 @@ pub fn mark(run: &str) -> PathBuf {
     std::env::temp_dir().join(format!(".vramscope-{run}.used"))
 }
 
+/// A file beside [`mark`] that the helper creates when it starts in a Python process of the run.
+fn mark_of_helper(run: &str) -> PathBuf {
+    let mut path = mark(run).into_os_string();
+    path.push(".in");
+    path.into()
+}
+
+/// How far the run came, as far as the helper told.
+#[derive(Clone, Copy)]
+struct Reached {
+    /// The helper started in a Python process.
+    helper: bool,
+    /// A process used CUDA.
+    cuda: bool,
+}
+
 /// Runs the program and exits as it did. Returns only when it cannot be started.
 pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
     pass_signals_on();
@@ -80,8 +96,9 @@ pub fn run(mut command: Command, folder: &Path, run: &str) -> io::Error {
         // SAFETY: restores the default handler. From here on Ctrl+C may end the remaining output.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    let has_used_cuda = std::fs::remove_file(mark(run)).is_ok();
-    if let Some(sentence) = sentence(folder, run, status, has_used_cuda) {
+    let was_there = |mark: PathBuf| std::fs::remove_file(mark).is_ok();
+    let reached = Reached { helper: was_there(mark_of_helper(run)), cuda: was_there(mark(run)) };
+    if let Some(sentence) = sentence(folder, run, status, reached) {
         terminal::say(&sentence);
     }
     end_as(status)
@@ -131,32 +148,38 @@ fn end_as(status: ExitStatus) -> ! {
     std::process::exit(status.code().unwrap_or(1));
 }
 
-/// One line on what was recorded; `None` when nothing was and the program succeeded.
-fn sentence(folder: &Path, run: &str, status: ExitStatus, has_used_cuda: bool) -> Option<String> {
+/// One line on what was recorded; `None` when nothing was and the program succeeded. Of several snapshots it tells that of the
+/// first failure.
+fn sentence(folder: &Path, run: &str, status: ExitStatus, reached: Reached) -> Option<String> {
     let pages = pages(folder, run);
-    let named = |page: &Value| page["snapshot"].as_str().map(|name| folder.join(name));
-    let snapshots: Vec<PathBuf> = pages.iter().filter_map(named).collect();
-    let Some(newest) = snapshots.last() else {
+    let written: Vec<(&Value, PathBuf)> =
+        pages.iter().filter_map(|page| Some((page, folder.join(page["snapshot"].as_str()?)))).collect();
+    let Some((_, newest)) = written.last() else {
         if let Some(why) = pages.iter().rev().find_map(|page| page["not_kept"].as_str()) {
             return Some(format!("no snapshot was written: {why}"));
         }
-        return (!status.success()).then(|| format!("no snapshot was written: {}", why_none(status, has_used_cuda)));
+        return (!status.success()).then(|| format!("no snapshot was written: {}", why_none(status, reached)));
     };
-    let found = super::findings::first_sentence(newest).unwrap_or_else(|why| why);
-    Some(match snapshots.len() {
-        1 => format!("1 snapshot: {}: {found}", newest.display()),
-        n => format!(
-            "{} in {}, the newest {}: {found}",
-            counted(n as u64, "snapshot", "snapshots"),
-            folder.display(),
-            newest.display()
-        ),
+    // What came after memory ran out mostly follows from it: other ranks get SIGTERM, the program fails in its own way.
+    let of = |causes: &[&str]| written.iter().find(|(page, _)| page["why"].as_str().is_some_and(|why| causes.contains(&why)));
+    let first = of(&["oom"]).or_else(|| of(&["exception", "sigterm", "sigint"])).map(|(_, path)| path);
+    let (which, told) = first.map_or(("the newest", newest), |path| ("the first failure", path));
+    let found = super::findings::first_sentence(told).unwrap_or_else(|why| why);
+    Some(match written.len() {
+        1 => format!("1 snapshot: {}: {found}", told.display()),
+        n => {
+            format!("{} in {}, {which} {}: {found}", counted(n as u64, "snapshot", "snapshots"), folder.display(), told.display())
+        }
     })
 }
 
 /// Why a failed program left no snapshot.
-fn why_none(status: ExitStatus, has_used_cuda: bool) -> String {
-    let before = if has_used_cuda { "" } else { ", and no process of it had used CUDA until then" };
+fn why_none(status: ExitStatus, reached: Reached) -> String {
+    let before = match reached {
+        Reached { cuda: true, .. } => "",
+        Reached { helper: true, .. } => ", and no process of it had used CUDA until then",
+        Reached { .. } => ", and the helper was in no process of it",
+    };
     match (status.signal(), status.code()) {
         (Some(libc::SIGKILL), _) => {
             let who =
@@ -164,9 +187,13 @@ fn why_none(status: ExitStatus, has_used_cuda: bool) -> String {
             format!("the program was killed (SIGKILL), which leaves no time for one{before}; {who}")
         }
         (Some(signal), _) => format!("signal {signal} ended the program at once{before}"),
-        (None, Some(code)) if has_used_cuda => {
+        (None, Some(code)) if reached.cuda => {
             format!("the program ended with exit code {code}; memory did not run out, and no error was left uncaught")
         }
+        (None, _) if !reached.helper => "the helper could not get into the program, so whether memory ran out is unknown: python -I, -E and \
+            -S keep it out, and a program that is not Python has no place for it; import vramscope and call vramscope.on_oom in the \
+            program instead"
+            .to_owned(),
         (None, _) => "no process of the program had used CUDA when it ended".to_owned(),
     }
 }

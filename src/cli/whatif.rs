@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::args::WhatifArgs;
+use super::opening::{of_device, others};
 use super::{Table, choose_device, open_blocks, print_json, print_of};
 use vramscope_core::diagnose::export;
 use vramscope_core::diagnose::vendor::Words;
@@ -93,7 +94,8 @@ pub fn run(args: &WhatifArgs, out: &mut dyn Write) -> Result<(), String> {
     if args.json {
         return print_json(out, &report);
     }
-    print_of(out, &[(&recording).into()], &(text(&report) + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
+    let told = of_device(&recording, device) + &text(&report) + &others(&recording, device);
+    print_of(out, &[(&recording).into()], &(told + &saved.map_or(String::new(), |s| format!("\n{s}\n"))))
 }
 
 fn answer(

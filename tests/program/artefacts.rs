@@ -84,6 +84,46 @@ fn a_damaged_job_is_measured_by_what_is_whole() {
 }
 
 #[test]
+fn a_table_in_one_file_is_of_every_gpu_and_answers_say_which_one_they_are_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = sample("two_gpus.pickle").to_string_lossy().into_owned();
+    let devices = |to: &str, table: &str, more: &[&str]| {
+        let out = folder.path().join(format!("{table}{}.{to}", more.len())).to_string_lossy().into_owned();
+        let said = run(&[&["export", &file, "--to", to, &out, "--table", table], more].concat());
+        assert!(said.status.success(), "{}", stderr(&said));
+        let text = std::fs::read_to_string(&out).unwrap();
+        (stdout(&said), ["cuda:0", "cuda:1"].map(|device| text.lines().filter(|line| line.contains(device)).count()))
+    };
+    for table in ["events", "lifetimes", "blocks", "curves"] {
+        let (said, [first, second]) = devices("csv", table, &[]);
+        assert!(first > 0 && second > 0 && said.contains(" of GPU 0, GPU 1"), "{table}: {said}");
+        assert_eq!(devices("jsonl", table, &[]).1, [first, second], "{table}");
+        assert_eq!(devices("csv", table, &["--device", "0"]).1, [first, 0], "{table}");
+    }
+    let lines = std::fs::read_to_string(folder.path().join("events0.jsonl")).unwrap();
+    let row: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((row["device"].as_str(), row["event"].as_u64(), &row["step"]), (Some("cuda:0"), Some(0), &Value::Null), "{row}");
+    for args in [vec!["allocations", &file], vec!["diff", &file, "--a-event", "5"], vec!["whatif", &file]] {
+        let said = stdout(&run(&args));
+        assert!(said.starts_with("GPU 1: "), "{args:?}: {said}");
+    }
+    assert!(
+        stderr(&run(&["flame", &file]))
+            .contains("GPU 1: this graph is of one device. Other devices of this recording: --device 0")
+    );
+}
+
+#[test]
+fn a_job_keeps_the_letters_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = folder.path().join("訓練.pickle");
+    std::fs::copy(sample("leak.pickle"), &named).unwrap();
+    let out = folder.path().join("tables").to_string_lossy().into_owned();
+    assert!(run(&["export", &named.to_string_lossy(), "--to", "csv", &out, "--table", "blocks"]).status.success());
+    assert!(folder.path().join("tables/blocks/job=訓練").is_dir());
+}
+
+#[test]
 fn a_range_of_events_that_is_not_there_is_wrong_usage() {
     let folder = tempfile::tempdir().unwrap();
     let file = sample("leak.pickle").to_string_lossy().into_owned();

@@ -144,7 +144,29 @@ fn an_out_of_memory_error_that_the_program_catches_is_caught_once_and_the_one_th
     assert_eq!(why(&found), ["oom", "oom"]);
     let with_error = found.iter().filter(|p| !p["error"].is_null()).count();
     assert!(with_error == 1 && begun.elapsed() > Duration::from_secs(1), "never two in one second");
-    assert!(stderr(&out).contains("vramscope: 2 snapshots in "), "{}", stderr(&out));
+    let said = stderr(&out);
+    assert!(said.contains("vramscope: 2 snapshots in ") && said.contains("the first failure "), "{said}");
+    // What the program does after memory ran out follows from it.
+    let later = format!("{FILL}try:\n    while True: step()\nexcept torch.OutOfMemoryError: pass\nraise ValueError('later')\n");
+    let (out, folder) = run(&later, &[]);
+    let mut causes = why(&pages(&folder)).iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+    causes.sort();
+    assert_eq!(causes, ["exception", "oom"]);
+    let last = stderr(&out).lines().last().unwrap_or_default().to_owned();
+    assert!(last.contains("the first failure ") && last.contains("/oom_") && last.contains("Out of memory: "), "{last}");
+}
+
+#[test]
+fn a_python_that_keeps_the_helper_out_is_said_to_do_so() {
+    needs_python!();
+    let fails = "import sys\nsys.exit(3)\n";
+    for flag in ["-I", "-S", "-E"] {
+        let (out, _) = Caught::start(fails, &[], &["python3", flag, "train.py"]).finish();
+        let said = stderr(&out);
+        assert!(out.status.code() == Some(3) && said.contains("the helper could not get into the program"), "{flag}: {said}");
+    }
+    let (out, _) = run(fails, &[]);
+    assert!(stderr(&out).contains("no process of the program had used CUDA"), "{}", stderr(&out));
 }
 
 #[test]

@@ -11,7 +11,10 @@ const MIB: u64 = 1 << 20;
 
 /// A snapshot of a program that allocates one block at each of these lines, and frees all of them at the end.
 fn program(folder: &Path, name: &str, held: &[(&str, u64, u64)]) -> String {
-    let frame = |file: &str, line: u64| json!([{"filename": file, "name": "forward", "line": line}]);
+    let frame = |file: &str, line: u64| match file {
+        "" => json!([]),
+        file => json!([{"filename": file, "name": "forward", "line": line}]),
+    };
     let base = 0x7f00_0000_0000_u64;
     let size: u64 = held.iter().map(|(_, _, bytes)| bytes).sum();
     let mut events = vec![json!({"action": "segment_alloc", "addr": base, "size": size, "stream": 0, "frames": []})];
@@ -51,6 +54,15 @@ fn a_growth_of_one_mebibyte_is_found_and_nothing_else_is() {
     let other = program(folder.path(), "other.json", &[("serve.py", 10, 30 * MIB), ("engine.py", 7, 8 * MIB)]);
     let said = stderr(&run(&["check", &other, "--baseline", &old]));
     assert!(said.contains("the two share hardly any source file"), "{said}");
+    // Nor does one without stacks: its sizes tell. Renamed files are no other program.
+    let bare = program(folder.path(), "bare.json", &[("", 0, 30 * MIB), ("", 0, 8 * MIB)]);
+    let said = stderr(&run(&["check", &bare, "--baseline", &old]));
+    assert!(said.contains("no call stacks to compare, and the two share hardly any size"), "{said}");
+    let same = program(folder.path(), "same.json", &[("", 0, 40 * MIB), ("", 0, 24 * MIB), ("", 0, 16 * MIB)]);
+    passes(&["check", &same, "--baseline", &old, "--tolerance", "0"]);
+    let renamed =
+        program(folder.path(), "renamed.json", &[("fit.py", 1, 40 * MIB), ("fit.py", 2, 24 * MIB), ("net.py", 3, 16 * MIB)]);
+    passes(&["check", &renamed, "--baseline", &old, "--tolerance", "0"]);
     passes(&["check", &old, "--baseline", &new, "--tolerance", "0"]);
     passes(&["check", &new, "--baseline", &old]);
     passes(&["check", &new, "--baseline", &old, "--tolerance", "1MiB"]);
@@ -217,6 +229,22 @@ fn what_cannot_be_told_does_not_pass() {
     let sentence = complaint(&["check", &wrapped, "--max-allocated", "700MiB"], "lora.wrapped");
     assert!(sentence.contains("is unknown: 1.44 GiB was reserved before the first event"), "{sentence}");
     assert_eq!(run(&["check", &wrapped, "--max-allocated", "2GiB"]).status.code(), Some(0));
+    let whole = recordings.join("kinds/dit_ema.python.pickle.zst").display().to_string();
+    let sentence = complaint(&["check", &wrapped, "--baseline", &whole, "--tolerance", "0"], "lora.wrapped");
+    assert!(
+        sentence.contains("the peak of the recording is unknown: 1.44 GiB was reserved before its first event"),
+        "{sentence}"
+    );
+    let sentence = complaint(&["check", &whole, "--baseline", &wrapped, "--tolerance", "4GiB"], "dit_ema.python");
+    assert!(sentence.contains("the peak of the baseline is unknown: 1.44 GiB was reserved before its first event"), "{sentence}");
+    // The peak of a run that ran out of memory is where it was stopped.
+    let oom = sample("fragment_oom.pickle");
+    for limit in ["--max-peak=1TiB", "--max-allocated=1TiB", "--max-role=weights=1TiB"] {
+        let sentence = complaint(&["check", &oom, limit], "fragment_oom.pickle");
+        assert!(sentence.contains("unknown: a request failed for lack of memory"), "{limit}: {sentence}");
+    }
+    let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", &oom, "--tolerance", "1TiB"], "leak.pickle");
+    assert!(sentence.contains("the peak of the baseline is unknown: a request failed"), "{sentence}");
     let said = String::from_utf8_lossy(&run(&["summary", &wrapped]).stdout).replace('\u{a0}', " ");
     assert!(
         said.contains("keeps only the last 3,000 events.") && said.contains("the peak of the run was probably earlier"),
@@ -231,6 +259,8 @@ fn what_cannot_be_told_does_not_pass() {
     std::fs::write(&cut, &whole[..whole.len() * 9 / 10]).unwrap();
     let sentence = complaint(&["check", &sample("leak.pickle"), "--baseline", cut.to_str().unwrap()], "leak.pickle");
     assert!(sentence.contains("the baseline cannot be relied on"), "{sentence}");
+    let junit = stdout(&run(&["check", cut.to_str().unwrap(), "--max-allocated", "1TiB", "--format", "junit"]));
+    assert!(junit.contains("<error message=") && junit.contains("failures=\"0\" errors=\"1\""), "{junit}");
     complaint(&["check", &sample("leak.pickle"), "--baseline", "nowhere.pickle"], "nowhere.pickle");
 }
 

@@ -166,6 +166,11 @@ fn the_action_tells_what_check_said_and_ends_as_it_did() {
         "{summary} {output}"
     );
     assert_eq!(log(), "", "without a token nobody is asked");
+    // Line ends of Windows, and a file whose name looks like an option.
+    let (done, summary, _) = step(folder, &[("FILE", &train), ("LIMITS", "--no-oom\r\n--max-peak\r\n1TiB\r\n")]);
+    assert!(done.status.success() && summary.starts_with("**vramscope: 2 checks passed**"), "{done:?}");
+    let (done, summary, _) = step(folder, &[("FILE", "--help"), ("LIMITS", "--no-oom")]);
+    assert!(done.status.code() == Some(1) && summary.contains("--help: there is no such file"), "{done:?} {summary}");
 
     // A limit that is exceeded. The comment is new first and then updated. A word with spaces and shell characters stays one
     // word.

@@ -165,7 +165,10 @@ fn a_library_that_is_none_is_one_sentence() {
     let without_shutdown = build("noshutdown", "unsigned nvmlInit_v2(void){return 0;}");
     let other = build("other", "int nothing(void){return 0;}");
     for (library, want) in [
-        (PathBuf::from("/nonexistent/libnvidia-ml.so.1"), "No NVIDIA driver"),
+        (
+            PathBuf::from("/nonexistent/libnvidia-ml.so.1"),
+            "VRAMSCOPE_NVML names /nonexistent/libnvidia-ml.so.1, and there is no such",
+        ),
         (garbage, "damaged"),
         (without_shutdown, "damaged"),
         (other, "damaged"),

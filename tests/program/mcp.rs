@@ -230,6 +230,26 @@ fn what_is_cut_from_an_answer_is_reached_by_what_it_says() {
 }
 
 #[test]
+fn a_small_answer_has_the_verdict_and_one_recording_has_a_difference() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample_snapshots");
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/plan");
+    let mut client = Client::new(&[&samples, &plans], &["--limit", "2000"]);
+    for file in ["serve_oom.pickle.gz", "fragment_oom.pickle"] {
+        let answer = client.data("oom", json!({ "file": file }));
+        assert!(answer["ooms"][0]["verdict"].is_string() && answer["cut"].is_array(), "{answer}");
+    }
+    let answer =
+        client.data("plan", json!({ "files": ["gpt.b4.pickle.zst"], "at": ["batch=4"], "want": ["batch=8"], "cap": "24GiB" }));
+    assert!(answer["at"][0].is_object() && answer["largest"][0].is_object(), "{answer}");
+    client.end();
+    let mut client = Client::new(&[&samples], &[]);
+    let answer = client.data("diff", json!({ "a": "gpt_train.pickle" }));
+    let [peak, end] = ["a", "b"].map(|side| answer[side]["event"].as_u64().expect("an event"));
+    assert!(peak < end && answer["change_bytes"].as_i64() < Some(0), "{answer}");
+    client.end();
+}
+
+#[test]
 fn nothing_outside_the_folders_is_read_and_nothing_is_written() {
     let outside = tempfile::tempdir().expect("a folder");
     let inside = tempfile::tempdir().expect("a folder");
@@ -307,6 +327,20 @@ fn what_is_no_question_gets_one_clear_error_and_a_ping_overtakes_long_work() {
     assert_eq!(client.hear()["error"]["code"], -32_600, "so is a line");
     client.to.as_mut().expect("open").write_all(b"\xff\xfe\n\n  \n").expect("it listens");
     assert_eq!(client.hear()["error"]["code"], -32_700, "and empty lines say nothing");
+    // Older versions of the protocol send several messages at once, and get their answers together.
+    let open = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "open" } });
+    let ping = json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" });
+    let notice = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    client.say(&json!([open, notice, ping, 17]).to_string());
+    let answers = client.hear();
+    let ids: Vec<&Value> = answers.as_array().expect("one list").iter().map(|a| &a["id"]).collect();
+    assert_eq!(ids, [&json!("p"), &Value::Null, &json!(2)], "{answers}");
+    client.say(&json!([notice]).to_string());
+    // What cannot come back as it was is refused.
+    client.say("{\"jsonrpc\":\"2.0\",\"id\":123456789012345678901234567890,\"method\":\"ping\"}");
+    assert_eq!(client.hear()["error"]["code"], -32_600);
+    client.say("{\"jsonrpc\":\"2.0\",\"id\":18446744073709551615,\"method\":\"ping\"}");
+    assert_eq!(client.hear()["id"], u64::MAX);
     // Notifications and unrelated responses get no answer.
     client.say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":77}}");
     client.say("{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}");

@@ -101,6 +101,13 @@ fn wrong_usage_exits_with_two() {
         vec!["check", &file, "--max-fragmentation", "3"],
         vec!["report", &file],
         vec!["report", &file, "--at", "nope", "-o", "out.html"],
+        vec!["report", &file, "--format", "md", "--cap", "24GiB"],
+        vec!["leaks", &file, "--from", "5", "--to", "3"],
+        vec!["summary", &file, &file, "--with", &file],
+        vec!["export", &file, "--to", "csv", &folder, "--job", "../../escaped"],
+        vec!["export", &file, "--to", "csv", &folder, "--job", "a/b=c"],
+        vec!["screenshot", &file, "--size", "16384x16384", "out.png"],
+        vec!["plan", &gpt, "--at", "batch=4", "--card", "RTX 3060 8GB"],
         vec!["export", &file],
         vec!["export", &file, "--to", "nope", "out"],
         vec!["diff", &file],
@@ -117,6 +124,34 @@ fn wrong_usage_exits_with_two() {
     }
 }
 
+/// What libraries say of a value is said in our words.
+#[test]
+fn errors_speak_no_rust() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str, text: &[u8]| {
+        std::fs::write(folder.path().join(name), text).expect("written");
+        folder.path().join(name).display().to_string()
+    };
+    let (file, map, bytes) = (sample("leak.pickle"), at("map.json", b"{}"), at("bytes.json", b"\xff\xfe["));
+    for (args, words) in [
+        (vec!["plan", &file, "--at", "batch=4", "--steps", "0"], "0 is no number from 1 to 1000"),
+        (vec!["run", "--at-oom", "d", "--max-snapshots", "0", "x.py"], "0 is no number of 1 or more"),
+        (vec!["state", &file, "--event", "99999999999"], "the number is too large"),
+        (vec!["findings", &file, "--rules", &map], "these are not role rules (not in the form of rules at line 1, column "),
+        (vec!["findings", &file, "--rules", &bytes], "the rules cannot be read: this is no text"),
+    ] {
+        let said = stderr(&run(&args));
+        assert!(said.contains(words), "{args:?}: {said}");
+        assert!(
+            !["target type", "UTF-8", "utf-8", "..=", "invalid type"].iter().any(|rust| said.contains(rust)),
+            "{args:?}: {said}"
+        );
+    }
+    let jax = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/jax_train.prof").display().to_string();
+    let said = stderr(&run(&["plan", &jax, "--at", "batch=4"]));
+    assert!(said.contains("JAX's profile has no requests to plan from") && !said.contains("torch."), "{said}");
+}
+
 /// System errors become one sentence with the file's name and what to do; exit code 1.
 #[test]
 fn errors_of_the_system_are_one_plain_sentence() {
@@ -127,6 +162,9 @@ fn errors_of_the_system_are_one_plain_sentence() {
     let below = format!("{taken}/below");
     for args in [
         vec!["findings", &file, "--rules", &at("none.json")],
+        vec!["check", &file, "--max-peak", "1TiB", "--rules", &at("none.json")],
+        vec!["state", &file, "--rules", &at("none.json")],
+        vec!["flame", &file, "--rules", &at("none.json")],
         vec!["man", &below],
         vec!["man", &taken],
         vec!["run", "--at-oom", &below, "train.py"],

@@ -1,11 +1,17 @@
 """Tests the Python package with a fake torch: python3 -m unittest, with PYTHONPATH, VRAMSCOPE_PROGRAM and FAKE_TORCH=late set by
 tests/program/package.rs."""
+import asyncio
+import contextlib
 import glob
+import io
 import json
 import os
+import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -65,6 +71,15 @@ class Recording(InAFolder):
         self.assertEqual(len(rows), 9)
         self.assertEqual({type(rows[-1][c]) for c in ("requested_bytes", "born_event")}, {int})
         self.assertIsNone(rows[0]["born_event"])
+        # A text stays a text, whatever it looks like.
+        with vramscope.record("names.pickle"):
+            exec(compile("kept = [torch.empty(512)]", "=cmd", "exec"), {"torch": torch})
+        files = {row["file"] for row in vramscope.open("names.pickle").table("stacks")}
+        self.assertIn("=cmd", files)
+        for name in ("123", "true", "", "null"):
+            with vramscope.record("n.pickle") as recording:
+                exec(compile("kept = [torch.empty(512)]", name, "exec"), {"torch": torch})
+            self.assertIn(name, {row["file"] for row in vramscope.open(recording.path).table("stacks")})
 
     def test_a_function_is_recorded_each_time_and_no_file_is_replaced(self):
         @vramscope.record("{rank}-step")
@@ -73,6 +88,42 @@ class Recording(InAFolder):
             return size
         self.assertEqual((step(512), step(1024)), (512, 1024))
         self.assertEqual(sorted(os.listdir(".")), ["0-step-2.pickle", "0-step.pickle"])
+
+    def test_coroutines_and_generators_are_recorded_until_they_end(self):
+        @vramscope.record("later.pickle")
+        async def later():
+            torch.empty(3 << 20)
+            await asyncio.sleep(0)
+            return torch.empty(512).size
+
+        @vramscope.record("parts.pickle")
+        def parts():
+            got = yield torch.empty(1 << 20)
+            yield got, torch.empty(5 << 20)
+        self.assertEqual(asyncio.run(later()), 512)
+        made = parts()
+        next(made)
+        self.assertEqual(made.send(7)[0], 7)
+        self.assertEqual(list(made), [])
+        for name, count in (("later.pickle", 2), ("parts.pickle", 2)):
+            self.assertEqual(vramscope.open(name).allocations("size>=512")["matches"], count, name)
+        with self.assertRaisesRegex(TypeError, "no async generator"):
+            @vramscope.record("never.pickle")
+            async def never():
+                yield 1
+
+    def test_a_folder_that_can_not_be_written_is_refused_before_the_block(self):
+        with self.assertRaisesRegex(PermissionError, "no recording can be written: .*/proc.*; give record a folder"):
+            with vramscope.record("/proc/train.pickle"):
+                self.fail("the block must not run")
+
+    def test_an_answer_that_is_a_failure_is_returned(self):
+        with vramscope.record("train.pickle"):
+            train(1)
+        answer = vramscope.open("train.pickle").command("check", "--max-peak", "1MiB")
+        self.assertIs(answer["passed"], False)
+        with self.assertRaises(vramscope.VramscopeError):
+            vramscope.open("train.pickle").command("check", "--max-peak", "nothing")
 
     def test_an_error_in_the_block_is_recorded_and_stays_the_error(self):
         recording = vramscope.record("failed.pickle")
@@ -156,6 +207,33 @@ class Catching(InAFolder):
             self.assertEqual((page["why"], page["error"]["type"]), ("oom", "OutOfMemoryError"))
             self.assertEqual(len(vramscope.open(os.path.join(folder, page["snapshot"])).ooms()), 1)
 
+    def test_the_folder_of_a_later_call_takes_over(self):
+        self.run_python("import torch, vramscope\nvramscope.on_oom('a')\ntorch.cuda.init()\nkept = torch.empty(512)\nvramscope.on_oom('b')\n"
+                        "assert len(torch.RECORDED) == 1\nvramscope.on_oom('c', max_entries=7)\nassert len(torch.RECORDED) == 2\n" + self.FAILS, code=1)
+        self.assertEqual([[p["why"] for p in self.pages(folder)] for folder in "abc"], [[], [], ["oom"]])
+
+    def test_what_is_asked_for_leaves_one_snapshot_to_the_failure(self):
+        self.run_python("import torch, vramscope\nfrom vramscope import _catch\nvramscope.on_oom('a', max_snapshots=2)\ntorch.cuda.init()\n"
+                        "answers = [_catch._catcher.asked() for _ in range(3)]\nassert 'path' in answers[0], answers\n"
+                        "assert all('kept for a failure' in a['error'] for a in answers[1:]), answers\n" + self.FAILS, code=1)
+        self.assertEqual([p["why"] for p in self.pages("a") if "snapshot" in p], ["asked", "oom"])
+
+    def test_a_second_sigint_at_once_ends_neither_the_snapshot_nor_the_last_words(self):
+        for gap in (0, 0.02, 0.1):
+            program = subprocess.Popen([sys.executable, "-c", "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                "import torch, vramscope, vramscope._keep\nvramscope._keep.nvidia_smi = lambda: time.sleep(0.3)\n"
+                "vramscope.on_oom('g%g', signals=True)\nkept = torch.empty(512)\nprint('ready', flush=True)\ntime.sleep(60)\n" % gap],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            program.stdout.readline()
+            time.sleep(0.05)
+            program.send_signal(signal.SIGINT)
+            time.sleep(gap)
+            program.send_signal(signal.SIGINT)
+            _, said = program.communicate(timeout=60)
+            self.assertEqual((program.returncode, [p["why"] for p in self.pages("g%g" % gap)]), (-signal.SIGINT, ["sigint"]), said)
+            self.assertNotIn(b"Error in", said)
+            self.assertNotIn(b"atexit", said)
+
     def test_a_notebook_catches_without_leaving_its_own_handling(self):
         out, _ = self.run_python(
             "import sys, types, vramscope\nhook = sys.excepthook\nvramscope.load_ipython_extension(types.SimpleNamespace())\nimport torch\n"
@@ -169,11 +247,55 @@ class Catching(InAFolder):
                                  "print([r.get('enabled') for r in torch.RECORDED])")
         self.assertEqual(out, "['all']\n")
 
-    def test_secrets_of_the_command_line_are_left_out(self):
-        self.run_python("import vramscope\nvramscope.on_oom('a')\nimport torch\n" + self.FAILS, "--hub_token", "abc", "--api-key=def", "--tokenizer", "gpt2", code=1)
-        text = json.dumps(self.pages("a"))
-        self.assertNotIn("abc", text)
-        self.assertIn('"--hub_token", "***", "--api-key=***", "--tokenizer", "gpt2"', text)
+    def test_secrets_are_left_out_of_the_whole_page(self):
+        fails = "vramscope.on_oom('a')\nprint('WANDB_API_KEY=abc')\nimport torch\ntry:\n    kept = []\n    while True: kept.append(torch.empty(1 << 30))\n" \
+            "except RuntimeError: raise ValueError('cannot reach https://me:abc@host/')\n"
+        words = ["--hub_token", "-abc", "wandb.api_key=abc", "--tokenizer", "gpt2"]
+        with open("log", "w") as log:
+            subprocess.run([sys.executable, "-c", "import vramscope\n" + fails, *words], stdout=log, stderr=log,
+                           env=dict(os.environ, PYTORCH_INDEX="https://me:abc@host/", NCCL_AUTH="abc"))
+        found = self.pages("a")
+        self.assertEqual([p["why"] for p in found], ["exception", "oom"])
+        self.assertNotIn("abc", json.dumps(found))
+        self.assertEqual(found[0]["command"][-5:], ["--hub_token", "***", "wandb.api_key=***", "--tokenizer", "gpt2"])
+        self.assertEqual(found[0]["output"]["stdout"][0], "WANDB_API_KEY=***")
+        self.assertEqual(found[0]["error"]["message"], "cannot reach https://***@host/")
+
+
+class Secrets(unittest.TestCase):
+    S = "s3cr3tS3cr3t"
+    LINES = ("wandb.api_key=S", "+hf.token=S", "++env.secret=S", "--key S", "--pw S", "--pass S", "--bearer S", "--token -S", "--token=S",
+             "--hub_token S", "--apiKey S", "--hftoken S", "--auth S", "--env HF_TOKEN=S", "-eHF_TOKEN=S", "https://user:S@host/x",
+             "git+https://S@github.com/a", "x?token=S&y=1", '{"token":"S","x":1}', '--config={"key":"S"}', "wandb={api_key:S,name:a}")
+    TEXTS = ("hf_abcDEF1234567890", "sk-proj-abcDEF123456", "ghp_abcdefDEF0123456789", "eyJhbGciOiJI.eyJzdWIi.abcDEF", "AKIA" + "ABCDEFGH12345678",
+             "Authorization: Bearer S", "-H 'Authorization: Basic S'", "password: S", "HF_TOKEN=S", "os.environ['HF_TOKEN'] = 'S'",
+             '{"token": "S"}', '"{\\"token\\": \\"S\\"}"', '{"token": "S', "+ python train.py --hub-token S --lr 1", "https://user:S@host",
+             "-----BEGIN RSA PRIVATE KEY-----\nS\nabcDEF")
+    HARMLESS = ("--tokenizer gpt2", "--max-tokens 5", "--max_new_tokens=5", "--author me", "--num-key-value-heads 8", "--fp16 --lr 1e-4",
+                "--use_auth_token --fp16", "--passes 3", "--bypass x", "-m sk-learn", "hf_hub_download", "/a/b=c/d", "user@host.org")
+    PLAIN = ("Time per token: 5.2 ms", "KeyError: 'model.weight'", "missing key: foo", "sorted(x, key=len)", "torch::jit::token::x",
+             "CUDA out of memory. Tried to allocate 2.00 GiB.", '  File "/a/auth.py", line 3, in authorize', "bearer of news")
+
+    def test_what_looks_like_one_is_hidden_and_nothing_else(self):
+        from vramscope._secrets import hidden, hidden_words
+        for line in self.LINES:
+            words = hidden_words(line.replace("S", self.S).split(" "))
+            self.assertTrue("***" in " ".join(words) and self.S not in " ".join(words), words)
+        for text in self.TEXTS:
+            shown = hidden(text.replace("S", self.S) if "PRIVATE" not in text else text)
+            self.assertTrue("***" in shown and self.S not in shown and "abcDEF" not in shown and "\nS" not in shown, shown)
+        for line in self.HARMLESS:
+            self.assertEqual(" ".join(hidden_words(line.split(" "))), line)
+        for text in self.PLAIN:
+            self.assertEqual(hidden(text), text)
+
+    def test_no_text_takes_long(self):
+        from vramscope._secrets import hidden, hidden_words
+        begun = time.monotonic()
+        for part in ("a", "token", "--a-", "://", "'token':'", "token=", "\\", "sk-", "hf_", "eyJ", "[\\", "authorization:", "a_"):
+            text = part * (65536 // len(part))
+            hidden(text), hidden_words([text])
+        self.assertLess(time.monotonic() - begun, 20)
 
 
 class Callbacks(InAFolder):
@@ -245,8 +367,26 @@ class Callbacks(InAFolder):
 
     def test_steps_that_can_not_be_are_refused_at_once(self):
         module("transformers", TrainerCallback=type("TrainerCallback", (), {}))
-        with self.assertRaisesRegex(ValueError, "a first step and one after the last"):
-            vramscope.HuggingFaceCallback("hf", steps=(3, 3))
+        for steps in ((3, 3), (1,), (1, 2, 3), ("1", "2"), 4):
+            with self.assertRaisesRegex(ValueError, "a first step and one after the last"):
+                vramscope.HuggingFaceCallback("hf", steps=steps)
+
+    def test_a_training_that_ends_before_its_steps_says_so(self):
+        module("transformers", TrainerCallback=type("TrainerCallback", (), {}))
+        for steps, said, written in (((1, 4), "ended after 3 steps, so the snapshot of steps 1 to 3 ends there", [[1, 3]]),
+                                     ((5, 7), "no snapshot of steps 5 to 6: the training ended after 3 steps", [])):
+            folder = "hf%d" % steps[0]
+            callback = vramscope.HuggingFaceCallback(folder, steps=steps)
+            with contextlib.redirect_stderr(io.StringIO()) as heard:
+                callback.on_train_begin(None, None, None)
+                for _ in range(3):
+                    callback.on_step_begin(None, None, None)
+                    self.work()
+                    callback.on_step_end(None, None, None)
+                callback.on_train_end(None, None, None)
+            self.assertIn(said, heard.getvalue())
+            pages = [json.loads(pathlib.Path(path).read_text()) for path in glob.glob(folder + "/*.about.json")]
+            self.assertEqual([p["steps"] for p in pages], written)
 
 
 class Limits(InAFolder):

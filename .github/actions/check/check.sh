@@ -3,11 +3,15 @@
 # Exits as `vramscope check` did. FILE, BASELINE, TOLERANCE, LIMITS, GH_TOKEN and PULL_REQUEST are the action's inputs.
 set -uo pipefail
 
-words=(check "$FILE" --format md)
-[ -z "${BASELINE:-}" ] || words+=(--baseline "$BASELINE" --tolerance "${TOLERANCE:-1%+16MiB}")
+words=(check --format md)
+[ -z "${BASELINE:-}" ] || words+=("--baseline=$BASELINE" "--tolerance=${TOLERANCE:-1%+16MiB}")
 while IFS= read -r word; do
+  # A workflow that was written on Windows may have its line ends.
+  word=${word%$'\r'}
   [ -z "$word" ] || words+=("$word")
 done <<<"${LIMITS:-}"
+# A file's name is never an option.
+words+=(-- "$FILE")
 
 report=$(mktemp "${RUNNER_TEMP:-/tmp}/vramscope-XXXXXX.md")
 errors=$(mktemp "${RUNNER_TEMP:-/tmp}/vramscope-XXXXXX.txt")

@@ -31,6 +31,8 @@ struct Failures {
     panics: Vec<(String, String)>,
     /// Names of jobs that panicked and whose values were requested again.
     asked: Vec<String>,
+    /// The first panic of any work.
+    first: Option<String>,
 }
 
 impl Jobs {
@@ -80,7 +82,14 @@ impl Jobs {
         if self.is_synchronous {
             return Ok(work());
         }
-        caught(work)
+        caught(work).inspect_err(|said| {
+            self.failures().first.get_or_insert_with(|| said.clone());
+        })
+    }
+
+    /// The message of the first panic of any work.
+    pub fn first_panic(&self) -> Option<String> {
+        self.failures().first.clone()
     }
 
     /// Runs `work` on a thread called `name`. The result arrives on the returned channel; when `work` panics the channel closes

@@ -36,7 +36,7 @@ pub struct Screenshot {
 }
 
 /// Draws a recording's view or workspace into a file, without a display or a graphics driver. Returns a sentence when the picture
-/// is incomplete. Fails when the view is unknown, the recording cannot be opened, or the file cannot be written.
+/// is incomplete. Fails when the view is unknown, the recording cannot be opened, a view stops, or the file cannot be written.
 pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let folder = shot.out.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
@@ -54,7 +54,8 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
     let welcome = Screenshot { file: None, with: Vec::new(), ..shot.clone() };
     let shot = if shot.view == "welcome" { &welcome } else { shot };
     let ctx = Context::default();
-    let mut app = App::new(&ctx, settings(shot.dark), Jobs::new(ctx.clone()));
+    let jobs = Jobs::new(ctx.clone());
+    let mut app = App::new(&ctx, settings(shot.dark), jobs.clone());
     app.only = ViewKind::from_name(&shot.view);
     app.pictures.hold_notices_back();
     open_subject(&mut app, shot)?;
@@ -74,6 +75,10 @@ pub fn draw_picture(shot: &Screenshot) -> Result<Option<String>, String> {
         if app.is_idle() || is_over { place(app, shot, &mut is_placed) } else { Ok(false) }
     })?;
     if shot.is_svg { write(&shot.out, &still.svg()) } else { save_png(&still.pixels(&ctx), &shot.out) }?;
+    if let Some(said) = jobs.first_panic() {
+        let out = shot.out.display();
+        return Err(format!("{out}: a view stopped, so the picture is not whole; please report this with the file: {said}"));
+    }
     Ok((!app.is_idle()).then(|| UNFINISHED.to_owned()))
 }
 
@@ -211,6 +216,10 @@ mod tests {
         colours.sort_unstable();
         colours.dedup();
         assert!(colours.len() > 200, "bands, text and its soft edges: {} colours", colours.len());
+        // Wider than what a graphics driver may take as one texture.
+        let wide = Screenshot { size: (3000, 640), view: "timeline".to_owned(), ..shot.clone() };
+        assert_eq!(draw_picture(&wide), Ok(None));
+        assert!(!std::fs::read_to_string(&wide.out).unwrap().contains("This view stopped"));
         let wrong = Screenshot { view: "nonsense".to_owned(), ..shot.clone() };
         assert!(draw_picture(&wrong).unwrap_err().contains("there is no view called \"nonsense\""));
         let beyond = Screenshot { device: Some(5), ..shot.clone() };

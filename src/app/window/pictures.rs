@@ -55,7 +55,10 @@ pub(in crate::app) fn draw(
     let mut textures = Textures::default();
     let (mut calm, mut since) = (0, Instant::now());
     loop {
-        let input = RawInput { screen_rect: Some(Rect::from_min_size(egui::Pos2::ZERO, size)), ..RawInput::default() };
+        // Without a graphics driver, textures may have any size.
+        let max_texture_side = Some(1 << 14);
+        let screen_rect = Some(Rect::from_min_size(egui::Pos2::ZERO, size));
+        let input = RawInput { screen_rect, max_texture_side, ..RawInput::default() };
         let mut output = ctx.run_ui(input, |ui| {
             app.logic(ui.ctx());
             app.draw(ui);

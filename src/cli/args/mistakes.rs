@@ -51,8 +51,7 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
     first.filter(|word| !is_command(word)).and_then(|word| not_files(&[word])).unwrap_or_else(|| {
         let own = || query_without_where(error, words).or_else(|| check_without_limit(error, words));
         own().or_else(|| missing(error, words)).unwrap_or_else(|| {
-            // Replaces the standard library's message for text that is not a number.
-            let text = error.to_string().replace("invalid digit found in string", "write a whole number");
+            let text = in_our_words(error.to_string());
             match (is_of_query(error), meant(error)) {
                 (true, _) => first_paragraph(&text, "vramscope allocations --help describes queries"),
                 (false, Some(meant)) => first_paragraph(&text, &format!("did you mean {meant}?")),
@@ -60,6 +59,34 @@ pub fn refused(error: &clap::Error, words: &[OsString]) -> String {
             }
         })
     })
+}
+
+/// Replaces messages of libraries for numbers that do not fit.
+fn in_our_words(mut text: String) -> String {
+    for (theirs, ours) in [
+        ("invalid digit found in string", "write a whole number"),
+        ("cannot parse integer from empty string", "write a whole number"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("number too small to fit in target type", "the number is too small"),
+    ] {
+        text = text.replace(theirs, ours);
+    }
+    // `0 is not in 1..=1000`, where an end that is the type's own is left out.
+    let Some((before, range)) = text.split_once(" is not in ") else { return text };
+    let (range, behind) = range.split_at(range.find(|c: char| !"0123456789.=-".contains(c)).unwrap_or(range.len()));
+    let Some((least, most)) = range.split_once("..") else { return text };
+    let most = most.trim_start_matches('=');
+    // Where the end is only that of the type, it says nothing to the user.
+    let is_end = |end: &str| {
+        [i64::from(u16::MAX), i64::from(u32::MAX), i64::from(i32::MAX), i64::MAX].iter().any(|n| n.to_string() == end)
+    };
+    if !most.is_empty() && !is_end(most) {
+        return format!("{before} is no number from {least} to {most}{behind}");
+    }
+    match before.rsplit_once(": ") {
+        Some((option, typed)) if !typed.starts_with('-') && typed != "0" => format!("{option}: the number is too large{behind}"),
+        _ => format!("{before} is no number of {least} or more{behind}"),
+    }
 }
 
 /// True when the first word is neither an option, a command nor a file, so that `--help` after it asks about nothing.
@@ -153,7 +180,7 @@ pub fn misused(command: &Command) -> Option<String> {
                 .map(|folder| is_a_folder(folder));
         }
         // The tables of many recordings form one data set.
-        Command::Export(a) if matches!(a.to, ExportFormat::Csv | ExportFormat::Parquet) => &[],
+        Command::Export(a) if a.to.of_tables().is_some() => &[],
         Command::Export(a) if matches!(a.to, ExportFormat::Svg | ExportFormat::Png) => {
             return not_of_this(&a.file, a.view.as_deref().unwrap_or(WHOLE));
         }

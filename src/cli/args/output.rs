@@ -13,6 +13,8 @@ pub enum ExportFormat {
     Csv,
     /// Parquet tables, for DuckDB, Polars and Spark
     Parquet,
+    /// Tables of one JSON object a line
+    Jsonl,
     /// Flame graphs for speedscope.app
     Speedscope,
     /// Counters and slices for ui.perfetto.dev
@@ -23,6 +25,18 @@ pub enum ExportFormat {
     Svg,
     /// A view as pixels
     Png,
+}
+
+impl ExportFormat {
+    /// The ending of a file of this format, where the format is of tables.
+    pub fn of_tables(self) -> Option<&'static str> {
+        match self {
+            ExportFormat::Csv => Some("csv"),
+            ExportFormat::Parquet => Some("parquet"),
+            ExportFormat::Jsonl => Some("jsonl"),
+            _ => None,
+        }
+    }
 }
 
 /// A table of `export`.
@@ -52,7 +66,7 @@ pub struct ExportArgs {
     /// What to write
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub to: ExportFormat,
-    /// The file to write; for tables a file ending in .csv or .parquet, or a folder for all of them
+    /// The file to write; for tables a file ending in .csv, .parquet or .jsonl, or a folder for all of them
     pub out: PathBuf,
     /// The table to write; into one file lifetimes when absent, into a folder all of them
     #[arg(long, value_enum)]
@@ -92,13 +106,13 @@ pub struct ExportArgs {
 impl ExportArgs {
     /// True when OUT is one file of the table format, and not a folder for all tables.
     pub fn is_table_file(&self) -> bool {
-        let extension = if self.to == ExportFormat::Parquet { "parquet" } else { "csv" };
-        self.out.extension().is_some_and(|e| e.eq_ignore_ascii_case(extension)) && !self.out.is_dir()
+        let ending = self.to.of_tables();
+        self.out.extension().is_some_and(|e| ending.is_some_and(|own| e.eq_ignore_ascii_case(own))) && !self.out.is_dir()
     }
 
     /// One sentence about an option that has no effect for this format, because the user would not notice.
     pub fn option_without_effect(&self) -> Option<String> {
-        let is_table = matches!(self.to, ExportFormat::Csv | ExportFormat::Parquet);
+        let is_table = self.to.of_tables().is_some();
         let is_picture = matches!(self.to, ExportFormat::Svg | ExportFormat::Png);
         let is_folder = is_table && !self.is_table_file();
         let given = [
@@ -108,9 +122,9 @@ impl ExportArgs {
                 self.to == ExportFormat::Snapshot,
                 "only --to snapshot is cut to a range of events",
             ),
-            ("--table", self.table.is_some(), is_table, "only --to csv and --to parquet write tables"),
-            ("--rank", self.rank.is_some(), is_folder, "only a folder of csv or parquet tables is partitioned by rank"),
-            ("--job", self.job.is_some(), is_folder, "only a folder of csv or parquet tables is partitioned by job"),
+            ("--table", self.table.is_some(), is_table, "only --to csv, parquet and jsonl write tables"),
+            ("--rank", self.rank.is_some(), is_folder, "only a folder of tables is partitioned by rank"),
+            ("--job", self.job.is_some(), is_folder, "only a folder of tables is partitioned by job"),
             ("--view", self.view.is_some(), is_picture, "only --to svg and --to png draw a view"),
             ("--size", self.size.is_some(), is_picture, "only --to svg and --to png have a width and a height"),
             ("--theme", self.theme.is_some(), is_picture, "only --to svg and --to png have colours"),

@@ -84,12 +84,15 @@ pub(super) fn parse_range(text: &str) -> Result<(u32, u32), String> {
     Err(format!("no event is from {from} on and before {to}; write the first event and the one after the last, as in 1000..2000"))
 }
 
-/// Parses `1600x1000`. Smaller pictures than 64 pixels are unreadable, and larger ones than 16384 take gigabytes.
+/// Most pixels of a picture: 8K. A larger one takes gigabytes and many minutes.
+const MOST_PIXELS: u32 = 7680 * 4320;
+
+/// Parses `1600x1000`. Smaller pictures than 64 pixels are unreadable.
 pub(super) fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let side = |s: &str| s.trim().parse::<u32>().ok().filter(|n| (64..=16384).contains(n));
-    text.split_once(['x', 'X'])
-        .and_then(|(w, h)| Some((side(w)?, side(h)?)))
-        .ok_or_else(|| "write width x height in pixels, each from 64 to 16384, as in 1600x1000".to_owned())
+    text.split_once(['x', 'X']).and_then(|(w, h)| Some((side(w)?, side(h)?))).filter(|(w, h)| w * h <= MOST_PIXELS).ok_or_else(
+        || "write width x height in pixels, each from 64 to 16384 and together at most 7680x4320, as in 1600x1000".to_owned(),
+    )
 }
 
 /// Parses a number of rows, at least 1.

@@ -156,11 +156,19 @@ impl<'a> Baseline<'a> {
         {
             return unknown(format!("the peak of {whose} is unknown: {why}"));
         }
-        if new.is_of_another_program(old) {
-            let why = "the two share hardly any source file or function, so they are of two programs; give --baseline a recording of this one";
-            return unknown(why.to_owned());
-        }
         let most = self.tolerance.limit(old.bytes);
+        // Two recordings that both begin within a run are comparable, as two files of one instant are.
+        let before = match (old.earlier, new.earlier) {
+            (Some(before), None) => Some(("the baseline", before)),
+            (None, Some(before)) if before > most => Some(("the recording", before)),
+            _ => None,
+        };
+        if let Some((whose, before)) = before.filter(|_| new.bytes <= most) {
+            return unknown(format!("the peak of {whose} is unknown: {} was reserved before its first event", Bytes(before)));
+        }
+        if let Some(why) = new.is_of_another_program(old) {
+            return unknown(format!("{why}, so they are of two programs; give --baseline a recording of this one"));
+        }
         let growth = Growth::between(device, old, new);
         let [now, before, allowed] = compared([new.bytes, old.bytes, most]);
         let grown = Bytes(new.bytes.saturating_sub(old.bytes));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::when;
+use super::{cut_off, when};
 use crate::cli::Table;
 use vramscope_core::anatomy::roles::{Roles, Rules};
 use vramscope_core::anatomy::{Composition, LineHeld, Role, RoleHeld};
@@ -22,6 +22,12 @@ const MATCHED: usize = 500;
 /// both.
 const STRANGE: u64 = 10;
 
+/// Without lines that tell, two programs are different when less than one part in this many of their memory is in blocks of the
+/// same sizes; where lines say that they are different, they are the same nevertheless, renamed, from [`ALIKE`] on.
+const UNLIKE: u64 = 10;
+/// As [`UNLIKE`], for a renamed program: one part in this many.
+const ALIKE: u64 = 2;
+
 /// Why a file without history may not contain the peak.
 const ONE_INSTANT: &str = "the file is of one instant, which need not be the peak";
 
@@ -33,12 +39,16 @@ pub(super) struct AtPeak {
     event: u32,
     lines: Vec<Line>,
     roles: [RoleHeld; Role::ALL.len()],
+    /// The bytes in blocks of each size.
+    sizes: BTreeMap<u64, u64>,
     /// For each function of the program, its lines that occur on any stack of the recording.
     functions: BTreeMap<Function, BTreeSet<u32>>,
     /// Why this may not be the program's peak, as a clause.
     pub(super) caveat: Option<&'static str>,
     /// What was reserved before the first event, when that is the maximum. As much may have been allocated then.
     pub(super) before: u64,
+    /// The same where it exceeds later use by so much that the peak was probably before the first event.
+    pub(super) earlier: Option<u64>,
 }
 
 /// The name of a source file without its folder, and of a function in it.
@@ -131,11 +141,27 @@ impl AtPeak {
         } else if rec.is_relative(device) {
             Some("the file does not tell what was allocated before it began")
         } else {
-            None
+            cut_off(device)
         };
+        let mut sizes = BTreeMap::<u64, u64>::new();
+        for id in tables.states.live_at(&tables.lifetimes, event) {
+            let size = tables.lifetimes.block_size(id);
+            let bytes = sizes.entry(size).or_default();
+            *bytes = bytes.saturating_add(size);
+        }
         let lines = held.lines.iter().map(|l| Line::of(rec, l)).collect();
         let (roles, functions) = (Role::ALL.map(|r| held.role(r)), functions(rec));
-        Ok(AtPeak { bytes, event, lines, roles, functions, caveat, before: tables.reserved_before() })
+        Ok(AtPeak {
+            bytes,
+            event,
+            lines,
+            roles,
+            sizes,
+            functions,
+            caveat,
+            before: tables.reserved_before(),
+            earlier: tables.before_earlier_peak(),
+        })
     }
 
     /// The instant of the peak, as part of a sentence.
@@ -147,9 +173,9 @@ impl AtPeak {
         self.caveat == Some(ONE_INSTANT)
     }
 
-    /// True when the two peaks share hardly any function and so are of different programs. False when either side has no lines of
-    /// a program.
-    pub(super) fn is_of_another_program(&self, other: &AtPeak) -> bool {
+    /// Why the two peaks are of different programs: they share hardly any function, or have none and share hardly any size of
+    /// blocks. A program whose files or functions were renamed has its sizes still.
+    pub(super) fn is_of_another_program(&self, other: &AtPeak) -> Option<&'static str> {
         let strange = |own: &AtPeak, other: &AtPeak| {
             let sum = |is: &dyn Fn(&Function) -> bool| -> u64 {
                 own.lines.iter().filter(|l| l.function.as_ref().is_some_and(is)).map(|l| l.bytes).sum()
@@ -157,7 +183,14 @@ impl AtPeak {
             let all = sum(&|_| true);
             all > 0 && sum(&|function| other.functions.contains_key(function)) < all / STRANGE
         };
-        strange(self, other) && strange(other, self)
+        let shared: u64 = self.sizes.iter().map(|(size, bytes)| other.sizes.get(size).map_or(0, |there| *bytes.min(there))).sum();
+        let smaller = self.bytes.min(other.bytes);
+        if strange(self, other) && strange(other, self) && shared < smaller / ALIKE {
+            return Some("the two share hardly any source file or function");
+        }
+        let has_no_lines = self.has_no_lines() || other.has_no_lines();
+        (has_no_lines && shared < smaller / UNLIKE)
+            .then_some("there are no call stacks to compare, and the two share hardly any size of a block")
     }
 
     /// True when memory is held but none of its lines are known.
@@ -465,7 +498,8 @@ mod tests {
             }
         }
         let roles = Role::ALL.map(|role| RoleHeld { role, ..RoleHeld::default() });
-        AtPeak { bytes: 0, event: 0, lines, roles, functions, caveat: None, before: 0 }
+        let sizes = BTreeMap::new();
+        AtPeak { bytes: 0, event: 0, lines, roles, sizes, functions, caveat: None, before: 0, earlier: None }
     }
 
     fn grown(old: &[(&str, u64)], new: &[(&str, u64)]) -> Vec<(String, u64, u64)> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const RESERVE: usize = 700;
 
 /// Limits to try in order, until the answer fits: items of outer lists and objects, items of nested ones, characters of a text.
-const MOST: [(usize, usize, usize); 14] = [
+const MOST: [(usize, usize, usize); 15] = [
     (1_000, 50, 4_000),
     (400, 20, 2_000),
     (200, 20, 1_000),
@@ -21,8 +21,13 @@ const MOST: [(usize, usize, usize); 14] = [
     (8, 2, 300),
     (4, 2, 200),
     (2, 1, 120),
-    (0, 0, 80),
+    (1, 1, 120),
+    (1, 0, 80),
 ];
+
+/// Levels that are kept, to try in order where the limits above are not enough, with the first item of each list; and whether
+/// records keep the names of what they lose.
+const LEVELS: [(usize, bool); 5] = [(4, true), (3, true), (3, false), (2, false), (1, false)];
 
 struct Cut {
     pointer: String,
@@ -126,6 +131,14 @@ fn shortened(whole: &Value, room: usize, pointer: &str, cuts: &mut Vec<Cut>) -> 
             return short;
         }
     }
+    for (levels, keeps_names) in LEVELS {
+        cuts.clear();
+        let short = thinned(whole, pointer, levels, keeps_names, cuts);
+        if short.to_string().chars().count() <= room {
+            cuts.sort_by_key(|c| (c.pointer.matches('/').count(), std::cmp::Reverse(c.of)));
+            return short;
+        }
+    }
     // Nothing fits, so only the keys are listed.
     cuts.clear();
     let Value::Object(map) = whole else { return Value::Null };
@@ -160,6 +173,10 @@ fn cut(value: &Value, pointer: &str, depth: usize, top: usize, inside: usize, te
             if items.len() > most {
                 note(most, items.len());
             }
+            if most == 0 && !items.is_empty() {
+                // An empty list would say that there is nothing.
+                return Value::Null;
+            }
             let kept = items.iter().take(most).enumerate();
             Value::Array(kept.map(|(i, v)| cut(v, &format!("{pointer}/{i}"), depth + 1, top, inside, text, cuts)).collect())
         }
@@ -175,6 +192,39 @@ fn cut(value: &Value, pointer: &str, depth: usize, top: usize, inside: usize, te
         Value::String(long) if long.chars().count() > text => {
             note(text, long.chars().count());
             Value::String(format!("{}…", long.chars().take(text).collect::<String>()))
+        }
+        other => other.clone(),
+    }
+}
+
+/// The value without what lies deeper than `levels`, and with the first item of each list: verdicts and figures stay.
+fn thinned(value: &Value, pointer: &str, levels: usize, keeps_names: bool, cuts: &mut Vec<Cut>) -> Value {
+    const TEXT: usize = 120;
+    let mut note = |shown: usize, of: usize| cuts.push(Cut { pointer: pointer.to_owned(), shown, of });
+    match value {
+        Value::Array(items) if items.is_empty() => value.clone(),
+        Value::Object(map) if map.is_empty() => value.clone(),
+        Value::Array(_) | Value::Object(_) if levels == 0 => {
+            note(0, size(value));
+            Value::Null
+        }
+        Value::Array(items) => {
+            if items.len() > 1 {
+                note(1, items.len());
+            }
+            let first = items.first().map(|item| thinned(item, &format!("{pointer}/0"), levels - 1, keeps_names, cuts));
+            Value::Array(first.into_iter().collect())
+        }
+        Value::Object(map) => {
+            let one = |(key, value): (&String, &Value)| {
+                (key.clone(), thinned(value, &join(pointer, key), levels - 1, keeps_names, cuts))
+            };
+            let keeps = |(_, value): &(String, Value)| keeps_names || pointer.is_empty() || !value.is_null();
+            Value::Object(map.iter().map(one).filter(keeps).collect())
+        }
+        Value::String(long) if long.chars().count() > TEXT => {
+            note(TEXT, long.chars().count());
+            Value::String(format!("{}…", long.chars().take(TEXT).collect::<String>()))
         }
         other => other.clone(),
     }
@@ -219,6 +269,24 @@ mod tests {
             let text = read(&bound(&whole, Some(("/why", 8_990)), limit).unwrap());
             assert_eq!((text["text"].as_str(), text["next_offset"].as_u64()), (Some("wwwwwwwwww"), None));
         }
+    }
+
+    #[test]
+    fn a_verdict_stays_however_little_room_there_is() {
+        let big: Vec<Value> = (0..30).map(|i| json!({ "stack": ["x".repeat(300), i], "bytes": i })).collect();
+        let mut entry =
+            json!({ "verdict": "fragmentation", "event": 7, "blockers": big, "holes": big, "way_out": { "blocks": big } });
+        for i in 0..12 {
+            entry[format!("list_{i}")] = json!(big);
+        }
+        let whole = json!({ "file": "x", "ooms": [entry], "whatif": big, "peaks": [] });
+        let short = read(&bound(&whole, None, 2_000).unwrap());
+        assert_eq!(
+            (&short["ooms"][0]["verdict"], &short["ooms"][0]["blockers"]),
+            (&json!("fragmentation"), &Value::Null),
+            "{short}"
+        );
+        assert!(short["cut"].as_array().is_some_and(|cut| !cut.is_empty()));
     }
 
     #[test]

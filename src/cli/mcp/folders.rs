@@ -10,6 +10,21 @@ use vramscope_core::formats::folder::{is_log_name, is_recording_name};
 const DEEPEST: usize = 6;
 const ENTRIES: usize = 20_000;
 
+/// What was found so far.
+struct Walk {
+    found: Vec<(PathBuf, u64)>,
+    /// Entries that were examined.
+    seen: usize,
+    /// No folder was left out. Hidden ones do not count.
+    is_all: bool,
+}
+
+impl Default for Walk {
+    fn default() -> Self {
+        Walk { found: Vec::new(), seen: 0, is_all: true }
+    }
+}
+
 /// Folders by their real paths.
 #[derive(Debug)]
 pub(super) struct Folders(Vec<PathBuf>);
@@ -54,36 +69,44 @@ impl Folders {
     /// The recordings and logs in the folders, by name. Links to files inside the folders are listed. Links to folders are not
     /// followed.
     pub(super) fn list(&self) -> Value {
-        let (mut found, mut seen) = (Vec::new(), 0);
+        let mut walk = Walk::default();
         for folder in &self.0 {
-            self.walk(folder, 0, &mut seen, &mut found);
+            self.walk(folder, 0, &mut walk);
         }
+        let Walk { mut found, is_all, .. } = walk;
         found.sort();
         let files: Vec<Value> =
             found.iter().map(|(path, bytes)| json!({ "file": path.display().to_string(), "bytes": bytes })).collect();
         json!({
             "folders": self.0.iter().map(|f| f.display().to_string()).collect::<Vec<_>>(),
             "files": files,
-            "all_looked_at": seen < ENTRIES,
+            "all_looked_at": is_all,
         })
     }
 
-    fn walk(&self, folder: &Path, depth: usize, seen: &mut usize, found: &mut Vec<(PathBuf, u64)>) {
-        let Ok(entries) = std::fs::read_dir(folder) else { return };
+    fn walk(&self, folder: &Path, depth: usize, walk: &mut Walk) {
+        let Ok(entries) = std::fs::read_dir(folder) else {
+            walk.is_all = false;
+            return;
+        };
         for entry in entries.flatten() {
-            *seen += 1;
-            if *seen >= ENTRIES {
+            walk.seen += 1;
+            if walk.seen >= ENTRIES {
+                walk.is_all = false;
                 return;
             }
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_dir() && depth < DEEPEST && !name.starts_with('.') {
-                self.walk(&path, depth + 1, seen, found);
+            if kind.is_dir() && !name.starts_with('.') {
+                match depth < DEEPEST {
+                    true => self.walk(&path, depth + 1, walk),
+                    false => walk.is_all = false,
+                }
             } else if (is_recording_name(&name) || is_log_name(&name))
                 && (kind.is_file() || kind.is_symlink() && self.find(&path).is_some())
             {
                 let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-                found.push((path, bytes));
+                walk.found.push((path, bytes));
             }
         }
     }
@@ -126,5 +149,11 @@ mod tests {
         assert!(["a.pickle", "b.pickle", "own.pickle"].iter().all(|name| listed.contains(name)), "{listed}");
         assert!(!["secret", "link.pickle", "linked"].iter().any(|name| listed.contains(name)), "{listed}");
         assert!(Folders::new(&[inside.path().join("a.pickle")]).is_err());
+        assert_eq!(folders.list()["all_looked_at"], true);
+        std::fs::create_dir_all(inside.path().join("1/2/3/4/5/6/7")).unwrap();
+        std::fs::write(inside.path().join("1/2/3/4/5/6/7/far.pickle"), "x").unwrap();
+        let listed = folders.list();
+        assert!(!listed["files"].to_string().contains("far.pickle"));
+        assert_eq!(listed["all_looked_at"], false, "{listed}");
     }
 }

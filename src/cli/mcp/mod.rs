@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::io::{self, BufRead, Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ pub fn run(args: &McpArgs) -> Result<(), Failure> {
         let mut input = io::stdin().lock();
         while let Some(line) = next_line(&mut input) {
             let answer = match line {
-                Line::Text(text) => server.handle(&text, |call| sender.try_send(call)),
+                Line::Text(text) => server.read(&text, |call| sender.try_send(call)),
                 Line::TooLong => Some(error(&Value::Null, INVALID_REQUEST, "the message is longer than 1 MiB")),
                 Line::NoText => Some(error(&Value::Null, PARSE_ERROR, "the message is not UTF-8")),
             };
@@ -134,6 +134,29 @@ struct Call {
     id: Value,
     name: String,
     arguments: Value,
+    /// The batch that it came in; `None` for a message of its own.
+    batch: Option<Arc<Batch>>,
+}
+
+/// The answers to the messages of one batch, which are sent together.
+#[derive(Default)]
+struct Batch {
+    /// The answers so far, and the number of calls that are not answered yet.
+    state: Mutex<(Vec<Value>, usize)>,
+}
+
+impl Batch {
+    fn begin(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+    }
+
+    /// Adds an answer, where there is one. Returns all answers when none is missing.
+    fn end(&self, answer: Option<Value>) -> Option<Value> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0.extend(answer);
+        state.1 = state.1.saturating_sub(1);
+        (state.1 == 0 && !state.0.is_empty()).then(|| Value::Array(std::mem::take(&mut state.0)))
+    }
 }
 
 struct Server {
@@ -143,13 +166,35 @@ struct Server {
 }
 
 impl Server {
+    /// Answers a line: a message, or a list of messages, as older versions of the protocol allow. `None` when there is nothing to
+    /// answer now.
+    fn read(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
+        match serde_json::from_str::<Value>(text) {
+            Err(_) => Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON")),
+            Ok(Value::Array(messages)) if !messages.is_empty() => {
+                let batch = Arc::new(Batch::default());
+                batch.begin();
+                for message in &messages {
+                    batch.begin();
+                    let queued = |call: Call| {
+                        batch.begin();
+                        hand_on(Call { batch: Some(Arc::clone(&batch)), ..call }).inspect_err(|_| drop(batch.end(None)))
+                    };
+                    // The batch is still open, so this does not complete it.
+                    batch.end(self.handle(message, queued));
+                }
+                batch.end(None)
+            }
+            Ok(message) => self.handle(&message, hand_on),
+        }
+    }
+
     /// Answers a message at once, or queues a tool call with `hand_on`. `None` when there is nothing to answer now.
-    fn handle(&self, text: &str, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
-        let Ok(message) = serde_json::from_str::<Value>(text) else {
-            return Some(error(&Value::Null, PARSE_ERROR, "the message is not JSON"));
-        };
+    fn handle(&self, message: &Value, hand_on: impl Fn(Call) -> Result<(), TrySendError<Call>>) -> Option<Value> {
         let id = message.get("id").cloned();
-        let is_id = |id: &Value| id.as_str().map_or_else(|| id.is_number(), |text| text.len() <= 200);
+        // A number beyond 64 bits could not be sent back as it came.
+        let is_exact = |id: &Value| id.is_i64() || id.is_u64() || id.as_f64().is_some_and(|n| n.abs() < 2f64.powi(53));
+        let is_id = |id: &Value| id.as_str().map_or_else(|| is_exact(id), |text| text.len() <= 200);
         let Some(method) = message["method"].as_str().filter(|_| message["jsonrpc"] == "2.0") else {
             // A response to a request that was never sent is ignored.
             let is_answer = message.get("result").is_some() || message.get("error").is_some();
@@ -162,7 +207,11 @@ impl Server {
             return None;
         };
         if !is_id(&id) {
-            return Some(error(&Value::Null, INVALID_REQUEST, "the id is neither a number nor a string of at most 200 bytes"));
+            return Some(error(
+                &Value::Null,
+                INVALID_REQUEST,
+                "the id is neither a number of at most 64 bits nor a string of at most 200 bytes",
+            ));
         }
         match method {
             "initialize" => Some(answer(&id, initialized(&params))),
@@ -177,7 +226,7 @@ impl Server {
                 if !arguments.is_object() {
                     return Some(error(&id, INVALID_PARAMS, "the arguments of a tool are an object"));
                 }
-                let refused = hand_on(Call { id: id.clone(), name: name.to_owned(), arguments }).err()?;
+                let refused = hand_on(Call { id: id.clone(), name: name.to_owned(), arguments, batch: None }).err()?;
                 let sentence = match refused {
                     TrySendError::Full(_) => "64 questions wait already; ask again when one is answered",
                     TrySendError::Disconnected(_) => "no more questions are answered",
@@ -205,8 +254,13 @@ impl Server {
 
     /// Runs tool calls one after the other until the queue is closed.
     fn work(&self, calls: &Receiver<Call>) {
-        for Call { id, name, arguments } in calls {
+        for Call { id, name, arguments, batch } in calls {
+            let sent = |answer: Option<Value>| match &batch {
+                Some(batch) => batch.end(answer).is_none_or(|answers| send(&answers)),
+                None => answer.is_none_or(|answer| send(&answer)),
+            };
             if self.is_cancelled(&id) {
+                sent(None);
                 continue;
             }
             let done = catch_unwind(AssertUnwindSafe(|| self.tools.call(&name, &arguments)));
@@ -216,7 +270,8 @@ impl Server {
                 Ok(content) => json!({ "content": content, "isError": false }),
                 Err(sentence) => json!({ "content": [{ "type": "text", "text": clipped(&sentence) }], "isError": true }),
             };
-            if !self.is_cancelled(&id) && !send(&answer(&id, result)) {
+            let told = (!self.is_cancelled(&id)).then(|| answer(&id, result));
+            if !sent(told) {
                 return;
             }
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::bound::bound;
 use super::folders::Folders;
 use super::picture;
-use crate::cli::{args, explain, run_on};
+use crate::cli::{args, choose_device, explain, open_blocks, run_on};
 
 /// Answers that are kept, so that reading on does not compute them again.
 const KEPT: usize = 4;
@@ -130,7 +130,7 @@ fn tools() -> Vec<Tool> {
         tool(
             "diff",
             "What is live in one recording or instant and not in another, by call stack and place; each at its peak when no event is given. \
-             Without b it compares two instants of a.",
+             Without b it compares two instants of a: its peak with its end, when no event is given.",
             json!({
                 "a": file(), "b": file(), "a_event": number("The instant in a"), "b_event": number("The instant in b"),
                 "end": { "type": "boolean", "description": "Compare the ends instead of the peaks" }, "device": device(),
@@ -339,7 +339,15 @@ impl Arguments<'_> {
             "diff" => {
                 let (a, b) = (self.file("a")?, self.text("b").map(|_| self.file("b")).transpose()?);
                 let files: Vec<&Path> = std::iter::once(&a).chain(&b).map(PathBuf::as_path).collect();
-                ask("diff", plain(), &files)
+                let mut options = plain();
+                if b.is_none() && self.values["a_event"].is_null() && self.values["b_event"].is_null() {
+                    let recording = open_blocks(&a)?;
+                    let device = self.values["device"].as_i64().and_then(|n| i32::try_from(n).ok());
+                    let events = recording.devices[choose_device(&recording, device)?].events.len();
+                    // The other instant is the peak.
+                    options.push(format!("--b-event={}", events.saturating_sub(1)));
+                }
+                ask("diff", options, &files)
             }
             "peak" => Ok(peak(ask("summary", Vec::new(), &[&file()?])?, self.values["device"].as_i64())?),
             "state" => {
@@ -417,7 +425,18 @@ fn spoken(sentence: &str) -> String {
             rest = behind;
         }
     }
-    out + rest
+    // What is left of `<FILE>` and `<B>` names an argument too.
+    let text = out + rest;
+    let mut parts = text.split('<');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let name = part.split_once('>').filter(|(name, _)| !name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase()));
+        match name {
+            Some((name, behind)) => out += &(name.to_ascii_lowercase() + behind),
+            None => out += &format!("<{part}"),
+        }
+    }
+    out
 }
 
 /// Runs a subcommand and returns its JSON.
@@ -476,6 +495,7 @@ mod tests {
             ),
             ("--a-event 9 is behind the end", "a_event 9 is behind the end"),
             ("a--b ---- c", "a--b ---- c"),
+            ("a value is required for '<B>' <x> <", "a value is required for 'b' <x> <"),
         ] {
             assert_eq!(spoken(typed), said);
         }

@@ -70,6 +70,12 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         return Err(error.into());
     }
     let format = args.format().map_err(Failure::Usage)?;
+    let name = args.file.file_name().unwrap_or_default().to_string_lossy();
+    if args.cap.is_some() && args.at.is_none() && vramscope_core::plan::names::value_of(&name, "batch").is_none() {
+        let why =
+            "--cap has no effect here: which size fits is told where the size of this run is known; add --at, as in --at batch=8";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let options = Options { redact: args.redact, at: args.at.clone(), cap: args.cap, rules: args.rules.read()? };
     let text = of_file(&args.file, args.device, format, &options)?;
     if is_stdout {

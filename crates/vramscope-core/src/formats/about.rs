@@ -65,13 +65,17 @@ impl AboutPage {
 
     /// Describes the page, without a full stop.
     pub fn sentence(&self) -> String {
-        let read = "vramscope explain reads the program's last lines in it";
+        format!("{}; vramscope explain reads the program's last lines in it", self.origin())
+    }
+
+    /// Who wrote the page and what is beside it, without a full stop.
+    pub fn origin(&self) -> String {
         match (self.snapshot(), self.0["not_kept"].as_str()) {
             (Some(snapshot), _) => {
-                format!("vramscope run --at-oom wrote this page about the snapshot {snapshot} beside it: open that one; {read}")
+                format!("vramscope run --at-oom wrote this page about the snapshot {snapshot} beside it: open that one")
             }
-            (None, Some(why)) => format!("vramscope run --at-oom wrote this page, and kept no snapshot: {why}; {read}"),
-            (None, None) => format!("vramscope run --at-oom wrote this page, and kept no snapshot; {read}"),
+            (None, Some(why)) => format!("vramscope run --at-oom wrote this page, and kept no snapshot: {why}"),
+            (None, None) => "vramscope run --at-oom wrote this page, and kept no snapshot".to_owned(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Graphics cards by name: their memory, and how much of it a program can use.
 
-use crate::units::{GIBIBYTE, MEBIBYTE, nearest};
+use crate::units::{Bytes, GIBIBYTE, MEBIBYTE, nearest};
 
 /// A graphics card and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -59,31 +59,91 @@ pub const CARDS: [Card; 36] = [
     Card { name: "RTX 2080 Ti", bytes: 11_264 * MEBIBYTE },
 ];
 
+/// Words in the names of many cards.
+const OF_EVERY_CARD: [&str; 15] = [
+    "nvidia", "geforce", "tesla", "quadro", "sxm2", "sxm3", "sxm4", "sxm5", "sxm", "hbm2e", "hbm3e", "hbm2", "hbm3", "gddr6x",
+    "gddr6",
+];
+
+/// Words after a card's name that change nothing about its memory. GH200's size there is that of the host.
+const AFTER: [&str; 8] = ["pcie", "480gb", "generation", "blackwell", "server", "workstation", "edition", "gpu"];
+
+fn plain(text: &str) -> String {
+    text.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+/// The gigabytes in what follows a card's name; `Err` if other words stand there.
+fn size_in(rest: &str) -> Result<Option<u64>, ()> {
+    let (mut rest, mut size) = (rest, None);
+    while !rest.is_empty() {
+        if let Some(other) = AFTER.iter().find_map(|word| rest.strip_prefix(word)) {
+            rest = other;
+            continue;
+        }
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = rest[..digits].parse().map_err(|_| ())?;
+        if size.replace(number).is_some() {
+            return Err(());
+        }
+        rest = &rest[digits..];
+        rest = ["gib", "gb", "g"].iter().find_map(|unit| rest.strip_prefix(unit)).unwrap_or(rest);
+    }
+    Ok(size)
+}
+
 impl Card {
+    /// Its name without a size.
+    fn base(&self) -> String {
+        let sized = self.name.rsplit_once(' ').filter(|(_, size)| size.ends_with("GB"));
+        plain(sized.map_or(self.name, |(base, _)| base))
+    }
+
+    /// True if a card with so many gigabytes in its name can be this one. The driver shows up to a tenth less.
+    fn is_sold_as(&self, gigabytes: u64) -> bool {
+        let sold = gigabytes.saturating_mul(GIBIBYTE);
+        self.bytes <= sold.saturating_add(sold / 20) && self.bytes >= sold - sold / 10
+    }
+
     /// The most that PyTorch can reserve on it if no other process uses it: everything except the context.
     pub fn usable(&self) -> u64 {
         self.bytes.saturating_sub(CONTEXT)
     }
 
-    /// Finds a card by name: `RTX 4090`, `rtx4090`, `NVIDIA GeForce RTX 4090`.
+    /// Finds a card by name: `RTX 4090`, `rtx4090`, `NVIDIA GeForce RTX 4090`, `A100-80`. A name that says more than the card's
+    /// own, such as another size, `Ti`, `Laptop` or a part of a card (MIG), is of another card.
     ///
     /// # Errors
     /// A sentence with similar names.
     pub fn find(name: &str) -> Result<Card, String> {
-        let plain = |text: &str| -> String { text.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect() };
         let mut asked = plain(name);
-        for vendor in ["nvidia", "geforce", "tesla", "quadro", "sxm4", "sxm5", "sxm2", "hbm3e", "hbm3", "hbm2e"] {
-            asked = asked.replace(vendor, "");
+        for word in OF_EVERY_CARD {
+            asked = asked.replace(word, "");
         }
-        let exact = CARDS.iter().find(|c| plain(c.name) == asked || format!("{}gb", plain(c.name)) == asked);
-        let long = || CARDS.iter().filter(|c| asked.starts_with(&plain(c.name))).max_by_key(|c| c.name.len());
-        if let Some(card) = exact.or_else(|| long().filter(|_| !asked.is_empty())) {
-            return Ok(*card);
+        let by_base = |asked: &str| {
+            let of_base = CARDS.iter().filter(|card| !asked.is_empty() && asked.starts_with(&card.base()));
+            let longest = of_base.clone().map(|card| card.base().len()).max()?;
+            Some(of_base.filter(|card| card.base().len() == longest).collect::<Vec<_>>())
+        };
+        let found = [asked.clone(), format!("rtx{asked}")].into_iter().find_map(|asked| Some((by_base(&asked)?, asked)));
+        if let Some((cards, asked)) = found
+            && let Some(first) = cards.first()
+        {
+            let size = size_in(asked.get(first.base().len()..).unwrap_or_default());
+            let fits = |card: &&&Card| match size {
+                Ok(None) => card.base() == plain(card.name),
+                Ok(Some(size)) => card.is_sold_as(size),
+                Err(()) => false,
+            };
+            return cards.iter().find(fits).or_else(|| cards.first().filter(|_| size == Ok(None))).map(|card| **card).ok_or_else(|| {
+                let known: Vec<String> = cards.iter().map(|card| Bytes(card.bytes).to_string()).collect();
+                format!(
+                    "\"{name}\" is not the {} that is known here ({}); write the memory of yours with --cap, as in --cap 16GiB",
+                    first.name,
+                    known.join(" or ")
+                )
+            });
         }
         let near: Vec<&Card> = CARDS.iter().filter(|c| !asked.is_empty() && plain(c.name).contains(&asked)).collect();
-        if let [one] = near.as_slice() {
-            return Ok(**one);
-        }
         let names: Vec<String> = CARDS.iter().map(|c| plain(c.name)).collect();
         let meant = nearest(&asked, names.iter().map(String::as_str));
         let meant = CARDS.iter().zip(&names).find(|(_, name)| near.is_empty() && meant == Some(name.as_str()));
@@ -114,9 +174,50 @@ mod tests {
             ("a100", "A100"),
             ("Tesla T4", "T4"),
             ("4090", "RTX 4090"),
+            ("A6000", "RTX A6000"),
+            ("A100-80", "A100 80GB"),
+            ("A100 80GB PCIe", "A100 80GB"),
+            ("A100-SXM4-40GB", "A100"),
+            ("Tesla V100-SXM2-32GB", "V100 32GB"),
+            ("V100-16GB", "V100"),
+            ("H100 PCIe", "H100 PCIe"),
+            ("H100 SXM", "H100"),
+            ("NVIDIA GH200 480GB", "GH200"),
+            ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX PRO 6000"),
+            ("L4 24GB", "L4"),
+            ("T4 16GB", "T4"),
+            ("B200 192GB", "B200"),
+            ("RTX 3060 12GB", "RTX 3060"),
+            ("RTX 2080 Ti", "RTX 2080 Ti"),
         ] {
             assert_eq!(Card::find(text).map(|c| c.name), Ok(name), "{text}");
         }
+        for text in [
+            "RTX 3060 8GB",
+            "RTX 3060 Ti",
+            "RTX 2080",
+            "RTX 4090 Laptop GPU",
+            "RTX 3080 12GB",
+            "3080 Ti",
+            "RTX 4070 Ti SUPER",
+            "A100-SXM4-80GB MIG 1g.10gb",
+            "H100 1g.10gb",
+            "A100 20GB",
+            "A10-24Q",
+            "Tesla P100-PCIE-12GB",
+            "GH200 144GB",
+            "T400",
+            "A4000",
+            "RTX",
+        ] {
+            assert!(Card::find(text).is_err(), "{text}: {:?}", Card::find(text));
+        }
+        let said = Card::find("RTX 4090 Laptop GPU").unwrap_err().replace('\u{a0}', " ");
+        assert!(
+            said.contains("is not the RTX 4090 that is known here (23.99 GiB); write the memory of yours with --cap"),
+            "{said}"
+        );
         assert!(Card::find("Voodoo 2").is_err());
         assert_eq!(Card::find("rtx 4900"), Err("no card is called \"rtx 4900\"; did you mean RTX 4090?".to_owned()));
         assert!(Card::find("").is_err());

@@ -43,7 +43,16 @@ pub fn open() -> Result<Box<dyn GpuSource>, GpuError> {
     {
         // The path of the library, for unusual installations and for tests.
         let path = std::env::var_os("VRAMSCOPE_NVML").filter(|p| !p.is_empty());
-        Ok(Box::new(nvml::NvmlSource::open(path.as_deref())?))
+        let named = |error| match (error, &path) {
+            (GpuError::NoDriver, Some(path)) if !std::path::Path::new(path).exists() => {
+                GpuError::NoLibrary(path.to_string_lossy().into_owned())
+            }
+            (GpuError::BadLibrary(why), Some(path)) => {
+                GpuError::BadLibrary(format!("VRAMSCOPE_NVML names {}: {why}", path.to_string_lossy()))
+            }
+            (error, _) => error,
+        };
+        Ok(Box::new(nvml::NvmlSource::open(path.as_deref()).map_err(named)?))
     }
     #[cfg(not(feature = "live"))]
     Err(GpuError::NotBuilt)

@@ -8,6 +8,9 @@ pub enum GpuError {
     /// The driver's library is not installed.
     #[error("No NVIDIA driver on this machine. Recordings and samples open all the same.")]
     NoDriver,
+    /// The library that the user named is not there.
+    #[error("VRAMSCOPE_NVML names {0}, and there is no such library. Name the driver's, or take the variable away.")]
+    NoLibrary(String),
     /// The library exists, but is not the driver's or is damaged.
     #[error("The NVIDIA driver's library is damaged ({0}). Install the driver again.")]
     BadLibrary(String),
@@ -62,7 +65,10 @@ pub enum GpuError {
 impl GpuError {
     /// True when the device or the whole driver is unreachable for now.
     pub fn is_loss(&self) -> bool {
-        matches!(self, GpuError::Lost | GpuError::ResetRequired | GpuError::DriverNotLoaded | GpuError::NoDriver)
+        matches!(
+            self,
+            GpuError::Lost | GpuError::ResetRequired | GpuError::DriverNotLoaded | GpuError::NoDriver | GpuError::NoLibrary(_)
+        )
     }
 
     /// True when retrying will not help.

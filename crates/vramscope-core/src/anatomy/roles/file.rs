@@ -33,12 +33,22 @@ pub fn rules_to_text(rules: &[Rule]) -> String {
     serde_json::to_string_pretty(&entries).unwrap_or_default() + "\n"
 }
 
+/// Where a text is no list of rules, in our words.
+fn place(error: &serde_json::Error) -> String {
+    let what = if error.is_data() { "not in the form of rules" } else { "no JSON" };
+    match error.line() {
+        0 => what.to_owned(),
+        line => format!("{what} at line {line}, column {}", error.column()),
+    }
+}
+
 /// Why a text contains no valid rules. The sentence names the position, but not the file.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesTextError {
     /// Not JSON, or JSON of another form.
     #[error(
-        "these are not role rules ({0}); write a list such as [{{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}}]"
+        "these are not role rules ({}); write a list such as [{{\"pattern\": \"attention\\\\.py\", \"role\": \"activations\"}}]",
+        place(.0)
     )]
     NotRules(#[from] serde_json::Error),
     /// A rule names a role that does not exist.

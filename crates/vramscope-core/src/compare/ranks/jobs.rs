@@ -41,7 +41,8 @@ pub fn sort(rows: &mut [RankRow]) {
 /// Groups rows into jobs by folder and name, ordered by name; recordings that belong to no job come last, in one group. Each call
 /// decides all ranks anew (`assign`).
 ///
-/// Files belong to one job if they are in one folder, their names differ only in numbers (or in the cause that `run --at-oom`
+/// What two runs of `vramscope run --at-oom` wrote is apart, by the page beside each file; of a rank with several snapshots of one
+/// run the job has the one of the first failure. Files belong to one job if they are in one folder, their names differ only in numbers (or in the cause that `run --at-oom`
 /// writes), and no two have the same rank. If two have, only files that differ in nothing but the rank belong together. Folders
 /// that differ in one part of their path, with files of the same names and no rank twice, form one job: a folder per node.
 /// Folders named after a step stay separate. Traces that contain the number of processes (`distributedInfo`) need no matching
@@ -49,12 +50,13 @@ pub fn sort(rows: &mut [RankRow]) {
 pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
     let named = assign::by_recording_and_name(&mut rows);
     lay_counters_beside(&mut rows);
+    let (of_runs, rows): (Vec<RankRow>, Vec<RankRow>) = rows.into_iter().partition(|row| row.run.is_some() && row.rank.is_some());
     let mut loose: BTreeMap<(PathBuf, String), Vec<RankRow>> = BTreeMap::new();
     for row in rows {
         let folder = row.path.parent().unwrap_or(Path::new("")).to_path_buf();
         loose.entry((folder, likeness(&row, named.get(&row.path).copied().flatten().is_some()))).or_default().push(row);
     }
-    let mut groups: Vec<Vec<RankRow>> = Vec::new();
+    let mut groups: Vec<Vec<RankRow>> = by_run(of_runs);
     for ((_, like), rows) in across_folders(loose) {
         if like.is_empty() {
             let mut devices: Vec<i32> = rows.iter().map(|r| r.device).collect();
@@ -82,6 +84,13 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
             Job { name: name(&rows, are_folders_many), overview: overview(&rows), rows, is_one: true }
         })
         .collect();
+    let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+    for job in &mut jobs {
+        let is_shared = names.iter().filter(|name| **name == job.name).count() > 1;
+        if let Some(begins) = job.rows.first().filter(|_| is_shared).and_then(begins) {
+            job.name += &begins;
+        }
+    }
     jobs.sort_by_cached_key(|job| natural(&job.name));
     let mut rows: Vec<RankRow> = alone.into_iter().flatten().collect();
     if !rows.is_empty() {
@@ -89,6 +98,32 @@ pub fn by_job(mut rows: Vec<RankRow>) -> Vec<Job> {
         jobs.push(Job { name: ALONE.to_owned(), overview: side_by_side(&rows), rows, is_one: false });
     }
     jobs
+}
+
+/// The recordings of each run. Of each rank the first failure is part of the run's job, where memory ran out that one; what else
+/// a run wrote stands alone.
+fn by_run(mut rows: Vec<RankRow>) -> Vec<Vec<RankRow>> {
+    let time = |row: &RankRow| without_cause(&row.file).to_owned();
+    rows.sort_by_cached_key(|row| (row.run.clone(), row.rank, !row.file.starts_with("oom_"), time(row), row.path.clone()));
+    let mut groups = Vec::new();
+    for run in rows.chunk_by(|a, b| a.run == b.run) {
+        let (mut first, mut later): (Vec<RankRow>, Vec<RankRow>) = (Vec::new(), Vec::new());
+        for rank in run.chunk_by(|a, b| a.rank == b.rank) {
+            let (own, other) = rank.iter().cloned().partition(|row| rank.first().is_some_and(|f| f.path == row.path));
+            first.extend::<Vec<_>>(own);
+            later.extend::<Vec<_>>(other);
+        }
+        groups.push(first);
+        groups.extend(one_by_one(later));
+    }
+    groups
+}
+
+/// What tells a run's job from that of another run of the same names: when its first file was written.
+pub(super) fn begins(row: &RankRow) -> Option<String> {
+    row.run.as_ref()?;
+    let (_, rest) = without_cause(&row.file).split_once('_')?;
+    Some(format!(" of {}", rest.split('_').next()?))
 }
 
 /// Rows by folder and by the common part of their names.
@@ -433,6 +468,28 @@ mod tests {
         assert!(folders[0].rows.iter().all(|r| r.counted.is_some()));
         // For a rank without a recording the counters are all there is.
         assert!(jobs.iter().flat_map(|j| &j.rows).any(|r| r.is_counters && r.peak_reserved == 60));
+    }
+
+    #[test]
+    fn two_runs_in_one_folder_are_two_jobs_with_the_first_failure_of_each_rank() {
+        let of = |run: &str, file: &str| RankRow { run: Some(run.to_owned()), ..row(&format!("caught/{file}"), 8) };
+        let rows = vec![
+            of("1-1", "oom_rank0_20261124-105513_pid11.pickle"),
+            of("1-1", "exception_rank0_20261124-105515_pid11.pickle"),
+            of("1-1", "sigterm_rank1_20261124-105514_pid12.pickle"),
+            of("2-2", "oom_rank0_20261124-110000_pid21.pickle"),
+            of("2-2", "oom_rank1_20261124-110001_pid22.pickle"),
+        ];
+        let jobs = by_job(rows);
+        let told: Vec<(String, Vec<(Option<u32>, &str)>)> = jobs
+            .iter()
+            .map(|j| (j.name.clone(), j.rows.iter().map(|r| (r.rank, r.file.split('_').next().unwrap())).collect()))
+            .collect();
+        let [of_two, of_one, alone] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(of_two.1, [(Some(0), "oom"), (Some(1), "sigterm")]);
+        assert_eq!(of_one.1, [(Some(0), "oom"), (Some(1), "oom")]);
+        assert_eq!(*alone, (ALONE.to_owned(), vec![(Some(0), "exception")]));
+        assert_ne!(of_two.0, of_one.0);
     }
 
     fn jobs_of(files: &[&str]) -> Vec<(String, usize, bool)> {

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 pub use jobs::{ALONE, Job, beside, by_job, headline, likely, sort};
 pub use names::{rank_of_name, ranks_of_names};
 pub use overview::{Division, OUTLIER_SHARE, Overview, name_among, overview};
-pub use partitions::{Partition, job_of_file, partitions};
+pub use partitions::{Partition, is_job_name, job_of_file, partitions};
 pub use reading::{READ_BUDGET, read_all};
 
 use crate::diagnose::oom::knows_reserved;
+use crate::formats::about::AboutPage;
 use crate::model::{Cancelled, DeviceKind, DeviceRecording, Progress, Recording, StatsKind};
 use crate::tables::{DeviceTables, Quantity};
 use crate::units::Bytes;
@@ -36,6 +37,8 @@ pub struct RankRow {
     pub rank: Option<u32>,
     /// Number of processes of its job, if a trace's metadata contain it.
     pub world_size: Option<u32>,
+    /// The run that wrote it, as the page of `vramscope run --at-oom` beside it tells. Two runs may share a folder.
+    pub run: Option<String>,
     /// Device ordinal in the process.
     pub device: i32,
     /// Index of the device in the recording.
@@ -91,6 +94,13 @@ impl RankRow {
     fn of_file(path: &Path) -> Self {
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         RankRow { path: path.to_path_buf(), file, ..RankRow::default() }
+    }
+
+    /// Adds the run that the page beside the recording tells. Reads that page.
+    fn of_its_run(self) -> Self {
+        let page = AboutPage::beside(&self.path);
+        let run = page.and_then(|page| page.0["run"].as_str().filter(|run| !run.is_empty()).map(str::to_owned));
+        RankRow { run, ..self }
     }
 
     /// Short text about the counters beside the recording; `None` without any.
@@ -197,6 +207,7 @@ pub fn rows(recording: &Recording, path: &Path, progress: &Progress) -> Result<V
 /// The rows of one recording without figures or curves, as far as [`by_job`] needs them. O(devices).
 pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
     let (told_rank, world_size) = (rank_in_file(recording), setting(recording, "distributedInfo.world_size"));
+    let of_file = RankRow::of_file(path).of_its_run();
     let is_accelerator = |kind| !matches!(kind, DeviceKind::Cpu | DeviceKind::Host);
     let devices = recording.devices.iter().enumerate().filter(|(_, d)| is_accelerator(d.id.kind));
     let row = |(device_index, device): (usize, &DeviceRecording)| RankRow {
@@ -204,7 +215,7 @@ pub fn identities(recording: &Recording, path: &Path) -> Vec<RankRow> {
         world_size: told_rank.and(world_size),
         device: device.id.index,
         device_index,
-        ..RankRow::of_file(path)
+        ..of_file.clone()
     };
     devices.map(row).collect()
 }

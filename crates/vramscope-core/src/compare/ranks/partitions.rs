@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::jobs::begins;
 use super::names::{last_span, rank_span, without};
 use super::{Job, RankRow, by_job, pending, ranks_of_names};
 
 /// Job, rank and step of one recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
-    /// Only letters, digits, `_`, `-` and `.`, which every file system and every reader of Hive partitions accepts.
+    /// Only letters of any script, digits, `_`, `-` and `.`, which every file system and every reader of Hive partitions accepts.
     pub job: String,
     /// The rank in its job; `None` if unknown.
     pub rank: Option<u32>,
@@ -23,11 +24,12 @@ pub fn partitions(root: &Path, files: &[PathBuf], mut told: impl FnMut(&Path) ->
     let named = ranks_of_names(files);
     let rows = files.iter().zip(&named).flat_map(|(path, rank)| {
         let rows = if rank.is_none() { told(path) } else { Vec::new() };
-        if rows.is_empty() { vec![pending(path)] } else { rows }
+        if rows.is_empty() { vec![pending(path).of_its_run()] } else { rows }
     });
     let mut of_file: BTreeMap<PathBuf, Partition> = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
     for Job { name, rows, is_one, .. } in by_job(rows.collect()) {
+        let name = rows.first().and_then(|row| name.strip_suffix(&begins(row)?)).unwrap_or(&name).to_owned();
         let several = is_one && rows.iter().any(|r| r.path != rows[0].path);
         let pattern = several.then(|| name.rsplit('/').next().unwrap_or(&name).to_owned());
         for group in rows.chunk_by(|a, b| several || a.path == b.path) {
@@ -91,10 +93,15 @@ fn job_name(folder: &Path, pattern: &str) -> String {
     if parts.is_empty() { "job".to_owned() } else { parts.join("-") }
 }
 
+/// True for a name that can stand in a partition's folder.
+pub fn is_job_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
 fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        let c = if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
+        let c = if c.is_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
         if !(c == '_' && out.ends_with('_')) {
             out.push(c);
         }

@@ -1,4 +1,4 @@
-//! Exports: recordings as tables (CSV, Parquet), for other viewers (speedscope, Perfetto), and as PyTorch snapshots.
+//! Exports: recordings as tables (CSV, Parquet, JSON lines), for other viewers (speedscope, Perfetto), and as PyTorch snapshots.
 //!
 //! A table has named columns and returns ranges of rows ([`ExportTable`]). It is read in batches, so that a recording of millions
 //! of events needs bounded memory. Tables of events, blocks and stacks are defined here; tables of derived rows (lifetimes,
@@ -6,6 +6,8 @@
 
 pub mod csv;
 mod error;
+mod joined;
+pub mod jsonl;
 pub mod new_file;
 mod of_file;
 pub mod parquet;
@@ -20,6 +22,7 @@ pub mod unnamed;
 use std::ops::Range;
 
 pub use error::WriteError;
+pub use joined::Joined;
 pub use of_file::OfFile;
 pub use rows::Rows;
 pub use tables::{Names, blocks, categories, events, samples, stacks};

@@ -14,7 +14,8 @@ class _Loop:
     """What all callbacks do: catch failures, mark steps, and write a snapshot after the chosen steps."""
 
     def __init__(self, folder: str, steps: Optional[Tuple[int, int]], stacks: str, max_entries: int) -> None:
-        if steps is not None and not 0 <= steps[0] < steps[1]:
+        if steps is not None and not (isinstance(steps, (tuple, list)) and len(steps) == 2
+                                      and all(isinstance(step, int) for step in steps) and 0 <= steps[0] < steps[1]):
             raise ValueError("steps is %r; it is a first step and one after the last, as in (1, 4)" % (steps,))
         self.folder, self.wanted = folder, steps
         self.stacks, self.max_entries = stacks, max_entries
@@ -25,7 +26,7 @@ class _Loop:
 
     def begin(self) -> None:
         self.count = 0
-        _record.on_oom(self.folder, stacks=self.stacks, max_entries=self.max_entries)
+        _record.on_oom(self.folder, stacks=self.stacks, max_entries=self.max_entries, signals=_catch.catches_signals())
 
     def step_begins(self) -> None:
         self.step_ends(is_whole=False)
@@ -49,7 +50,7 @@ class _Loop:
             return
         keeper = _catch.keeper() or Keeper(torch, os.path.abspath(self.folder), _catch.MAX_SNAPSHOTS, _catch.MAX_BYTES)
         try:
-            page = keeper.write("steps", steps=list(self.wanted or ()))
+            page = keeper.write("steps", steps=[self.wanted[0], self.count] if self.wanted else [])
         except Exception as error:
             page = {"not_kept": str(error)}
         if page and "not_kept" in page:
@@ -58,6 +59,15 @@ class _Loop:
 
     def end(self) -> None:
         self.step_ends(is_whole=False)
+        if self.wanted is None or self.count >= self.wanted[1]:
+            return
+        first, end = self.wanted
+        ends = "the training ended after %d step%s" % (self.count, "" if self.count == 1 else "s")
+        if self.count > first:
+            sys.stderr.write("vramscope: %s, so the snapshot of steps %d to %d ends there\n" % (ends, first, end - 1))
+            self.write()
+        else:
+            sys.stderr.write("vramscope: no snapshot of steps %d to %d: %s\n" % (first, end - 1, ends))
 
 
 def HuggingFaceCallback(folder: str = "vramscope", *, steps: Optional[Tuple[int, int]] = None, stacks: str = "python",

@@ -55,8 +55,14 @@ def why_not_writable(folder):
         there = os.path.dirname(there)
     if not os.path.isdir(there):
         return "%s is not a folder" % there
-    if not os.access(there, os.W_OK | os.X_OK):
+    import tempfile
+    try:
+        # Permissions alone do not tell: root may write everywhere, but not to a disk that is mounted to be read.
+        tempfile.TemporaryFile(dir=there).close()
+    except PermissionError:
         return "this user may not write to %s" % there
+    except OSError as error:
+        return "%s cannot be written to: %s" % (there, error.strerror)
     return None
 
 
@@ -67,13 +73,16 @@ _catcher = None
 def begin_from_environment():
     """Starts catching with the settings of `vramscope run --at-oom`."""
     try:
-        begin(Settings(**json.loads(os.environ[VARIABLE])))
+        settings = Settings(**json.loads(os.environ[VARIABLE]))
+        _leave(settings.mark and settings.mark + ".in")
+        begin(settings)
     except Exception as error:
         _say(NOTHING % error)
 
 
 def begin(settings):
-    """Starts catching at the first use of CUDA, in this process and in processes forked before that. Never imports torch."""
+    """Starts catching at the first use of CUDA, in this process and in processes forked before that. Never imports torch. The
+    settings replace those of an earlier call."""
     global _settings
     is_first, _settings = _settings is None, settings
     torch = sys.modules.get("torch")
@@ -91,6 +100,11 @@ def end():
         _catcher.let_go()
         _agent.stop_history(_catcher.torch)
     _catcher = None
+
+
+def catches_signals():
+    """True if the settings in force catch SIGTERM and Ctrl+C."""
+    return _settings is not None and _settings.signals
 
 
 def is_commanded():
@@ -146,17 +160,25 @@ def _on_torch(torch):
 def _on_cuda():
     global _catcher
     try:
-        if _settings is None or (_catcher is not None and _catcher.pid == os.getpid()):
+        before = _catcher if _catcher is not None and _catcher.is_ours() else None
+        if _settings is None or (before is not None and before.settings is _settings):
             return
         catcher = Catcher(sys.modules["torch"], _settings)
-        catcher.start()
+        if before is not None:
+            before.let_go()
+        # Starting the history again would discard what is recorded.
+        catcher.start(has_history=before is not None and before.history() == catcher.history())
         _catcher = catcher
-        if _settings.mark:
-            # This file tells `vramscope run` that a process used CUDA. The first process makes it.
-            with contextlib.suppress(OSError):
-                open(_settings.mark, "x").close()
+        _leave(_settings.mark)
     except Exception as error:
         _say(NOTHING % ("%s: %s" % (type(error).__name__, error)))
+
+
+def _leave(mark):
+    """Makes a file that tells `vramscope run` how far a process came: into Python (.in), or to CUDA. The first process makes it."""
+    if mark:
+        with contextlib.suppress(OSError):
+            open(mark, "x").close()
 
 
 def _say(sentence):
@@ -164,6 +186,15 @@ def _say(sentence):
         sys.stderr.write("vramscope: %s\n" % sentence)
     except Exception:
         pass
+
+
+def last_error():
+    """The error that ends the program, or None."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+def is_interactive():
+    return hasattr(sys, "ps1") or "IPython" in sys.modules
 
 
 class Catcher:
@@ -182,11 +213,14 @@ class Catcher:
         self.seen_error = None
         self.is_ending = False
         self.previous_hook = None
+        # When Ctrl+C began to end the program.
+        self.interrupted = None
         self.pipe = None
         self.is_seen = threading.Event()
 
-    def start(self):
-        self.start_history()
+    def start(self, has_history=False):
+        if not has_history:
+            self.start_history()
         _agent.history_of = self
         attach = getattr(self.torch._C, "_cuda_attach_out_of_memory_observer", None)
         if attach is not None:
@@ -244,14 +278,36 @@ class Catcher:
     # ------------------------------------------------------------ uncaught errors
 
     def hook(self, kind, error, trace):
-        if self.is_ours():
-            self.uncaught(error)
+        for _ in range(2):
+            try:
+                if self.is_ours():
+                    if isinstance(error, KeyboardInterrupt) and not is_interactive():
+                        self.hold_ctrl_c()
+                    self.uncaught(error)
+                break
+            except KeyboardInterrupt:
+                # The second SIGINT came before it was held, so try again; a much later one ends the snapshot.
+                continue
         self.previous_hook(kind, error, trace)
+
+    def hold_ctrl_c(self):
+        """Passes over a second SIGINT within a second: whoever signals the process group reaches this process twice, as `vramscope
+        run` passes on what it gets. The program is ending; the second one would end its last words and the snapshot."""
+        if self.interrupted is None:
+            self.interrupted = time.monotonic()
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self.again)
+
+    def again(self, number, frame):
+        if time.monotonic() - self.interrupted > APART:
+            signal.default_int_handler(number, frame)
 
     def at_exit(self):
         """For programs that replaced our excepthook, or that end themselves after a signal."""
         if not self.is_ours():
             return
+        if isinstance(last_error(), KeyboardInterrupt) and not is_interactive():
+            self.hold_ctrl_c()
         if self.pipe is not None:
             try:
                 # The thread answers once it has handled every earlier signal.
@@ -261,8 +317,8 @@ class Catcher:
                 pass
         if not self.settings.exceptions:
             return
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is not None and not hasattr(sys, "ps1") and "IPython" not in sys.modules:
+        error = last_error()
+        if error is not None and not is_interactive():
             self.uncaught(error)
             if isinstance(error, KeyboardInterrupt):
                 _ends_by_ctrl_c()

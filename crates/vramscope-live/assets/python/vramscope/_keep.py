@@ -11,16 +11,17 @@ import threading
 import time
 
 from . import _agent
+from ._secrets import hidden, hidden_words, is_secret
 
 # The least seconds between two snapshots of one process.
 APART = 1.0
 # Limits: frames of a traceback, lines of output, bytes of either.
 MOST_FRAMES, MOST_LINES, MOST_OUTPUT = 100, 40, 65536
+# Why snapshots are written that are no failure: `vramscope snap`, and the steps of a callback.
+WANTED = ("asked", "steps")
 ENVIRONMENT = re.compile(
     r"(PYTORCH|TORCH|CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|GLOO|ACCELERATE|DEEPSPEED|FSDP|SLURM_(JOB_ID|PROCID|LOCALID|NTASKS|NODEID|NNODES)|OMP)_?"
     r"|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)$|LOCAL_WORLD_SIZE$|MASTER_(ADDR|PORT)$|LD_PRELOAD$")
-# Whole words: --tokenizer and --max-tokens are no secrets.
-SECRET = re.compile(r"(?<![a-z])(token|secret|password|passwd|api[-_]?key|access[-_]?key|credentials?|auth)(?![a-z])", re.IGNORECASE)
 LIBRARIES = ("numpy", "transformers", "accelerate", "lightning", "pytorch_lightning", "deepspeed", "peft", "trl", "bitsandbytes", "vllm",
              "xformers", "flash_attn", "triton", "apex", "megatron", "torchvision", "torchaudio", "diffusers", "datasets")
 
@@ -70,7 +71,7 @@ class Keeper:
         page = {"vramscope": 1, "run": self.run, "why": why}
         start = time.perf_counter()
         try:
-            most = self._room()
+            most = self._room(why)
             self.count += 1
             _agent.write_snapshot(self.torch, stem + ".pickle", most)
             page["snapshot"] = os.path.basename(stem) + ".pickle"
@@ -89,10 +90,13 @@ class Keeper:
             save(page)
         return page
 
-    def _room(self):
+    def _room(self, why):
         """The size limit of the next snapshot, in bytes."""
         if self.count >= self.max_snapshots:
             raise NotKept("this process has written its %d snapshots; a larger max_snapshots allows more" % self.count)
+        if why in WANTED and self.count == self.max_snapshots - 1:
+            raise NotKept("the last of this process's %d snapshots is kept for a failure; a larger max_snapshots allows more"
+                          % self.max_snapshots)
         used = 0
         for entry in os.scandir(self.folder):
             if entry.name.endswith((".pickle", ".part", ".about.json")):
@@ -151,7 +155,8 @@ def described(error):
     """An exception as entries of a page."""
     import traceback
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-MOST_FRAMES)
-    return {"type": type(error).__name__, "message": str(error)[:4000], "traceback": "".join(lines)[-MOST_OUTPUT:]}
+    message, trace = str(error)[:MOST_OUTPUT], "".join(lines)[-MOST_OUTPUT:]
+    return {"type": type(error).__name__, "message": hidden(message)[:4000], "traceback": hidden(trace)}
 
 
 def stacks():
@@ -198,24 +203,14 @@ def surroundings(torch, rank, asks_driver=True):
 
 
 def command_line():
-    """The command line; values of options that look like a password or a token become ***."""
+    """The command line without secrets."""
     words = list(getattr(sys, "orig_argv", None) or [sys.executable] + sys.argv)
-    shown = []
-    hide = False
-    for word in map(str, words):
-        if hide and not word.startswith("-"):
-            word = "***"
-        hide = False
-        if word.startswith("-") and SECRET.search(word.split("=", 1)[0]):
-            name, sign, _ = word.partition("=")
-            word, hide = (name + "=***" if sign else name), not sign
-        shown.append(word[:1000])
-    return shown[:500]
+    return [word[:1000] for word in hidden_words([str(word) for word in words[:500]])]
 
 
 def environment():
     """Environment variables that change memory use or tell the rank, without secrets."""
-    return {k: os.environ[k][:1000] for k in sorted(os.environ) if ENVIRONMENT.match(k) and not SECRET.search(k)}
+    return {k: hidden(os.environ[k])[:1000] for k in sorted(os.environ) if ENVIRONMENT.match(k) and not is_secret(k)}
 
 
 def versions(torch):
@@ -278,7 +273,8 @@ BEFORE = {number: _size(number) for number in (1, 2)}
 
 
 def output():
-    """The last lines of this run's stdout and stderr, if they go to files. If both go to the same file, it counts as stdout."""
+    """The last lines of this run's stdout and stderr, without secrets, if they go to files. If both go to the same file, it counts
+    as stdout."""
     found, seen = {}, set()
     for name, stream, number in (("stdout", sys.stdout, 1), ("stderr", sys.stderr, 2)):
         try:
@@ -294,10 +290,14 @@ def output():
             # Open it again: the program's descriptor may be write-only.
             reader = os.open("/proc/self/fd/%d" % number, os.O_RDONLY)
             try:
-                data = os.pread(reader, MOST_OUTPUT, max(start, info.st_size - MOST_OUTPUT))
+                begin = max(start, info.st_size - MOST_OUTPUT)
+                data = os.pread(reader, MOST_OUTPUT, begin)
             finally:
                 os.close(reader)
-            found[name] = data.decode("utf-8", "replace").splitlines()[-MOST_LINES:]
+            if begin > start and b"\n" in data:
+                # The rest of a line may be a secret whose name is cut off.
+                data = data.partition(b"\n")[2]
+            found[name] = hidden(data.decode("utf-8", "replace")).splitlines()[-MOST_LINES:]
         except Exception:
             continue
     return found

@@ -1,4 +1,5 @@
 """Analysis of recordings: `vramscope.open(path)`, which runs the vramscope program and returns its answers."""
+import io
 import json
 import os
 import shutil
@@ -24,10 +25,17 @@ def program() -> str:
 
 def ask(*words: str) -> str:
     """Runs the program and returns its output. Raises `VramscopeError` if it fails."""
-    done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return _said(_run(*words), words[0])
+
+
+def _run(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def _said(done: "subprocess.CompletedProcess[bytes]", command: str) -> str:
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip()
-        nothing = "vramscope %s ended with exit code %d and said nothing" % (words[0], done.returncode)
+        nothing = "vramscope %s ended with exit code %d and said nothing" % (command, done.returncode)
         raise VramscopeError(said[len("vramscope: "):] if said.startswith("vramscope: ") else said or nothing)
     return done.stdout.decode("utf-8", "replace")
 
@@ -55,8 +63,16 @@ class Recording:
         return "vramscope.open(%r)" % self.path
 
     def command(self, name: str, *words: str) -> Dict[str, Any]:
-        """Runs any command with `--json`: `recording.command("whatif", "--conf", "expandable_segments:True")`."""
-        return dict(json.loads(ask(name, self.path, *words, "--json")))
+        """Runs any command with `--json`: `recording.command("whatif", "--conf", "expandable_segments:True")`. `check` whose limit is
+        passed returns its answer too, with `"passed": false`."""
+        done = _run(name, self.path, *words, "--json")
+        if done.returncode == 1:
+            try:
+                # An answer that is also a failure, such as a limit of `check` that is passed.
+                return dict(json.loads(done.stdout))
+            except ValueError:
+                pass
+        return dict(json.loads(_said(done, name)))
 
     def text(self, name: str, *words: str) -> str:
         """The text that a command prints: `print(recording.text("oom"))`."""
@@ -92,7 +108,7 @@ class Recording:
         return self.command("allocations", *words)
 
     def table(self, name: str = "lifetimes") -> Any:
-        """A whole table: events, lifetimes, blocks, curves, samples, categories or stacks. Returns a `pyarrow.Table` if pyarrow
+        """A whole table of all GPUs: events, lifetimes, blocks, curves, samples, categories or stacks. Returns a `pyarrow.Table` if pyarrow
         is installed, else a `pandas.DataFrame`, else a list of dicts, where a missing value is None."""
         with tempfile.TemporaryDirectory() as folder:
             if _has("pyarrow.parquet"):
@@ -101,20 +117,15 @@ class Recording:
                 ask("export", self.path, "--to=parquet", file, "--table=" + name)
                 # Read it into memory, since the file is deleted.
                 return parquet.read_table(file, memory_map=False)
-            file = os.path.join(folder, "table.csv")
-            ask("export", self.path, "--to=csv", file, "--table=" + name)
-            if _has("pandas"):
-                import pandas
-                return pandas.read_csv(file)
-            import csv
-            with io_open(file) as lines:
-                return [{k: _value(v) for k, v in row.items()} for row in csv.DictReader(lines)]
-
-
-def io_open(path: str) -> Any:
-    """Python's own `open`, which this module's `open` hides."""
-    import io
-    return io.open(path, newline="", encoding="utf-8")
+            file = os.path.join(folder, "table.jsonl")
+            ask("export", self.path, "--to=jsonl", file, "--table=" + name)
+            with io.open(file, encoding="utf-8") as lines:
+                rows = [json.loads(line) for line in lines]
+            if not _has("pandas"):
+                return rows
+            import pandas
+            # As objects first: pandas would make floats of whole numbers where some are missing.
+            return pandas.DataFrame(rows, dtype=object).convert_dtypes()
 
 
 def _has(module: str) -> bool:
@@ -124,14 +135,3 @@ def _has(module: str) -> bool:
     except Exception:
         return False
     return True
-
-
-def _value(text: str) -> Any:
-    if text == "":
-        return None
-    if text in ("true", "false"):
-        return text == "true"
-    try:
-        return int(text)
-    except ValueError:
-        return text

@@ -1,14 +1,17 @@
 """Recording from inside a program: `record`, `on_oom`, `step` and `mark`."""
 import contextlib
+import functools
+import inspect
 import os
 import sys
 import warnings
-from typing import Any, ContextManager, Iterable, Iterator, Optional, TypeVar
+from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional, TypeVar
 
 from . import _agent, _catch
 from ._keep import rank_of_process
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 _steps = 0
 _has_warned = False
 
@@ -20,7 +23,7 @@ def on_oom(folder: str, *, stacks: str = "python", max_entries: int = _catch.MAX
     From now on, or from the first use of CUDA, PyTorch records the newest `max_entries` events of its allocator. The snapshot is
     written at the first out-of-memory error of the process, even if the program catches it. With `exceptions`, an error that ends
     the program gets one too; with `signals`, so do SIGTERM and Ctrl+C (call this from the main thread then). Under
-    `vramscope run --at-oom` this call does nothing: the command line decides.
+    `vramscope run --at-oom` this call does nothing: the command line decides. A later call replaces the settings of an earlier one.
 
     `stacks`: "python", "all" (C++ too, which makes snapshots slow) or "none". `max_snapshots` limits this process, `max_bytes` all
     snapshots in the folder. torch may be imported later. docs/LIVE.md says what this costs.
@@ -42,12 +45,12 @@ class record(contextlib.ContextDecorator):
         recording.path                    # where the snapshot is
 
         @vramscope.record("step.pickle")
-        def step(): ...                   # one snapshot a call
+        def step(): ...                   # one snapshot a call; also of an `async def` or a generator, until it ends
 
     An existing file is kept: the new one gets a number (`train-2.pickle`). In the path, `{rank}` becomes the rank of the process,
-    `{pid}` its process id. The folder must exist; only folders at its end whose names contain `{rank}` or `{pid}` are made. If a
-    history is being recorded already (`on_oom`, `vramscope run --at-oom`), the snapshot also has what came before the block, and
-    the recording goes on after it. Without CUDA the block runs normally, `path` is None, and one warning says so.
+    `{pid}` its process id. The folder must exist and be writable; only folders at its end whose names contain `{rank}` or `{pid}`
+    are made. If a history is being recorded already (`on_oom`, `vramscope run --at-oom`), the snapshot also has what came before the
+    block, and the recording goes on after it. Without CUDA the block runs normally, `path` is None, and one warning says so.
     """
 
     def __init__(self, path: str = "vramscope.pickle", *, stacks: str = "python", max_entries: int = 1000000) -> None:
@@ -60,10 +63,30 @@ class record(contextlib.ContextDecorator):
         # Each call of a decorated function makes its own recording, also a recursive one.
         return type(self)(self.wanted, stacks=self.stacks, max_entries=self.max_entries)
 
+    def __call__(self, function: F) -> F:
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("record decorates no async generator; write `with vramscope.record(...)` inside of %s" % function.__name__)
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def waits(*args: Any, **words: Any) -> Any:
+                with self._recreate_cm():
+                    return await function(*args, **words)
+            return waits  # type: ignore[return-value]
+        if inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def yields(*args: Any, **words: Any) -> Any:
+                with self._recreate_cm():
+                    return (yield from function(*args, **words))
+            return yields  # type: ignore[return-value]
+        return super().__call__(function)
+
     def __enter__(self) -> "record":
         missing = _missing_folder(self.wanted)
         if missing is not None:
             raise FileNotFoundError("there is no folder %s, so no recording can be written there: make it first" % missing)
+        why = _catch.why_not_writable(os.path.dirname(_unused(self.wanted)))
+        if why is not None:
+            raise PermissionError("no recording can be written: %s; give record a folder that this user may write to" % why)
         torch = _cuda()
         if torch is None:
             _warn_of_nothing(self.wanted)

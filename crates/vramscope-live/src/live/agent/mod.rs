@@ -34,6 +34,7 @@ pub const PACKAGE: &[(&str, &str)] = files![
     "vramscope/_keep.py": "python/",
     "vramscope/_open.py": "python/",
     "vramscope/_record.py": "python/",
+    "vramscope/_secrets.py": "python/",
     "vramscope/pytest_plugin.py": "python/",
 ];
 

@@ -190,7 +190,7 @@ fn recordings_of_two_programs_are_refused_with_the_place() {
     assert!(says(&h, "These are not the same program."));
     assert!(says(&h, "they part where"), "with the place");
     assert!(h.query_all_by_label_contains("asks for").count() >= 2, "what each asks for there");
-    press(&mut h, "Use only the first");
+    press(&mut h, "Use only run_b4.pickle.zst");
     assert!(says(&h, "One recording gives a range"), "and goes on with one");
 }
 
@@ -237,4 +237,36 @@ fn a_walk_from_the_peak_to_a_planned_run() {
     assert!(title.starts_with("Plan: batch ") && workspace == Workspace::Overview, "{title}");
     assert!(h.query_all_by_label_contains("predicted, never ran").next().is_some(), "the status bar says so");
     assert!(h.query_all_by_label("What would make it fit?").next().is_none(), "a plan is not planned from");
+}
+
+/// The program of this recording caught two failures. Where its size is unknown, the question is what the failed step needs.
+#[test]
+fn a_caught_failure_is_what_the_plan_is_about() {
+    let data = recorded("tests/recordings/kinds/fallback_train.python.pickle.zst");
+    let mut h = view(&data, Theme::Dark, [1600.0, 1000.0]);
+    assert!(says(&h, "This run does not fit in") && says(&h, "It fails at event 800"), "the failed step leads");
+    assert!(says(&h, "What would let this run fit"));
+    assert!(!says(&h, "does not fit: peak") && !says(&h, ", does not fit, "), "no row that fails");
+    enter(&mut h, "The batch of this run", "8");
+    assert!(says(&h, "Step 3 failed: it needed"), "with a size the attempt at another size is left out, and that is said");
+}
+
+/// Under a heading that asks for less memory stand rows that need less.
+#[test]
+fn rows_are_what_the_heading_asks_for() {
+    let h = view(&gpt("gpt.b4.pickle.zst"), Theme::Dark, [1600.0, 2000.0]);
+    assert!(says(&h, "What would save memory at"));
+    let labels: Vec<String> =
+        h.query_all_by_label_contains(": peak ").map(|n| n.accesskit_node().label().unwrap_or_default()).collect();
+    let peak = |label: &String| {
+        let text = label.split(": peak ").nth(1)?.split(',').next()?.replace('\u{a0}', " ");
+        vramscope_core::units::Bytes::parse_limit(&text).ok().map(|bytes| bytes.0)
+    };
+    let own = labels.iter().find(|label| label.starts_with("as recorded")).and_then(peak).expect("the recorded run");
+    let others: Vec<&String> = labels.iter().filter(|label| !label.starts_with("as recorded")).collect();
+    assert!(!others.is_empty());
+    for label in &others {
+        assert!(peak(label).is_some_and(|peak| peak < own), "{label}, and as recorded {own}");
+    }
+    assert!(says(&h, &format!("{} of ", others.len())), "and they are counted");
 }

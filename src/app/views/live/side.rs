@@ -3,7 +3,7 @@
 use egui::{Sense, Ui, vec2};
 
 use super::LiveView;
-use super::table::only_split;
+use super::table::{may_be_python, only_split};
 use crate::app::state::{Action, LiveAction};
 use crate::app::theme::Type;
 use crate::app::views::ViewContext;
@@ -42,7 +42,7 @@ impl LiveView {
                     .max_by_key(|p| {
                         let point = p.at(at_us);
                         let tells = p.has_helper || point.is_some_and(|x| x.torch.is_some());
-                        (tells, p.command.starts_with("python"), point.and_then(|x| x.used))
+                        (tells, may_be_python(p), point.and_then(|x| x.used))
                     })
             });
         let title = chosen.map_or_else(
@@ -51,6 +51,7 @@ impl LiveView {
                 let can_attach = cx.shared.live.as_ref().is_some_and(|l| l.can_attach()) && track.trouble.is_none();
                 let verb = match (p.has_helper, can_attach) {
                     (_, false) => "Process",
+                    (false, true) if !may_be_python(p) => "Process",
                     (true, true) => "Attached to",
                     (false, true) => "Attach to",
                 };

@@ -58,8 +58,7 @@ pub(super) fn without_stack(parts: &Parts) -> Option<String> {
 pub(super) fn signed_figure(bytes: i64, column: SizeColumn) -> String {
     match bytes {
         0 => "same".to_owned(),
-        b if b > 0 => format!("+{}", column.figure(b as u64)),
-        b => format!("−{}", column.figure(b.unsigned_abs())),
+        b => column.signed(b > 0, b.unsigned_abs()),
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Built, FlameView, Found};
 use crate::app::jobs::identity::Identity;
 use crate::app::theme::{Tokens, Type};
 use crate::app::views::ViewContext;
-use crate::app::widgets::{Bar, Cell, Column, Cut, Icon, Swatch, Table, Width};
+use crate::app::widgets::{Bar, Cell, Column, Cut, Icon, Swatch, Table, Width, label};
 use vramscope_core::compare::flame::{Node, node_name, node_text};
 use vramscope_core::units::{Bytes, SizeColumn, count};
 
@@ -63,7 +63,7 @@ impl FlameView {
         let head = |name: &str| size.map_or_else(|| name.to_owned(), |size| size.head(name));
         let now = move |n: &Node| if compares { n.after } else { n.total };
         let shade = |n: &Node, share| Tokens::over(canvas.colour(n), t.s1, share);
-        let share = crate::app::widgets::label::share;
+        let share = label::share;
         let total = match (compares, is_bytes) {
             (true, _) => head("at B"),
             (false, true) => head("total"),
@@ -80,10 +80,12 @@ impl FlameView {
                 }
                 let room = c.from(x + 16.0).swatch(Swatch::Fill(shade(node, if ink == t.text1 { 0.8 } else { 0.3 })));
                 let (name, place) = node_text(canvas.stacks, node);
-                let room = room.from(room.text(name, Type::Strong, ink).right() + 8.0);
-                if room.rect.width() > 30.0 {
-                    room.text(place, Type::Mono, t.text3);
-                }
+                // The name gives way to the line number, but keeps enough letters to be read.
+                let line = place.rsplit_once(':').map_or(0, |(_, line)| line.chars().count() + 2);
+                let kept = label::width(c.p, &place.chars().rev().take(line).collect::<String>(), Type::Mono) + 12.0;
+                let most = (room.rect.width() - kept).max(room.rect.width() * 0.5);
+                let named = label::text_in(c.p, room.rect.with_max_x(room.rect.left() + most), &name, Type::Strong, ink);
+                label::name_in(c.p, room.from(named.right() + 8.0).rect, &place, Type::Mono, t.text3);
             }),
             Column::figure(total, bytes, |c, &(_, n, ink): &Line<'_>| c.figure(weight(now(n)), ink)).sorts(if compares {
                 Order::After
@@ -99,8 +101,11 @@ impl FlameView {
             );
             let change = |c: &Cell<'_>, &(_, n, ink): &Line<'_>| match n.after.cmp(&n.before) {
                 std::cmp::Ordering::Equal => c.figure("same", t.text3),
-                std::cmp::Ordering::Greater => c.figure(format!("+{}", weight(n.after - n.before)), ink),
-                std::cmp::Ordering::Less => c.figure(format!("−{}", weight(n.before - n.after)), ink),
+                order => {
+                    let (is_more, by) = (order.is_gt(), n.after.abs_diff(n.before));
+                    let sign = if is_more { '+' } else { '−' };
+                    c.figure(size.map_or_else(|| format!("{sign}{}", count(by)), |size| size.signed(is_more, by)), ink);
+                }
             };
             columns.push(Column::figure(head("change"), bytes, change).sorts(Order::Change).from(480.0 + more));
         } else {
